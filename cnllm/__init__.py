@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         IdleTimeout,
         KeyMissing,
         LoopStopped,
+        McpError,
         NoTarget,
         Overloaded,
         QuotaExceeded,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         UnknownModel,
         Untrusted,
     )
+    from cnllm.mcp_client import mcp
     from cnllm.registry import Registry
     from cnllm.registry.model import Fact, Model
     from cnllm.sentences import Sentences
@@ -101,9 +103,10 @@ _MODULES = {
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
+        "KeyMissing LoopStopped McpError NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
         "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
+    "cnllm.mcp_client": "mcp",
     "cnllm.registry.model": "Fact Model",
     "cnllm.types.call_options": "CallOptions RunOptions",
     "cnllm.types.message_types": "MessageDict Messages",
@@ -151,6 +154,7 @@ __all__ = [
     "KeyMissing",
     "Limits",
     "LoopStopped",
+    "McpError",
     "Media",
     "Message",
     "MessageDict",
@@ -209,6 +213,7 @@ __all__ = [
     "engine",
     "fit",
     "gateway",
+    "mcp",
     "run",
     "sanitize",
     "sdk",

@@ -9,6 +9,7 @@
     ├── NoTarget                 no target of a route can take the request: targets
     ├── StreamCut                the stream ended without its terminator
     │   └── ReplyTooLarge        the reply exceeds a limit on its bytes: limit, most
+    ├── McpError                 an MCP server cannot be used: server, stderr
     ├── LoopStopped              a tool loop ended before the model had finished: run
     ├── EndpointError            the endpoint returned an error: status, message, code, body, retry_after, retryable
     │   ├── BadKey  QuotaExceeded  RateLimited  Overloaded
@@ -39,6 +40,7 @@ __all__ = [
     "IdleTimeout",
     "KeyMissing",
     "LoopStopped",
+    "McpError",
     "NoTarget",
     "Overloaded",
     "QuotaExceeded",
@@ -156,6 +158,17 @@ class ReplyTooLarge(StreamCut):
         )
         self.limit = limit
         self.most = most
+
+
+class McpError(CnllmError):
+    """An MCP server cannot be started, reached or asked. `server` is its command or URL, `stderr` its last lines."""
+
+    def __init__(
+        self, message: str, *, server: str = "", stderr: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.server = server
+        self.stderr = stderr
 
 
 class LoopStopped(CnllmError):

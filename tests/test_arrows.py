@@ -65,11 +65,13 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
+    "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
-    | {"cassette", "cli/output", "client", "config", "schemas", "simulator", "store", "tools", "transports"}
+    | {"cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
+    | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
     | {

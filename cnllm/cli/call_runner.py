@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from cnllm.cli.turn import report_ending, run_turn
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from cnllm.cli.call_template import Filled
     from cnllm.cli.tools import Toolbox
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
@@ -32,8 +34,6 @@ class CallRunner:
     """One run of `cnllm call`."""
 
     def __init__(self, **params: Any) -> None:
-        from cnllm.registry import Registry
-
         self.params = params
         template = apply_template(params)
         self.form: str | None = params["form"]
@@ -46,12 +46,23 @@ class CallRunner:
             tool_choice=params["tool_choice"],
         )
         self.box = self._toolbox()
-        if self.box is not None:
-            self.options["tools"] = self.box.tools
-        self.new: list[Message] = read_call(params, template)
+        try:
+            self._prepare(template)
+        except BaseException:
+            self._close_tools()
+            raise
+
+    def _prepare(self, template: Filled) -> None:
+        """Build the request. Its errors are raised before a key is read or anything is sent."""
+        from cnllm.registry import Registry
+
+        self.new: list[Message] = read_call(self.params, template)
         self.log = self._log()
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
+        if self.box is not None:
+            self.box.open()
+            self.options["tools"] = self.box.tools
         self.model = self._model()
         self.stream = self._wants_stream()
         require_readable(self.registry, self.model, self.new, self.options)
@@ -69,13 +80,20 @@ class CallRunner:
 
     def _toolbox(self) -> Toolbox | None:
         params = self.params
-        if not params["tool"]:
+        if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
             return None
         if params["tools"] is not None:
-            raise errors.UsageError("--tools only describes tools, --tool runs them", "give one of them")
+            raise errors.UsageError("--tools only describes tools, --tool and --mcp run them", "give one of them")
         from cnllm.cli import tools
+        from cnllm.cli.chat_input import terminal_answer
 
-        return tools.Toolbox(params["tool"], params["approve"])
+        ask = terminal_answer if sys.stdin.isatty() and sys.stderr.isatty() else None
+        servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], ask)
+        return tools.Toolbox(params["tool"], params["approve"], ask, servers)
+
+    def _close_tools(self) -> None:
+        if self.box is not None:
+            self.box.close()
 
     def _model(self) -> Model:
         """Return the named model, the first usable one of a tier, the conversation's last, or the default."""
@@ -116,8 +134,11 @@ class CallRunner:
 
     def run(self) -> int:
         """Send the request, or print it."""
-        with closing(self.log):
-            return self._run()
+        try:
+            with closing(self.log):
+                return self._run()
+        finally:
+            self._close_tools()
 
     def _run(self) -> int:
         if self.form == "plan":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import Answer
     from cnllm.types import ToolCall
 
-__all__ = ["LineInput", "TerminalInput", "TurnInput", "is_in_code_block", "turn_input"]
+__all__ = ["LineInput", "TerminalInput", "TurnInput", "is_in_code_block", "terminal_answer", "turn_input"]
 
 _FENCE = re.compile(r"\s*(`{3,})([^`]*)")
 _YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
@@ -73,6 +73,19 @@ def turn_input(completions: Callable[[str], Iterable[str]], history: Callable[[]
 def _question(call: ToolCall) -> str:
     raw = call.raw if len(call.raw) <= _MAX_ARGUMENTS else f"{call.raw[:_MAX_ARGUMENTS]}…"
     return terminal.escape(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:")
+
+
+def terminal_answer(call: ToolCall) -> Answer:
+    """Ask at a terminal, until the user gives a valid answer, whether a call may run. Ctrl-D means no."""
+    while True:
+        stdio.write_text(f"{_question(call)} ")
+        line = sys.stdin.readline()
+        if not line:
+            stdio.write_text("\n")
+            return "no"
+        answer = _YES_OR_NO.get(line.strip().lower())
+        if answer is not None:
+            return answer
 
 
 class LineInput:

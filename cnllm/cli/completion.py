@@ -8,6 +8,7 @@ __all__ = [
     "complete_aliases",
     "complete_conversations",
     "complete_key_names",
+    "complete_mcp_servers",
     "complete_models",
     "complete_providers",
     "complete_templates",
@@ -38,6 +39,13 @@ def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: s
         return [name for name in [*summary.names().providers, *keys.key_names()] if name.startswith(incomplete)]
     except CnllmError:
         return []
+
+
+def complete_mcp_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of the user's MCP servers with this prefix."""
+    from cnllm.registry.mcp_servers import mcp_server_names
+
+    return [name for name in mcp_server_names() if name.startswith(incomplete)]
 
 
 def complete_providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -28,6 +28,7 @@ __all__ = [
     "attachments",
     "examples",
     "level",
+    "mcp",
     "model",
     "plain",
     "templates",
@@ -228,6 +229,24 @@ tool = click.option(
     help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
 )
 """The option `--tool NAME`, which may be repeated."""
+
+
+def mcp(function: Any) -> Any:
+    """Add the options `--mcp` and `--mcp-env`."""
+    server = click.option(
+        "--mcp",
+        metavar="COMMAND|URL|NAME",
+        multiple=True,
+        shell_complete=completion.complete_mcp_servers,
+        help="The tools of an MCP server: a quoted command, a URL, or NAME of [mcp.NAME] in your file. Repeatable.",
+    )
+    variable = click.option(
+        "--mcp-env",
+        metavar="NAME",
+        multiple=True,
+        help="A variable that the commands of --mcp get; else they get PATH, HOME and the like. Repeatable.",
+    )
+    return server(variable(function))
 
 
 plain = click.option(

@@ -1,4 +1,4 @@
-"""Load the tools of `--tool`, and decide which calls run.
+"""Load the tools of `--tool` and `--mcp`, and decide which calls run.
 
 The built-in tools are harmless. A tool that the user imports may do anything, so it runs only if the user allows it
 beforehand (`--approve all`) or when asked.
@@ -19,10 +19,11 @@ from cnllm.cli.builtin_tools import SAFE
 from cnllm.cli.output.errors import UsageError
 
 if TYPE_CHECKING:
+    from cnllm.cli.mcp_servers import McpServers
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
 
-__all__ = ["Answer", "Approval", "Toolbox"]
+__all__ = ["Answer", "Approval", "Toolbox", "mcp_servers"]
 
 Approval = Literal["ask", "all", "none"]
 Answer = Literal["yes", "no", "always"]
@@ -32,14 +33,19 @@ _HINT = f"it looks like MODULE:FUNCTION or FILE.py:FUNCTION, or is one of {', '.
 
 
 class Toolbox:
-    """The tools of a command. It calls `ask` before each call if `approval` is "ask"."""
+    """The tools of a command. It calls `ask` before each call if `approval` is "ask". `close` ends the MCP servers."""
 
     def __init__(
-        self, names: Sequence[str], approval: Approval, ask: Callable[[ToolCall], Answer] | None = None
+        self,
+        names: Sequence[str],
+        approval: Approval,
+        ask: Callable[[ToolCall], Answer] | None = None,
+        servers: McpServers | None = None,
     ) -> None:
         from cnllm.tools import as_tools, tool
 
-        self.tools: list[Tool] = []
+        self._functions: list[Tool] = []
+        self._servers = servers
         self._safe = {name for name in names if name in SAFE}
         self._approval = approval
         self._ask = ask
@@ -53,11 +59,26 @@ class Toolbox:
                 raise UsageError(
                     f"--tool {name}: {error}", "name a function with type annotations, or a cnllm.tool"
                 ) from error
-            if any(new_tool.name == other.name for other in self.tools):
+            if any(new_tool.name == other.name for other in self._functions):
                 raise UsageError(
                     f"--tool {name}: there is another tool called {new_tool.name}", "leave one of them out"
                 )
-            self.tools.append(new_tool)
+            self._functions.append(new_tool)
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Return the tools; those of MCP servers as their servers describe them now."""
+        return self._functions if self._servers is None else [*self._functions, *self._servers.tools()]
+
+    def open(self) -> None:
+        """Start the MCP servers. Raise `McpError` for one that does not start."""
+        if self._servers is not None:
+            self._servers.open()
+
+    def close(self) -> None:
+        """End the MCP servers."""
+        if self._servers is not None:
+            self._servers.close()
 
     def lines(self) -> list[str]:
         """Return one line for each tool."""
@@ -69,12 +90,16 @@ class Toolbox:
         return out
 
     def _rule(self, name: str) -> str:
+        if self._servers is not None and self._servers.has(name):
+            return self._servers.rule(name)
         if self._approval == "all" or name in self._always:
             return "runs without asking"
         return "asks before each call" if self._approval == "ask" else "does not run: --approve none"
 
     def approve(self, call: ToolCall) -> bool | str:
         """Return True if this call may run, else the reason, in words for the model."""
+        if self._servers is not None and self._servers.has(call.name):
+            return self._servers.approve(call)
         if self._approval == "all" or call.name in self._safe or call.name in self._always:
             return True
         if self._approval == "none" or self._ask is None:
@@ -83,6 +108,19 @@ class Toolbox:
         if answer == "always":
             self._always.add(call.name)
         return "the user said no" if answer == "no" else True
+
+
+def mcp_servers(
+    values: Sequence[str], variables: Sequence[str], approval: Approval, ask: Callable[[ToolCall], Answer] | None
+) -> McpServers | None:
+    """Return the MCP servers of `--mcp`, which start with the toolbox; None where there are none."""
+    if not values:
+        if variables:
+            raise UsageError("--mcp-env names a variable for no server", "add --mcp 'COMMAND'")
+        return None
+    from cnllm.cli.mcp_servers import McpServers
+
+    return McpServers(values, variables, approval, ask)
 
 
 def _import_function(spec: str) -> Any:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
 
 from cnllm.client.async_run import AsyncRunMethods
 from cnllm.client.async_stream import AsyncCallRun, AsyncStream
 from cnllm.client.base import BaseClient, check_delivery, is_httpx_transport
+from cnllm.client.event_loop import run_in_thread
 from cnllm.client.telemetry import OnEvent, watch_call
+from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options
 from cnllm.engine.run.call import Call
 from cnllm.registry import Registry
@@ -56,7 +59,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         client = object.__new__(type(self))
-        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None)
+        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None, _held_sets=None)
         client._open_transport()
         return client
 
@@ -92,7 +95,10 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     @with_options
     async def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise the errors of `Client.call`."""
-        _, runner = self._open_call(model, messages, False, options)
+        given: Mapping[str, Any] = options
+        if has_set_options(given):
+            given = await run_in_thread(partial(self._open_sets, given))
+        _, runner = self._open_call(model, messages, False, given)
         async for _ in runner.batches():
             pass
         assert runner.finished is not None
@@ -130,13 +136,28 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     ) -> AsyncStream[Any]:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
         check_delivery(by)
+        if has_set_options(options):
+            return self._deferred_stream(model, messages, True, options, by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
     def prepare(
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
+        if has_set_options(options):
+            return self._deferred_stream(model, messages, stream, options)
         return AsyncStream(*self._open_call(model, messages, stream, options))
+
+    def _deferred_stream(
+        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any], by: str | None = None
+    ) -> AsyncStream[Any]:
+        from cnllm.client.deferred_stream import DeferredStream
+
+        async def open_call() -> tuple[Call, AsyncCallRun]:
+            expanded = await run_in_thread(partial(self._open_sets, options))
+            return self._open_call(model, messages, stream, expanded)
+
+        return DeferredStream(open_call, by)
 
     def _open_call(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
@@ -164,7 +185,9 @@ class AsyncClient(BaseClient, AsyncRunMethods):
             await warm(self.plan(model, "hi"))
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the servers of tools."""
+        if (held := self._take_held_sets()) is not None:
+            await run_in_thread(held.release)
         close = getattr(self._transport, "aclose", None)
         if close is not None:
             await close()

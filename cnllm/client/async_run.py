@@ -12,7 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from cnllm.client.runs import LoopSettings, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.event_loop import loop_scheduler, run_in_thread
+from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
 from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
@@ -95,8 +96,15 @@ class AsyncRunMethods:
 class AsyncRun(RunState[Answer_co]):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, options: LoopSettings, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
-        super().__init__(loop, options, toolbox, open_call)
+    def __init__(
+        self,
+        loop: Loop,
+        options: LoopSettings,
+        toolbox: Any,
+        open_call: Callable[[CallModel], Any],
+        tools: RunTools | None = None,
+    ) -> None:
+        super().__init__(loop, options, toolbox, open_call, tools)
         self._effects = loop.effects()
         self._outcome: Any = None
         self._pending_events: deque[Event] = deque()
@@ -145,13 +153,21 @@ class AsyncRun(RunState[Answer_co]):
                 self._effects.close()
             self._loop.end()
             self._report_end()
+            await self._release_tools()
+
+    async def _release_tools(self) -> None:
+        import anyio
+
+        if (tools := self._tools) is not None:
+            with anyio.CancelScope(shield=True):
+                await run_in_thread(tools.release)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
         if self._post is None:
-            self._post, self._thread = _loop_scheduler(), threading.get_ident()
+            self._post, self._thread = loop_scheduler(), threading.get_ident()
         self._busy = True
         try:
             while True:
@@ -205,9 +221,14 @@ class AsyncRun(RunState[Answer_co]):
         except StopIteration:
             self._exhausted = True
             self._report_end()
+            await self._release_tools()
             return
         match effect:
             case CallModel():
+                if self._tools is not None:
+                    await self._await_unless_cancelled(run_in_thread, self._tools.open)
+                    if self._loop.cancelled:
+                        return
                 call, runner = self._open_call(effect)
                 self._set_plan(call.plan, runner.key)
                 self._current_call = runner, runner.events()
@@ -331,15 +352,3 @@ async def _call_back(callback: Any, value: Any) -> Any:
     """Return the answer of a callback, sync or async."""
     answer = callback(value)
     return await answer if inspect.isawaitable(answer) else answer
-
-
-def _loop_scheduler() -> Callable[..., Any]:
-    """Return a function that schedules a callback in this event loop, from any thread."""
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon

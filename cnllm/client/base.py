@@ -34,6 +34,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
     from cnllm.client.cooldowns import Cooldowns
+    from cnllm.client.tool_sets import HeldSets
     from cnllm.types.call_options import CallOptions
     from cnllm.types.message_types import Messages
     from cnllm.types.route import Fallback
@@ -64,6 +65,7 @@ class BaseClient:
     ) -> None:
         self._fallback: Fallback | None = None
         self._cooldowns: Cooldowns | None = None
+        self._held_sets: HeldSets | None = None
         if fallback is not None:
             from cnllm.types.route import Fallback
 
@@ -133,6 +135,19 @@ class BaseClient:
         if self.simulate:  # a simulated call costs nothing
             return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
+
+    def _open_sets(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with the tools of each set in its place. The sets stay open until the client is closed."""
+        from cnllm.client.tool_sets import HeldSets
+
+        if self._held_sets is None:
+            self._held_sets = HeldSets()
+        return self._held_sets.open_options(options)
+
+    def _take_held_sets(self) -> HeldSets | None:
+        """Return the open sets, which are no longer the client's."""
+        held, self._held_sets = self._held_sets, None
+        return held
 
     def _registry_params(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options with those in `params` that are parameters of any model in the registry."""

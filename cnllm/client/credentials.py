@@ -24,6 +24,7 @@ from cnllm.types import Note, Reply
 
 __all__ = [
     "insert_key",
+    "is_safe_address",
     "key_for",
     "plan_secrets",
     "proxy_passwords",
@@ -84,7 +85,12 @@ def _check_origin(name: str, plan: Plan) -> None:
 @lru_cache(maxsize=256)
 def _origin(url: str) -> tuple[str, bool]:
     """Return the origin of a URL, and whether a stored key may go there: encrypted, or on this machine."""
-    return origin_of(url), urlsplit(url).scheme == "https" or _is_local(url)
+    return origin_of(url), is_safe_address(url)
+
+
+def is_safe_address(url: str) -> bool:
+    """Whether a stored key may go to a URL: it goes encrypted, or stays on this machine."""
+    return urlsplit(url).scheme == "https" or _is_local(url)
 
 
 def _is_local(url: str) -> bool:

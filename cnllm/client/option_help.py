@@ -9,8 +9,8 @@ Options, each a keyword that may be left out:
   reasoning: whether and how much the model reasons: "off", "on", a level from "minimal" to
       "max", or a number of tokens; left out: the endpoint's default, unless the model's call
       table has another
-  tools: functions, cnllm.tools, or definitions: OpenAI's, bare ones (name, description,
-      parameters), or MCP's
+  tools: functions, cnllm.tools, the tools of MCP servers (cnllm.mcp), or definitions: OpenAI's,
+      bare ones (name, description, parameters), or MCP's
   tool_choice: "auto", "none", "required", or a tool's name; the objects of the chat and
       messages wires are understood
   parallel_tool_calls: whether the model may call several tools in one reply

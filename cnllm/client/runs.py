@@ -8,28 +8,23 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import Struct
 
 from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
+from cnllm.client.tool_sets import HeldSets
+from cnllm.client.toolbox import Toolbox, check_seconds
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.loop_effects import CallModel, Step, Stopped, ToolUse
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
-from cnllm.tools import (
-    Tool,
-    as_tools,
-    bound,
-    check_parameters,
-    decode_encoded_arguments,
-    problem_with,
-    undecided_parameters,
-)
-from cnllm.types import Answer_co, Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
+from cnllm.tools import Tool, as_tools
+from cnllm.tools.sets import has_sets
+from cnllm.types import Answer_co, Cost, Event, Message, Reply, Usage, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.totals import total_cost, total_usage
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["LoopSettings", "RunState", "Toolbox", "loop_stopped_error", "prepare_loop"]
+__all__ = ["LoopSettings", "RunState", "RunTools", "loop_stopped_error", "prepare_loop"]
 
 
 class LoopSettings(Struct, frozen=True):
@@ -51,7 +46,7 @@ class LoopSettings(Struct, frozen=True):
                 raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
             if value is not None and value < least:
                 raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
-        _check_seconds("tool_timeout", self.tool_timeout)
+        check_seconds("tool_timeout", self.tool_timeout)
         for name in ("on_step", "approve"):
             value = getattr(self, name)
             if value is not None and not callable(value):
@@ -69,74 +64,39 @@ class LoopSettings(Struct, frozen=True):
 _LOOP_OPTIONS = ("max_steps", "max_repeats", "max_parallel", "tool_timeout", "on_step", "approve")
 
 
-def _check_seconds(name: str, value: Any) -> None:
-    """Raise `ValueError` for a value that is not a valid time limit."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise ValueError(f"{name}={checks.short_text(value)}; expected a number of seconds above 0")
-    if isinstance(value, int) and value.bit_length() > 64:
-        raise ValueError(f"{name} has too many digits; expected a number of seconds that a clock can count")
+class RunTools:
+    """The sets of tools of a run, such as MCP servers. They are open while it lasts.
 
+    `load` reads their tools, and builds the first request with them.
+    """
 
-class Toolbox:
-    """The tools of a run by name. Raises `ValueError` for a tool that cannot be executed or checked."""
+    def __init__(self, items: Sequence[Any], load: Callable[[], None]) -> None:
+        self._items = items
+        self._load: Callable[[], None] | None = load
+        self._held = HeldSets()
 
-    def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
-        self._approves = approves
-        self._tools: dict[str, Tool] = {}
-        self._unchecked: dict[str, tuple[str, ...]] = {}
-        for index, tool in enumerate(tools):
-            if tool.definition is not None:
-                continue  # a built-in tool of the endpoint, which executes it itself
-            if tool.function is None:
-                raise ValueError(
-                    f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
-                )
-            _check_seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
-            if tool.name in self._tools:
-                raise ValueError(f"tools[{index}] ({tool.name}) has the same name as another tool")
-            check_parameters(tool)
-            self._unchecked[tool.name] = undecided_parameters(tool)
-            self._tools[tool.name] = tool
+    def open(self) -> None:
+        """Open the sets and load their tools, at the first call. It may block. Raise where a set cannot be opened."""
+        if (load := self._load) is not None:
+            self._held.retain(self._items)
+            load()
+            self._load = None
 
-    def refusal(self, call: ToolCall) -> str | None:
-        """Return the reason why a call is not executed, in words for the model. None where it can be executed."""
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return f"There is no tool {call.name!a}. The tools are: {', '.join(self._tools) or 'none'}."
-        if call.excluded:
-            return f"The call of {call.name} was not executed: {call.problem}."
-        return problem_with(tool, call, built=not self._approves)
-
-    def unchecked(self, call: ToolCall) -> tuple[str, ...]:
-        """Return the patterns of the tool's schema that this call is not checked for."""
-        return self._unchecked.get(call.name, ())
-
-    def has(self, name: str) -> bool:
-        """Whether there is a tool with this name."""
-        return name in self._tools
-
-    def decode_call(self, call: ToolCall) -> ToolCall:
-        """Return the call to check, approve and execute: the same object unless its arguments were encoded twice."""
-        tool = self._tools.get(call.name)
-        return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
-
-    def find(self, call: ToolCall) -> Tool:
-        """Return the tool of a call."""
-        return self._tools[call.name]
-
-    def execute(self, call: ToolCall) -> Any:
-        """Execute a call and return the function's result, which may be an awaitable. Raise the function's errors."""
-        tool = self._tools[call.name]
-        if self._approves and (problem := problem_with(tool, call)) is not None:  # now building its values is allowed
-            return ToolResult(call.id, problem, call.name, error=True)
-        return tool(**bound(tool, call.arguments or {}))
+    def release(self) -> None:
+        """Release the sets. It may block."""
+        self._held.release()
 
 
 class RunState(Generic[Answer_co]):
     """The state of a run, readable at any time."""
 
     def __init__(
-        self, loop: Loop, options: LoopSettings, toolbox: Toolbox, open_call: Callable[[CallModel], Any]
+        self,
+        loop: Loop,
+        options: LoopSettings,
+        toolbox: Toolbox,
+        open_call: Callable[[CallModel], Any],
+        tools: RunTools | None = None,
     ) -> None:
         checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
         checks.require_type("options", options, LoopSettings, "the value that Client.run_stream passes")
@@ -147,6 +107,7 @@ class RunState(Generic[Answer_co]):
         self._options = options
         self._toolbox = toolbox
         self._open_call = open_call
+        self._tools = tools
         self._key: str | None = None
         self._end_reported = False
         self._own_watch: Watch | None = None
@@ -259,17 +220,20 @@ def prepare_loop(
     *,
     stream: bool,
     by: str | None = None,
-) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any]]:
-    """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools."""
+) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any], RunTools | None]:
+    """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools.
+
+    Where the tools hold sets, the run opens them before its first call, and the errors of their tools come then.
+    """
     own = {name: options[name] for name in _LOOP_OPTIONS if name in options}
     rules = LoopSettings(**own, by=by, on_event=on_event)
     tools = options.get("tools")
-    offered = as_tools([] if tools is None else tools)
-    toolbox = Toolbox(offered, rules.approve is not None)
+    waits = has_sets(tools)
+    toolbox = Toolbox([], rules.approve is not None)
     further = {k: v for k, v in options.items() if v is not None and k not in _LOOP_OPTIONS and k != "tools"}
     request: dict[str, Any] = {"if_cut": "again-whole", **further}
-    if offered:
-        request["tools"] = offered
+    if not waits:
+        _add_tools(toolbox, request, tools)
     if not (isinstance(model, str) or type(model) is Model):
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
@@ -284,17 +248,35 @@ def prepare_loop(
         first_choice=_forced(request.get("tool_choice")),
         retry_cut_steps=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
-    free = {k: v for k, v in request.items() if k != "tool_choice"}
-    first = open_call(model, loop.messages, stream, request)
-    prepared: list[Any] = [first]
-    resolved = first[0].plan.model  # a tier or an alias keeps its first model for the whole run
+    prepared: list[Any] = []
+    resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
+
+    def prepare() -> None:
+        first = open_call(model, loop.messages, stream, request)
+        prepared.append(first)
+        resolved.append(first[0].plan.model)
+
+    def load() -> None:
+        _add_tools(toolbox, request, tools)
+        prepare()
 
     def begin(effect: CallModel) -> Any:
         if prepared:
             return prepared.pop()
-        return open_call(resolved, effect.messages, effect.stream, free if effect.free else request)
+        options = {k: v for k, v in request.items() if k != "tool_choice"} if effect.free else request
+        return open_call(resolved[0], effect.messages, effect.stream, options)
 
-    return loop, rules, toolbox, begin
+    if not waits:
+        prepare()
+    return loop, rules, toolbox, begin, RunTools(tools or [], load) if waits else None
+
+
+def _add_tools(toolbox: Toolbox, request: dict[str, Any], tools: Sequence[Any] | None) -> None:
+    """Add the tools to the toolbox and to the options of the requests."""
+    offered = as_tools([] if tools is None else tools)
+    toolbox.add(offered)
+    if offered:
+        request["tools"] = offered
 
 
 def _forced(choice: Any) -> str | None:

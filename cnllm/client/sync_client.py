@@ -11,6 +11,7 @@ from cnllm.client.base import BaseClient, check_delivery, is_httpx_transport
 from cnllm.client.sync_run import RunMethods
 from cnllm.client.sync_stream import CallRun, Stream
 from cnllm.client.telemetry import OnEvent, watch_call
+from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options
 from cnllm.engine.run.call import Call
 from cnllm.registry import Registry
@@ -139,6 +140,8 @@ class Client(BaseClient, RunMethods):
     def _open_call(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, CallRun]:
+        if has_set_options(options):
+            options = self._open_sets(options)
         if self._fallback is not None or "fallback" in options:
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
@@ -165,7 +168,9 @@ class Client(BaseClient, RunMethods):
             warm(self.plan(model, "hi"))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the servers of tools."""
+        if (held := self._take_held_sets()) is not None:
+            held.release()
         close = getattr(self._transport, "close", None)
         if close is not None:
             close()

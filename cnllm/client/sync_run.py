@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from cnllm.client.runs import LoopSettings, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
 from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
@@ -113,8 +113,15 @@ class RunMethods:
 class Run(RunState[Answer_co]):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, options: LoopSettings, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
-        super().__init__(loop, options, toolbox, open_call)
+    def __init__(
+        self,
+        loop: Loop,
+        options: LoopSettings,
+        toolbox: Any,
+        open_call: Callable[[CallModel], Any],
+        tools: RunTools | None = None,
+    ) -> None:
+        super().__init__(loop, options, toolbox, open_call, tools)
         from queue import SimpleQueue
 
         self._queue: SimpleQueue[Any] = SimpleQueue()  # events and results for the thread that reads the run
@@ -134,6 +141,7 @@ class Run(RunState[Answer_co]):
             self._events.close()
             self._loop.end()
             self._report_end()
+            self._release_tools()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -182,6 +190,11 @@ class Run(RunState[Answer_co]):
         finally:
             effects.close()
             self._report_end()
+            self._release_tools()
+
+    def _release_tools(self) -> None:
+        if self._tools is not None:
+            self._tools.release()
 
     def _until_cancelled(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
@@ -191,6 +204,8 @@ class Run(RunState[Answer_co]):
 
     def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
         """Call the model in its own thread, so that the wait for it can end at any time."""
+        if self._tools is not None:
+            self._tools.open()
         call, runner = self._open_call(effect)
         self._set_plan(call.plan, runner.key)
         queue, context = self._queue, contextvars.copy_context()

@@ -12,6 +12,7 @@ from msgspec import Struct
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
+from cnllm.tools.sets import expand_sets
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
@@ -244,7 +245,7 @@ def _tools(value: Any) -> tuple[Function, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise TypeError(f"tools is {type(value).__name__}, a list is expected")
         value = checks.as_list("tools", value, "a list")
-    return tuple([_tool(tool, index) for index, tool in enumerate(value)])
+    return tuple([_tool(tool, index) for index, tool in enumerate(expand_sets(value))])
 
 
 def _tool(tool: Any, index: int) -> Function:

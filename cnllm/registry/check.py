@@ -8,6 +8,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.check_patterns import pattern_faults
 from cnllm.registry.check_references import reference_problems
 from cnllm.registry.check_types import type_problems
+from cnllm.registry.mcp_servers import mcp_server_problems
 from cnllm.registry.problem import Problem, dotted_path, problem_from_error
 
 __all__ = ["check"]
@@ -36,6 +37,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
             faults.append(problem_from_error(error, label))
     for document in documents:
         faults += type_problems(document)
+        faults += mcp_server_problems(document)
     if not faults:
         registry = Registry([read(catalogue_path(), builtin=True), *documents])
         for document in documents:

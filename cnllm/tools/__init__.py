@@ -11,10 +11,12 @@ A `Tool` is a value; this package never runs one. `check_parameters` raises an e
 
 from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters
 from cnllm.tools.results import shown
+from cnllm.tools.sets import ToolSet
 from cnllm.tools.values import Tool, as_tools, tool
 
 __all__ = [
     "Tool",
+    "ToolSet",
     "as_tools",
     "bound",
     "check_parameters",

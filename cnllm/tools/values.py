@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.tools.sets import expand_sets
 from cnllm.types import checks
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function. The result of an async function is a coroutine."""
         if self.function is None:
             raise TypeError(f"the tool {self.name} has no function to call")
@@ -134,14 +135,14 @@ def tool(
 def as_tools(items: Sequence[Any]) -> list[Tool]:
     """Return each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
-    Raise `TypeError` or `ValueError` naming the item, and `ValueError` where two have the same name, because a call
-    would be ambiguous.
+    A set of tools stands for all of its tools. Raise `TypeError` or `ValueError` naming the item, and `ValueError`
+    where two have the same name, because a call would be ambiguous.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is expected")
     if type(items) is not list:
         items = checks.as_list("items (the tools)", items, "a list")
-    tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
+    tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(expand_sets(items))]
     names = [item.name for item in tools if item.definition is None]
     for index, name in enumerate(names):
         if name in names[:index]:

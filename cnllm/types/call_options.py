@@ -50,6 +50,17 @@ class PlainFunction(Protocol):
         """Return the code."""
 
 
+class SetOfTools(Protocol):
+    """One value that stands for several tools: those of a server, as `cnllm.mcp` returns them."""
+
+    @property
+    def label(self) -> str:
+        """Return the word that the names of the tools begin with."""
+
+    def tools(self, label: str | None = None) -> Sequence[Any]:
+        """Return the tools."""
+
+
 class MixedList(Protocol):
     """A list of tools of several kinds, which a type checker sees as `list[object]`."""
 
@@ -60,8 +71,8 @@ class MixedList(Protocol):
         """Return the number of items."""
 
 
-ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool | PlainFunction
-"""A tool: a typed function, a `cnllm.Tool`, or a definition."""
+ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool | PlainFunction | SetOfTools
+"""A tool: a typed function, a `cnllm.Tool`, a definition, or the tools of a server (`cnllm.mcp`)."""
 
 Schema = type[Any] | Mapping[str, Any] | UnionType | SpecialForm
 """A schema of an answer: a type of Python, or a JSON Schema."""
@@ -78,7 +89,8 @@ class BaseOptions(TypedDict, total=False):
     tokens; left out: the endpoint's default, unless the model's `call` table has another"""
 
     tools: Sequence[ToolLike] | MixedList | None
-    """functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or MCP's"""
+    """functions, `cnllm.tool`s, the tools of MCP servers (`cnllm.mcp`), or definitions: OpenAI's, bare ones (`name`,
+    `description`, `parameters`), or MCP's"""
 
     tool_choice: str | Mapping[str, Any] | None
     """`"auto"`, `"none"`, `"required"`, or a tool's name; the objects of the chat and messages wires are understood"""

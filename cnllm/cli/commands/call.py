@@ -19,6 +19,7 @@ EXAMPLES = options.examples(
     "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
     "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr; cnllm call -t tr -p lang=French 'Good morning'",
     "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
+    "cnllm call --model glm-4.7 --mcp 'uvx mcp-server-time' 'What time is it in Oslo?'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
 )
 
@@ -39,11 +40,12 @@ EXAMPLES = options.examples(
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: tools the model may call. cnllm runs none.")
 @options.tool
+@options.mcp
 @click.option(
     "--approve",
-    type=click.Choice(["all", "none"]),
-    default="none",
-    help="Run every tool call, or only those of built-in tools.",
+    type=click.Choice(["ask", "all", "none"]),
+    default="ask",
+    help="Before a call of a tool that is not built in: ask at a terminal, or run it (all), or refuse it (none).",
     show_default=True,
 )
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")

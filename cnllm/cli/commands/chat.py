@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
+    from cnllm.cli.tools import Toolbox
     from cnllm.cli.turn_log import TurnLog
     from cnllm.types import Message, Part
 
@@ -48,6 +49,7 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
     "--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
 )
 @options.tool
+@options.mcp
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "none"]),
@@ -88,18 +90,35 @@ def chat(**params: Any) -> int:
 
 
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
-    from cnllm.cli import chat_commands, chat_input, client_factory, default_model, option_parsing, tools
+    from cnllm.cli import chat_commands, chat_input, tools
+
+    sessions: list[ChatSession] = []
+    turns = chat_input.turn_input(
+        lambda text: chat_commands.completions(sessions[0], text), lambda: log.prompts(_MAX_HISTORY)
+    )
+    ask = turns.answer if isinstance(turns, chat_input.TerminalInput) else None
+    servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], ask)
+    box = tools.Toolbox(params["tool"], params["approve"], turns.answer, servers)
+    with closing(box):
+        return _chat_with(params, log, template, turns, sessions, box)
+
+
+def _chat_with(
+    params: dict[str, Any],
+    log: TurnLog,
+    template: Filled,
+    turns: TurnInput,
+    sessions: list[ChatSession],
+    box: Toolbox,
+) -> int:
+    from cnllm.cli import client_factory, default_model, option_parsing
     from cnllm.cli.attachments import require_readable
     from cnllm.cli.chat_session import ChatEndpoint, ChatSession
     from cnllm.cli.input import decode_argument, read_extras
     from cnllm.registry import Registry
     from cnllm.types import Message
 
-    sessions: list[ChatSession] = []
-    turns = chat_input.turn_input(
-        lambda text: chat_commands.completions(sessions[0], text), lambda: log.prompts(_MAX_HISTORY)
-    )
-    box = tools.Toolbox(params["tool"], params["approve"], turns.answer)
+    box.open()
     call_options = option_parsing.call_options(params["parameters"], None, None, None, reasoning=params["reasoning"])
     protocol = None
     registry = Registry.load()

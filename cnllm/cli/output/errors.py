@@ -13,6 +13,7 @@ from cnllm.errors import (
     EndpointError,
     KeyMissing,
     LoopStopped,
+    McpError,
     StreamCut,
     TransportError,
     UnknownModel,
@@ -86,6 +87,8 @@ def exit_status(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, EndpointError | TransportError | StreamCut | LoopStopped):
         return PARTIAL if has_content(error.reply) else FAILED
+    if isinstance(error, McpError) and error.server.startswith("http"):  # the network; a command is a wrong call
+        return FAILED
     if isinstance(error, CnllmError | click.ClickException | ImportError):
         return WRONG
     return FAILED

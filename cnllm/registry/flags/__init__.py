@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, Limits, Price, Status
+from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, Stream, UsagePaths
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
@@ -35,6 +36,7 @@ __all__ = [
     "Flags",
     "Leak",
     "Limits",
+    "Mcp",
     "Messages",
     "Param",
     "Patch",
@@ -366,4 +368,7 @@ class File(Base, frozen=True):
     ] = None
     tiers: Annotated[dict[str, list[str]] | None, flag("Models for a purpose, best first.")] = None
     gateway: Annotated[Gateway | None, flag("Settings of a gateway.")] = None
+    mcp: Annotated[
+        dict[str, Mcp] | None, flag("Your MCP servers, by name; only the file in the config folder may have them.")
+    ] = None
     prefer: Annotated[list[str] | None, flag("Providers that a short name prefers, if they serve the model.")] = None

@@ -1,0 +1,147 @@
+"""Open the MCP servers of `--mcp`, and decide which calls of their tools run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from cnllm.cli.output import errors, stdio
+from cnllm.cli.output.errors import UsageError
+
+if TYPE_CHECKING:
+    from cnllm.mcp_client import Definition, McpTools
+    from cnllm.tools import Tool
+    from cnllm.types import ToolCall
+
+__all__ = ["McpServers"]
+
+_MAX_DESCRIPTION = 1000  # characters, in front of a question
+_HINT = "it is a command in quotes, a URL, or the NAME of a table [mcp.NAME] in your providers.toml"
+
+
+class McpServers:
+    """The servers of a command. They start with `open`, and end with `close`.
+
+    `ask` asks the user about a call; None where there is no terminal.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[str],
+        variables: Sequence[str],
+        approval: Literal["ask", "all", "none"],
+        ask: Callable[[ToolCall], Literal["yes", "no", "always"]] | None,
+    ) -> None:
+        from cnllm.mcp_client.approvals import Approvals
+
+        self._servers = [_server(value, variables) for value in dict.fromkeys(values)]
+        self._approval = approval
+        self._ask = ask
+        self._approvals = Approvals()
+        self._definitions: dict[str, Definition] = {}
+        self._shown: set[str] = set()
+        self._open: list[McpTools] = []
+
+    def open(self) -> None:
+        """Start the servers, and print which of their tools are not offered. Raise `McpError` for one that fails."""
+        if self._approval == "ask":
+            self._approvals.check()
+        for server in self._servers:
+            server.retain()
+            self._open.append(server)
+            for name, reason in server.skipped:
+                stdio.print_line(f"note: the tool {name} of {server.label} is not offered: {reason}")
+
+    def close(self) -> None:
+        """End the servers."""
+        while self._open:
+            self._open.pop().release()
+
+    def tools(self) -> list[Tool]:
+        """Return the tools, as the servers describe them now."""
+        from cnllm.tools.sets import set_labels
+
+        tools: list[Tool] = []
+        definitions: dict[str, Definition] = {}
+        for server, label in zip(self._servers, set_labels(self._servers), strict=True):
+            for definition in server.definitions(label):
+                definitions[definition.offered_name] = definition
+                tools.append(server.tool(definition))
+        self._definitions = definitions
+        return tools
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of the last list has this name."""
+        return name in self._definitions
+
+    def rule(self, name: str) -> str:
+        """Return what happens before a call of a tool."""
+        if self._approval == "all":
+            return "runs without asking"
+        if self._approval == "none":
+            return "does not run: --approve none"
+        if self._approvals.has(self._definitions[name]):
+            return "approved, runs without asking"
+        return "asks before each call" if self._ask is not None else "does not run: nobody approved it"
+
+    def approve(self, call: ToolCall) -> bool | str:
+        """Return True if this call may run, else the reason, in words for the model.
+
+        An approval for always holds for the definition that the user saw: a changed one is asked about again.
+        """
+        if self._approval == "all":
+            return True
+        definition = self._definitions[call.name]
+        if self._approval == "ask" and self._approvals.has(definition):
+            return True
+        if self._approval == "none" or self._ask is None:
+            return f"the user did not approve this tool of the MCP server {definition.label} (--approve all)"
+        self._describe(definition)
+        answer = self._ask(call)
+        if answer == "always":
+            self._approvals.add(definition)
+        return "the user said no" if answer == "no" else True
+
+    def _describe(self, definition: Definition) -> None:
+        """Print what a tool says of itself, once."""
+        if definition.digest in self._shown:
+            return
+        self._shown.add(definition.digest)
+        text = " ".join((definition.description or "no description").split())
+        text = text if len(text) <= _MAX_DESCRIPTION else f"{text[:_MAX_DESCRIPTION]}…"
+        if self._approvals.has_other(definition):
+            stdio.print_line(f"{definition.offered_name} has changed since you approved it")
+        server = " ".join(definition.server.split())
+        stdio.print_line(f"{definition.offered_name} is a tool of the MCP server {server}. It says: {text}")
+
+
+def _server(value: str, variables: Sequence[str]) -> McpTools:
+    """Return the tools of a server: a table of the user's, a URL, or a command."""
+    from cnllm.mcp_client import McpTools, Server
+    from cnllm.registry.mcp_servers import mcp_server
+
+    name = value.strip()
+    table = mcp_server(name) if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else None
+    try:
+        server = _from_table(name, table) if table is not None else _from_text(name, variables)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"--mcp {value}: {error}", _HINT) from error
+    errors.hide_secrets(*server.secrets())
+    assert isinstance(server, Server)
+    return McpTools(server)
+
+
+def _from_table(name: str, table: dict[str, Any]) -> Any:
+    from cnllm.mcp_client import Server
+
+    known = inspect.signature(Server.of).parameters
+    options = {key: value for key, value in table.items() if key in known}
+    return Server.of(table["url"] if "url" in table else table["command"], name=name, **options)
+
+
+def _from_text(text: str, variables: Sequence[str]) -> Any:
+    from cnllm.mcp_client import Server
+
+    is_url = "://" in text.partition(" ")[0]
+    return Server.of(text, env=() if is_url else variables)

@@ -1,0 +1,69 @@
+"""Wait in an event loop, asyncio's or trio's, for work in other threads."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+__all__ = ["loop_scheduler", "run_in_thread", "wait_for_future"]
+
+T = TypeVar("T")
+
+
+def loop_scheduler() -> Callable[..., Any]:
+    """Return a function that schedules a callback in this event loop, from any thread."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+
+
+async def wait_for_future(future: Future[T]) -> T:
+    """Return the result of a future, or raise its error. A cancelled wait cancels the future, too."""
+    import anyio
+
+    finished, post = anyio.Event(), loop_scheduler()
+
+    def wake(_: Future[T]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop has ended, and with it the waiting task
+            post(finished.set)
+
+    future.add_done_callback(wake)
+    try:
+        await finished.wait()
+    except BaseException:
+        future.cancel()
+        raise
+    return future.result()
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Return the result of a function that may block, from a daemon thread. A cancelled wait leaves it running.
+
+    The program could not end while one of anyio's own threads runs.
+    """
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 the waiting task raises it
+            _settle(future, future.set_exception, error)
+        else:
+            _settle(future, future.set_result, result)
+
+    threading.Thread(target=work, name="cnllm-wait", daemon=True).start()
+    return await wait_for_future(future)
+
+
+def _settle(future: Future[Any], setter: Callable[[Any], None], value: Any) -> None:
+    """Set the outcome of a future, unless the wait for it was cancelled."""
+    if future.set_running_or_notify_cancel():
+        setter(value)

@@ -1,0 +1,212 @@
+"""The description of an MCP server: a command or a URL, what it gets, and how long to wait for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from cnllm.config import keys, redact
+from cnllm.errors import McpError
+from cnllm.mcp_client import names
+from cnllm.types import checks
+
+__all__ = ["Server"]
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_OPTION = re.compile(r"--?[\w.-]+")
+_MAX_TEXT = 300  # characters of a command in a message
+_ENVIRONMENT = "a dict of variables, or a list of their names,"
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """An MCP server: `command` starts it, or it is at `url`. Times are in seconds.
+
+    `env` maps the variables that its process gets to their values; None stands for the value in this process or in the
+    keys file. `headers` go with each request to a URL; `{key}` in them is the key in the variable `key_env`. `tools`
+    are the names of the tools that are offered; None offers all.
+    """
+
+    label: str
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    env: tuple[tuple[str, str | None], ...] = ()
+    cwd: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    key_env: str | None = None
+    tools: tuple[str, ...] | None = None
+    timeout: float | None = 60
+    start_timeout: float | None = 60
+    list_timeout: float | None = 30
+
+    @classmethod
+    def of(
+        cls,
+        command_or_url: str | Sequence[str],
+        *,
+        name: str | None = None,
+        env: Mapping[str, str | None] | Sequence[str] = (),
+        cwd: str | os.PathLike[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        key_env: str | None = None,
+        tools: Sequence[str] | None = None,
+        timeout: float | None = 60,
+        start_timeout: float | None = 60,
+        list_timeout: float | None = 30,
+    ) -> Server:
+        """Build the description from the arguments of `cnllm.mcp`. Raise `TypeError` or `ValueError` naming one."""
+        url, command = _target(command_or_url)
+        if name is not None:
+            checks.require_text("name", name)
+        if url is not None and (env or cwd is not None):
+            raise ValueError("env and cwd are for a command, and this is a URL; use headers and key_env")
+        if url is None and (headers or key_env is not None):
+            raise ValueError("headers and key_env are for a URL, and this is a command; use env")
+        if key_env is not None and (not isinstance(key_env, str) or not _VARIABLE.fullmatch(key_env)):
+            raise ValueError("key_env is the name of the variable that holds the key, not the key")
+        fields = dict(checks.as_headers("headers", {} if headers is None else headers))
+        if key_env is not None and not any("{key}" in value for value in fields.values()):
+            fields["Authorization"] = "Bearer {key}"
+        label = names.label_of_url(url) if url is not None else names.label_of_command(command)
+        return cls(
+            label=label if name is None else names.label_of(name),
+            command=command,
+            url=url,
+            env=_environment(env),
+            cwd=None if cwd is None else os.path.expanduser(os.fspath(cwd)),
+            headers=tuple(fields.items()),
+            key_env=key_env,
+            tools=None if tools is None else tuple(map(str, checks.as_list("tools", tools, "a list of names"))),
+            timeout=checks.seconds("timeout", timeout),
+            start_timeout=checks.seconds("start_timeout", start_timeout),
+            list_timeout=checks.seconds("list_timeout", list_timeout),
+        )
+
+    @property
+    def identity(self) -> str:
+        """Return the text that tells this server from others: its URL, or its command and folder."""
+        return self.url if self.url is not None else "\0".join((*self.command, self.cwd or ""))
+
+    def __str__(self) -> str:
+        """Return the URL or the command without secrets, and not too long."""
+        if self.url is not None:
+            text = redact.redact_url(self.url)
+        else:
+            text = " ".join(shlex.quote(word) for word in _without_secrets(self.command))
+        text = redact.redact(text, self.secrets())
+        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+
+    def read_environment(self) -> dict[str, str]:
+        """Return the variables that the user named, with their values. Raise `McpError` for one that has none."""
+        return {name: self._value(name) if value is None else value for name, value in self.env}
+
+    def read_headers(self) -> dict[str, str]:
+        """Return the headers with the key in them. Raise `McpError` where it is not set, or would go unencrypted."""
+        if self.key_env is None:
+            return dict(self.headers)
+        assert self.url is not None
+        if not _is_safe(self.url):
+            raise McpError(
+                f"{self.key_env} would go to the MCP server {self.label} unencrypted",
+                server=str(self),
+                hint="use https",
+            )
+        key = self._value(self.key_env)
+        return {name: value.replace("{key}", key) for name, value in self.headers}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values that no message may hold: of variables, headers, the URL, and options of the command."""
+        values = [
+            value if value is not None else os.environ.get(name, "") or keys.find_key([name]) or ""
+            for name, value in self.env
+            if value is None or redact.is_secret_name(name) or redact.looks_secret(value)
+        ]
+        if self.key_env is not None:
+            values.append(keys.find_key([self.key_env]) or "")
+        values += [old for old, new in zip(self.command, _without_secrets(self.command), strict=True) if old != new]
+        values += redact.request_secrets(self.url or "", dict(self.headers))
+        return tuple(dict.fromkeys(value for value in values if value))
+
+    def _value(self, name: str) -> str:
+        """Return the value of a variable in this process or in the keys file."""
+        value = os.environ.get(name) or keys.find_key([name])
+        if value is None:
+            raise McpError(
+                f"the MCP server {self.label} needs {name}, which is not set",
+                server=str(self),
+                hint=f"set {name}, or run: cnllm keys set {name}",
+            )
+        return value
+
+
+def _target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return a URL, or the words of a command."""
+    if not isinstance(command_or_url, str):
+        words = checks.as_list("command_or_url", command_or_url, "a command, its words, or a URL")
+        if not words or not all(isinstance(word, str) for word in words):
+            raise ValueError("command_or_url is not a list of words")
+        return None, tuple(words)
+    text = command_or_url.strip()
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+        if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).hostname:
+            raise ValueError("command_or_url is not a URL that begins with http:// or https://")
+        return text, ()
+    try:
+        words = shlex.split(text, posix=os.name != "nt")
+    except ValueError as error:
+        raise ValueError(f"command_or_url is not a command: {error}") from None
+    if not words:
+        raise ValueError("command_or_url is empty")
+    return None, tuple(words)
+
+
+def _environment(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return names of variables with their values. In a list, NAME=VALUE sets one."""
+    if isinstance(env, str):
+        raise checks.wrong_type("env", env, _ENVIRONMENT)
+    pairs: list[tuple[Any, Any]]
+    if isinstance(env, Mapping):
+        pairs = list(env.items())
+    else:
+        entries = [str(entry).partition("=") for entry in checks.as_list("env", env, _ENVIRONMENT)]
+        pairs = [(name, value if equals else None) for name, equals, value in entries]
+    for name, value in pairs:
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            raise ValueError("env: one of its names is not the name of a variable")
+        if value is not None and not isinstance(value, str):
+            raise checks.wrong_type(f"env[{name!r}]", value, "a string or None")
+    return tuple(pairs)
+
+
+def _without_secrets(command: tuple[str, ...]) -> list[str]:
+    """Return the words of a command, with a mark for each value that is named like a secret or looks like one."""
+    words: list[str] = []
+    for index, word in enumerate(command):
+        option, equals, value = word.partition("=")
+        previous = command[index - 1] if index else ""
+        if "://" in word:
+            words.append(redact.redact_url(word))
+        elif equals and (redact.is_secret_name(option) or redact.looks_secret(value)):
+            words.append(f"{option}={redact.MARK}")
+        elif not equals and _SECRET_OPTION.fullmatch(previous) and redact.is_secret_name(previous):
+            words.append(redact.MARK)
+        else:
+            words.append(redact.MARK if _is_key(word) else word)
+    return words
+
+
+def _is_key(word: str) -> bool:
+    """Whether a word of a command is a key: it looks like one, and is no path, option or package."""
+    return redact.looks_secret(word) and not re.search(r"[/\\.@]|^-", word) and len(word) >= 24
+
+
+def _is_safe(url: str) -> bool:
+    """Whether a key may go to a URL: encrypted, or on this machine."""
+    from cnllm.client.credentials import is_safe_address
+
+    return is_safe_address(url)

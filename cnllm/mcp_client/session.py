@@ -1,0 +1,348 @@
+"""A connection to an MCP server, which a thread of its own holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import os
+import selectors
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from cnllm.config import distribution, process
+from cnllm.errors import McpError
+from cnllm.mcp_client.failures import leaf_error, reason_of
+from cnllm.mcp_client.server import Server
+from cnllm.mcp_client.stderr import StderrTail
+
+if TYPE_CHECKING:
+    import anyio
+    import mcp
+
+__all__ = ["Session"]
+
+_CLOSE_TIME = 12.0  # seconds; the server gets two to end, two after a signal, and two after it was killed
+_GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
+_MAX_EVENT = 64 * 1024 * 1024  # bytes of one event over HTTP; a picture is one event
+_MAX_PAGES = 100  # of a list of tools
+_MAX_TOOLS = 1000
+
+
+class Session:
+    """One connection to a server. `start` begins it, and `opened` gets the server's tools, or an error.
+
+    Its event loop runs in a daemon thread. A forked child closes its copies of the loop's files and opens a session of
+    its own.
+    """
+
+    def __init__(self, server: Server) -> None:
+        _require_package()
+        self.generation = process.generation()
+        self.opened: Future[list[Any]] = Future()
+        self._is_stale = False
+        self._server = server
+        self._client: mcp.Client | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stop = asyncio.Event()
+        self._is_closing = False
+        self._timed_out = False
+        self._stderr: StderrTail | None = None
+        self._pending: set[Future[Any]] = set()
+        self._loop, self._selector = _new_loop()
+        self._thread = threading.Thread(target=self._run, name=f"cnllm-mcp-{server.label}", daemon=True)
+        process.drop_after_fork(self)
+
+    def start(self) -> None:
+        """Start the thread, which connects to the server."""
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be made: the session is this process's own, connected, and not about to close."""
+        return self.generation == process.generation() and self._client is not None and not self._is_closing
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the tools should be asked for again: they may have changed, or the server may have ended."""
+        return self._is_stale or (self._stderr is not None and self._stderr.has_ended)
+
+    def list_tools(self) -> Future[list[Any]]:
+        """Ask the server for its tools."""
+        self._is_stale = False
+        return self._submit(self._list)
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
+        """Call a tool. A cancelled future cancels the call."""
+        return self._submit(lambda: self._call(name, arguments))
+
+    def begin_close(self) -> None:
+        """Begin to close the session, from any thread, without waiting."""
+        self._is_closing = True
+        if self.generation == process.generation():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._end)
+
+    def close(self) -> None:
+        """Close the session, and wait until the server has ended. In a forked child it does nothing."""
+        self.begin_close()
+        is_own = self.generation == process.generation()
+        if is_own and self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_TIME)
+
+    def drop_inherited(self) -> None:
+        """Replace the files of the parent's loop, so that this process neither reads them nor keeps them open."""
+        if self._selector is None:
+            return
+        numbers = [key.fd for key in self._selector.get_map().values()]
+        if (fileno := getattr(self._selector, "fileno", None)) is not None:
+            numbers.append(fileno())
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.dup2(null, number, inheritable=False)
+        os.close(null)
+
+    # ── in the thread ────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._hold())
+        except BaseException as error:  # noqa: BLE001 the thread that opens the session raises it
+            self._fail(error)
+        finally:
+            self._client = None
+            self._fail(McpError(f"the MCP server {self._server.label} was closed", server=str(self._server)))
+            self._fail_pending()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
+
+    def _end(self) -> None:
+        """End the session: politely once it is open, else at once."""
+        self._stop.set()
+        if self._scope is not None and not self.opened.done():
+            self._scope.cancel()
+
+    async def _hold(self) -> None:
+        """Connect, list the tools, and keep the connection until `close`."""
+        import anyio
+
+        error: BaseException | None = None
+        timer: asyncio.TimerHandle | None = None
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._is_closing:
+                    return
+                if self._server.start_timeout is not None:
+                    timer = self._loop.call_later(self._server.start_timeout, self._time_out)
+                async with self._connect() as client:
+                    if timer is not None:
+                        timer.cancel()
+                    self._client = client
+                    tools = await self._list()
+                    self.opened.set_result(tools)
+                    await self._stop.wait()
+                    self._client = None
+                    self._loop.call_later(_GOODBYE_TIME, self._scope.cancel)
+        except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 told below
+            error = leaf_error(failure)
+        finally:
+            self._client = None
+            if timer is not None:
+                timer.cancel()
+        if not self.opened.done():
+            self._fail(await self._start_error(error))
+        if self._stderr is not None:
+            self._stderr.close()
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        assert self._scope is not None
+        self._scope.cancel()
+
+    async def _start_error(self, error: BaseException | None) -> McpError:
+        """Return the error for a session that could not be opened."""
+        server, secrets = self._server, self._server.secrets()
+        if isinstance(error, McpError):
+            return error
+        if self._timed_out:
+            reason = f"it did not answer within {server.start_timeout:g} s"
+        elif self._is_closing:
+            reason = "it was closed before it answered"
+        else:
+            reason = reason_of(error, secrets)
+        lines = () if self._stderr is None else await self._stderr.lines(secrets)
+        last = f"; its last lines: {' | '.join(lines)}" if lines else ""
+        hint = "check the URL, and its key"
+        if server.url is None:
+            is_missing = isinstance(error, FileNotFoundError)
+            hint = "install it, or write its full path" if is_missing else "run it by itself to see what is wrong"
+        made = McpError(
+            f"the MCP server {server.label} cannot be used ({server}): {reason}{last}",
+            server=str(server),
+            stderr=lines,
+            hint=hint,
+        )
+        made.__cause__ = None
+        return made
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncIterator[mcp.Client]:
+        """Connect to the server. No callback is given, so that sampling, roots and questions to the user are off."""
+        import mcp
+        from mcp_types import Implementation
+
+        client_info = Implementation(name="cnllm", version=distribution.installed_version())
+        async with self._transport() as transport:
+            client = mcp.Client(transport, cache=None, client_info=client_info, message_handler=self._hear)
+            async with client:
+                if self._stderr is not None:
+                    self._stderr.close_file()
+                yield client
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        server = self._server
+        if server.url is None:
+            from mcp.client.stdio import StdioServerParameters, stdio_client
+
+            self._stderr = StderrTail()
+            await self._stderr.start()
+            yield stdio_client(
+                StdioServerParameters(
+                    command=server.command[0],
+                    args=list(server.command[1:]),
+                    env=server.read_environment(),  # beside the few that every program needs, such as PATH and HOME
+                    cwd=server.cwd,
+                    encoding_error_handler="replace",
+                ),
+                errlog=self._stderr.file,
+            )
+            return
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        async with create_mcp_http_client(headers=server.read_headers()) as http:
+            yield streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT)
+
+    async def _hear(self, message: Any) -> None:
+        """Take note of a message of the server: its list of tools has changed."""
+        if getattr(message, "method", None) == "notifications/tools/list_changed":
+            self._is_stale = True
+
+    async def _list(self) -> list[Any]:
+        import anyio
+        from mcp_types import PaginatedRequestParams
+
+        assert self._client is not None
+        tools: list[Any] = []
+        cursor: str | None = None
+        limit = self._server.list_timeout
+        try:
+            with anyio.fail_after(limit):
+                for _ in range(_MAX_PAGES):
+                    params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
+                    page = await self._client.session.list_tools(params=params)
+                    tools += page.tools
+                    cursor = page.next_cursor
+                    if not cursor or len(tools) >= _MAX_TOOLS:
+                        break
+        except TimeoutError:
+            raise TimeoutError(f"it did not list its tools within {limit:g} s") from None
+        return tools[:_MAX_TOOLS]
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+
+        if self._client is None:
+            raise ConnectionError("it has ended")
+        request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
+        # `call_tool` would check the result against a schema of the server's, whose patterns may take for ever
+        return await self._client.session.send_request(request, CallToolResult)
+
+    def _submit(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
+        """Run a coroutine in the loop. Its errors become `McpError`."""
+        result: Future[Any] = Future()
+        self._pending.add(result)
+        result.add_done_callback(self._pending.discard)
+
+        async def run() -> None:
+            try:
+                value = await work()
+            except asyncio.CancelledError:
+                result.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001 the caller raises it
+                self._is_stale = True
+                _settle(result, error=self._call_error(error))
+            else:
+                _settle(result, value)
+
+        def begin() -> None:
+            task = self._loop.create_task(run())
+            result.add_done_callback(lambda done: self._cancel(task) if done.cancelled() else None)
+
+        try:
+            # an empty context: the caller's may say that trio runs here
+            self._loop.call_soon_threadsafe(begin, context=contextvars.Context())
+        except RuntimeError:  # the loop is closed
+            self._fail_pending()
+        return result
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def _fail_pending(self) -> None:
+        """Let the calls fail that the closed loop did not finish."""
+        for result in list(self._pending):
+            _settle(result, error=self._call_error(ConnectionError("it has ended")))
+
+    def _call_error(self, error: BaseException) -> McpError:
+        server = self._server
+        reason = reason_of(leaf_error(error), server.secrets())
+        return McpError(f"the MCP server {server.label} failed: {reason}", server=str(server))
+
+
+def _settle(result: Future[Any], value: Any = None, *, error: BaseException | None = None) -> None:
+    """Set the outcome of a future, unless it was cancelled or has one."""
+    with contextlib.suppress(InvalidStateError):
+        if error is None:
+            result.set_result(value)
+        else:
+            result.set_exception(error)
+
+
+def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | None]:
+    """Return an event loop, and its selector where a forked child has to close its files.
+
+    Where the program chose another kind of loop (uvloop), that kind is used: the watcher of child processes that
+    belongs to asyncio's own kind may be missing then.
+    """
+    loop = asyncio.new_event_loop()
+    if os.name == "nt" or type(loop) is not asyncio.SelectorEventLoop:
+        return loop, None
+    loop.close()
+    selector = selectors.DefaultSelector()
+    return asyncio.SelectorEventLoop(selector), selector
+
+
+def _require_package() -> None:
+    """Raise `McpError` where the package `mcp` is missing or too old. Keep its log lines off the terminal."""
+    try:
+        import mcp.client.client  # noqa: F401
+        import mcp_types  # noqa: F401
+    except ImportError as error:
+        hint = f"run: {distribution.install_command('mcp')}"
+        raise McpError("MCP servers need the package mcp, version 2", hint=hint) from error
+    for name in ("mcp", "client"):  # without a handler, Python writes warnings to stderr, with what the server sent
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())

@@ -1,0 +1,281 @@
+"""The tools of an MCP server as one value."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, Self
+
+from cnllm.config import process
+from cnllm.errors import McpError
+from cnllm.mcp_client.definition import Definition
+from cnllm.mcp_client.names import tool_names
+from cnllm.mcp_client.results import tool_result
+from cnllm.mcp_client.server import Server
+from cnllm.mcp_client.session import Session
+from cnllm.tools import Tool, ToolSet, check_parameters
+from cnllm.types import ToolResult, checks
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["McpTools"]
+
+_MAX_DESCRIPTION = 20_000  # characters
+
+
+class McpTools(ToolSet):
+    """The tools of an MCP server, for `tools=[…]`. Made by `cnllm.mcp`.
+
+    The server starts at the first use. A run closes it at its end, a client when it is closed; within `with` (or
+    `async with`) it stays open. Safe to share between threads; a forked child starts a server of its own.
+    """
+
+    def __init__(self, server: Server) -> None:
+        checks.require_type("server", server, Server, "what cnllm.mcp makes")
+        self._server = server
+        self._lock = process.fork_safe(threading.RLock())  # held while the server starts
+        self._users = 0
+        self._holder = _Holder()
+        self._listed: list[Any] | None = None
+        self._is_fresh = False  # the list was not used since the server gave it
+        self._skipped: tuple[tuple[str, str], ...] = ()
+        weakref.finalize(self, _Holder.begin_close, self._holder).atexit = False
+
+    @property
+    def label(self) -> str:
+        """Return the word that the names of the tools begin with."""
+        return self._server.label
+
+    @property
+    def server(self) -> str:
+        """Return the command or the URL, without secrets."""
+        return str(self._server)
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Return the tools of the last list that are not offered: pairs of a name and the reason."""
+        return self._skipped
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label}: {self.server}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the tools of a server hold a connection, which cannot be copied; call cnllm.mcp there instead")
+
+    # ── the tools ────────────────────────────────────────────────────────────
+
+    def tools(self, label: str | None = None) -> tuple[Tool, ...]:
+        """Return the tools; each is async. Raise `McpError` where the server does not start.
+
+        A server that runs is asked for them each time; it is started again if it has ended. One that does not run is
+        started only if its tools are not known.
+        """
+        return tuple(self.tool(definition) for definition in self.definitions(label))
+
+    def definitions(self, label: str | None = None) -> tuple[Definition, ...]:
+        """Return the definitions of the tools, as `tools` does."""
+        with self._lock:
+            if self._listed is None or self._users:
+                self.retain()
+                try:
+                    if not self._is_fresh:
+                        self._session(ask=True)
+                    self._is_fresh = False
+                finally:
+                    self.release()
+            listed = self._listed or []
+        server, label = self._server, self.label if label is None else label
+        names = tool_names(label, [tool.name for tool in listed])
+        return tuple(
+            Definition.of(name, label, str(server), server.identity, tool)
+            for name, tool in zip(names, listed, strict=True)
+        )
+
+    def tool(self, definition: Definition) -> Tool:
+        """Return the tool of one of the definitions."""
+        name, timeout = definition.name, self._server.timeout
+
+        async def call(**arguments: Any) -> ToolResult:
+            from cnllm.client.event_loop import wait_for_future
+
+            return tool_result(await wait_for_future(self._submit(name, arguments)))
+
+        description = definition.description
+        return Tool(
+            definition.offered_name,
+            description if description is None else description[:_MAX_DESCRIPTION],
+            definition.schema,
+            call,
+            timeout=timeout,
+        )
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool by its own name and wait. Raise `McpError` where the server fails or takes too long.
+
+        A tool's own error is a result with `error`.
+        """
+        self.retain()
+        try:
+            result = self._submit(name, dict(arguments or {}))
+            limit = self._server.timeout
+            try:
+                return tool_result(result.result(limit))
+            except TimeoutError:
+                raise McpError(
+                    f"{name} of the MCP server {self.label} gave no result in {limit:g} s", server=self.server
+                ) from None
+            except CancelledError:
+                raise McpError(f"the MCP server {self.label} was closed", server=self.server) from None
+            finally:
+                result.cancel()
+        finally:
+            self.release()
+
+    def _submit(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
+        """Begin a call in the open session; where there is none, open one."""
+        session = self._holder.session
+        if session is None or session.generation != process.generation():
+            with self._lock:
+                session = self._session()
+        return session.call(name, arguments)
+
+    # ── the session ──────────────────────────────────────────────────────────
+
+    def retain(self) -> None:
+        """Start the server if it does not run, and keep it until `release`. Raise `McpError` where that fails."""
+        with self._lock:
+            self._users += 1
+            try:
+                self._session()
+            except BaseException:
+                self.release()
+                raise
+
+    def release(self) -> None:
+        """Undo one `retain`. The last one ends the server."""
+        with self._lock:
+            self._users = max(0, self._users - 1)
+            if not self._users:
+                self._holder.close()
+
+    def close(self) -> None:
+        """End the server, whoever uses it."""
+        with self._lock:
+            self._users = 0
+            self._holder.close()
+
+    def _session(self, *, ask: bool = False) -> Session:
+        """Return an open session whose tools are known. With `ask`, an open one is asked for them again."""
+        session = self._holder.session
+        if session is not None and session.is_open:
+            if not ask and not session.is_doubtful:
+                return session
+            try:
+                self._store(session.list_tools().result())
+                return session
+            except (McpError, CancelledError):
+                pass  # it has ended; start it again
+        self._holder.close()
+        session = Session(self._server)
+        self._holder.session = session
+        try:
+            session.start()
+            self._store(session.opened.result())
+        except BaseException:
+            self._holder.close()
+            raise
+        return session
+
+    def _store(self, tools: list[Any]) -> None:
+        """Store the list of tools, without those that cannot be offered."""
+        kept: dict[str, Any] = {}
+        skipped: list[tuple[str, str]] = []
+        for tool in tools:
+            if (problem := self._problem(tool, kept)) is None:
+                kept[tool.name] = tool
+            elif problem:
+                skipped.append((tool.name, problem))
+        wanted = self._server.tools
+        missing = () if wanted is None else tuple(name for name in wanted if name not in kept)
+        if missing:
+            raise McpError(
+                f"the MCP server {self.label} has no tool {missing[0]}",
+                server=self.server,
+                hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
+            )
+        self._is_fresh = True
+        self._listed, self._skipped = list(kept.values()), tuple(skipped)
+
+    def _problem(self, tool: Any, kept: Mapping[str, Any]) -> str | None:
+        """Return why a tool is not offered: empty where the user did not name it; None where it is offered."""
+        if self._server.tools is not None and tool.name not in self._server.tools:
+            return ""
+        if tool.name in kept:
+            return "another tool of this server has the same name"
+        try:
+            check_parameters(Tool(tool.name, None, tool.input_schema))
+        except ValueError as error:
+            return str(error)
+        return None
+
+    # ── with ─────────────────────────────────────────────────────────────────
+
+    def __enter__(self) -> Self:
+        self.retain()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    async def __aenter__(self) -> Self:
+        from cnllm.client.event_loop import run_in_thread
+
+        await run_in_thread(self.retain)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import anyio
+
+        from cnllm.client.event_loop import run_in_thread
+
+        with anyio.CancelScope(shield=True):
+            await run_in_thread(self.release)
+
+
+class _Holder:
+    """The current session of a set, which the end of the program closes."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """Return the session; None where there is none."""
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session = session
+        atexit.register(self.close)
+
+    def begin_close(self) -> None:
+        """Let the session end, without waiting: garbage may be collected in any thread."""
+        session, self._session = self._session, None
+        atexit.unregister(self.close)
+        if session is not None:
+            session.begin_close()
+
+    def close(self) -> None:
+        """Close the session, and wait for its end."""
+        session, self._session = self._session, None
+        atexit.unregister(self.close)
+        if session is not None:
+            session.close()

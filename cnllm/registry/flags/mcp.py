@@ -1,0 +1,36 @@
+"""The flags of `[mcp.NAME]`: an MCP server of the user's."""
+
+from typing import Annotated
+
+from cnllm.registry.flags.describe import Base, flag
+
+__all__ = ["Mcp"]
+
+
+class Mcp(Base, frozen=True):
+    """An MCP server, for `--mcp NAME`. Only the file in the config folder may have this table."""
+
+    command: Annotated[
+        str | list[str] | None, flag("The command that starts the server, as one text or as its words.")
+    ] = None
+    url: Annotated[str | None, flag("The address of a server that runs already (streamable HTTP).")] = None
+    env: Annotated[
+        list[str] | None,
+        flag(
+            "The variables that the server's process gets: NAME, or NAME=VALUE.",
+            "It gets PATH, HOME and the like, and no keys that it does not need.",
+        ),
+    ] = None
+    cwd: Annotated[str | None, flag("The folder in which the command runs.")] = None
+    headers: Annotated[
+        dict[str, str] | None, flag("Headers for the url; {key} in one stands for the key in `key_env`.")
+    ] = None
+    key_env: Annotated[
+        str | None, flag("The variable that holds the key for the url; it goes as `Authorization: Bearer`.")
+    ] = None
+    tools: Annotated[list[str] | None, flag("The tools that are offered, by the server's names; left out: all.")] = None
+    timeout: Annotated[float | None, flag("The seconds that a call may take; 60 where it is left out.")] = None
+    start_timeout: Annotated[float | None, flag("The seconds that the start may take; 60 where it is left out.")] = None
+    list_timeout: Annotated[
+        float | None, flag("The seconds in which the server must list its tools; 30 where it is left out.")
+    ] = None
