@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         BadKey,
         BadRequest,
         CannotSend,
+        ClientClosed,
         CnllmError,
         ContentFiltered,
         ContextTooLong,
@@ -99,8 +100,8 @@ _MODULES = {
     "cnllm.engine.encode.plan": "Plan",
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
-        "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
+        "BadKey BadRequest CannotSend ClientClosed CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError "
+        "IdleTimeout KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
         "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.registry.model": "Fact Model",
@@ -134,6 +135,7 @@ __all__ = [
     "CallOptions",
     "CannotSend",
     "Client",
+    "ClientClosed",
     "CnllmError",
     "ContentFiltered",
     "ContextTooLong",

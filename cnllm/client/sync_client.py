@@ -139,6 +139,8 @@ class Client(BaseClient, RunMethods):
     def _open_call(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, CallRun]:
+        if self._closed:
+            self._require_open()
         if self._fallback is not None or "fallback" in options:
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
@@ -160,12 +162,14 @@ class Client(BaseClient, RunMethods):
 
         Raise `TransportError` if that fails. Only the fast transport does it; other transports do nothing.
         """
+        self._require_open()
         warm = self._warm
         if warm is not None:
             warm(self.plan(model, "hi"))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections. A later call raises `ClientClosed`."""
+        self._closed = True
         close = getattr(self._transport, "close", None)
         if close is not None:
             close()
