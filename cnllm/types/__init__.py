@@ -166,6 +166,8 @@ Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 def _parts(parts: Any) -> tuple[Part, ...]:
     """Return parts as a tuple; a string is a text. Raises `TypeError` for anything else."""
+    if type(parts) is list:
+        return tuple(parts)
     from cnllm.types import checks
 
     if isinstance(parts, str):
