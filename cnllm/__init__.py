@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         BadKey,
         BadRequest,
         CannotSend,
+        ClientClosed,
         CnllmError,
         ContentFiltered,
         ContextTooLong,
@@ -102,8 +103,9 @@ _MODULES = {
     "cnllm.engine.encode.plan": "Plan",
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
-        "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped McpError NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
+        "BadKey BadRequest CannotSend ClientClosed CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError "
+        "IdleTimeout KeyMissing LoopStopped McpError NoTarget Overloaded QuotaExceeded RateLimited RegistryError "
+        "ReplayMissing "
         "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.mcp_client": "mcp",
@@ -138,6 +140,7 @@ __all__ = [
     "CallOptions",
     "CannotSend",
     "Client",
+    "ClientClosed",
     "CnllmError",
     "ContentFiltered",
     "ContextTooLong",

@@ -5,6 +5,7 @@
     ├── UnknownModel             no such model: close
     ├── KeyMissing               no API key: env
     ├── Untrusted                a key would go to an untrusted origin: origin
+    ├── ClientClosed             the client was closed before this call
     ├── CannotSend               the request cannot be built with these options: note
     ├── NoTarget                 no target of a route can take the request: targets
     ├── StreamCut                the stream ended without its terminator
@@ -32,6 +33,7 @@ __all__ = [
     "BadKey",
     "BadRequest",
     "CannotSend",
+    "ClientClosed",
     "CnllmError",
     "ContentFiltered",
     "ContextTooLong",
@@ -120,6 +122,10 @@ class Untrusted(CnllmError):
     def __init__(self, message: str, *, origin: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.origin = origin
+
+
+class ClientClosed(CnllmError):
+    """The client was closed before this call: its `with` block has ended, or `close` was called."""
 
 
 class CannotSend(CnllmError):

@@ -40,7 +40,7 @@ MAY: dict[str, set[str]] = {
     "simulator": FLAGS | {"protocols", "schemas"},
     "engine/adjustments": FLAGS,
     "engine/similar_names": set(),
-    "engine/options": FLAGS | {"engine/similar_names", "tools"},
+    "engine/options": FLAGS | {"engine/similar_names", "schemas", "tools"},
     "engine/history": FLAGS | ENGINE | {"protocols", "tools"},
     "engine/encode": FLAGS | ENGINE | {"config", "engine/history", "protocols", "schemas", "tools"},
     "engine/decode": FLAGS | ENGINE | {"engine/encode", "engine/history", "leaks", "protocols", "schemas", "tools"},
@@ -49,7 +49,7 @@ MAY: dict[str, set[str]] = {
     "transports": VALUES | {"config", "engine/encode"},
     "cassette": VALUES | {"config"},
     "client": FLAGS
-    | {"cassette", "config", "leaks", "sentences", "simulator", "tools", "transports"}
+    | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},

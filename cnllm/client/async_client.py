@@ -162,6 +162,8 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     def _open_call(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, AsyncCallRun]:
+        if self._closed:
+            self._require_open()
         if self._fallback is not None or "fallback" in options:
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
@@ -180,12 +182,14 @@ class AsyncClient(BaseClient, AsyncRunMethods):
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""
+        self._require_open()
         warm = self._warm
         if warm is not None:
             await warm(self.plan(model, "hi"))
 
     async def aclose(self) -> None:
-        """Close the connections, and the servers of tools."""
+        """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
+        self._closed = True
         if (held := self._take_held_sets()) is not None:
             await run_in_thread(held.release)
         close = getattr(self._transport, "aclose", None)

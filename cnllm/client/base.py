@@ -24,7 +24,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
-from cnllm.errors import CnllmError, StreamCut, TransportError
+from cnllm.errors import ClientClosed, CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import TOKEN_EVENTS, Event, Message, Note, Reply, Timing, checks
@@ -70,6 +70,7 @@ class BaseClient:
             from cnllm.types.route import Fallback
 
             self._fallback = Fallback.of(fallback)
+        self._closed = False
         self._on_event = check_callback(on_event)
         if registry is not None:
             checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
@@ -90,6 +91,14 @@ class BaseClient:
 
             folder = raw_log_folder(raw_log)
             self._raw_log = None if folder is None else RawLog(folder)
+
+    def _require_open(self) -> None:
+        """Raise `ClientClosed` after `close`."""
+        if self._closed:
+            raise ClientClosed(
+                "this client is closed",
+                hint=f"make its calls inside its `with` block, or make a new {type(self).__name__}",
+            )
 
     def _secrets(self) -> tuple[str, ...]:
         """Return the secrets that no log may hold, whatever request carries them."""

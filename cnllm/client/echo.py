@@ -33,6 +33,7 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
 )
+from cnllm.types.json_form import json_form
 
 __all__ = ["Echo"]
 
@@ -231,21 +232,22 @@ class Echo:
         parsed = reply.parsed
         if parsed is None or self._finder is None:
             return reply
-        dump = getattr(parsed, "model_dump", None)
-        plain = dump(mode="json", by_alias=True) if callable(dump) else parsed
+        if type(parsed) in (dict, list) and not self._may_hold(parsed):
+            return reply
+        plain = json_form(parsed)
         if not self._may_hold(plain):
             return reply
-        plain = clean_data(plain, self._finder)
-        if callable(dump):
+        cleaned = clean_data(plain, self._finder)
+        if plain is not parsed:
             try:
-                plain = type(parsed).model_validate(plain)
+                cleaned = _rebuilt(parsed, cleaned)
             except Exception as error:  # noqa: BLE001 a model class runs its author's code
                 sentence = (
                     f"the answer held a secret of the request; without it, validation raised {type(error).__name__}"
                 )
                 note = Note("answer-invalid", "schema", sentence, "parsed is None")
                 return replace(reply, parsed=None, notes=[*reply.notes, note])
-        return replace(reply, parsed=plain)
+        return replace(reply, parsed=cleaned)
 
     def _may_hold(self, value: Any) -> bool:
         assert self._finder is not None
@@ -253,6 +255,19 @@ class Echo:
             return self._finder.may_hold(msgspec.json.encode(value))
         except (TypeError, ValueError, RecursionError):  # half a surrogate pair, or a value that JSON cannot hold
             return True
+
+
+def _rebuilt(parsed: Any, plain: Any) -> Any:
+    """Return a value of the same type as `parsed`, of its JSON form. Raises any error of the type."""
+    if callable(getattr(parsed, "model_validate", None)):
+        return type(parsed).model_validate(plain)
+    if isinstance(parsed, list | tuple | set | frozenset | dict):
+        raise TypeError("the types of its items are not known")
+    import json
+
+    from cnllm.schemas.python_types import python_type
+
+    return python_type(type(parsed)).model_validate_json(json.dumps(plain))
 
 
 def _without_text(part: Part) -> Part:

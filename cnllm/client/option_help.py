@@ -49,8 +49,8 @@ Options, each a keyword that may be left out:
   api_key: this key, wherever the call goes; left out: the environment, or the keys file
   fallback: the models that take over where the first one fails: a list of names, or a Fallback
       with further rules; an empty list switches the client's off
-  schema: what the answer follows: a pydantic model, a dataclass, another type of Python, or a
-      JSON Schema; reply.parsed"""
+  schema: what the answer follows, as reply.parsed: a pydantic model, a dataclass, another type
+      of Python, or a JSON Schema"""
 
 LOOP_OPTIONS = """\
 Options of the tool loop:

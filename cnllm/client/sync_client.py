@@ -140,6 +140,8 @@ class Client(BaseClient, RunMethods):
     def _open_call(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, CallRun]:
+        if self._closed:
+            self._require_open()
         if has_set_options(options):
             options = self._open_sets(options)
         if self._fallback is not None or "fallback" in options:
@@ -163,12 +165,14 @@ class Client(BaseClient, RunMethods):
 
         Raise `TransportError` if that fails. Only the fast transport does it; other transports do nothing.
         """
+        self._require_open()
         warm = self._warm
         if warm is not None:
             warm(self.plan(model, "hi"))
 
     def close(self) -> None:
-        """Close the connections, and the servers of tools."""
+        """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
+        self._closed = True
         if (held := self._take_held_sets()) is not None:
             held.release()
         close = getattr(self._transport, "close", None)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
+from cnllm.schemas.python_types import is_python_type, python_type
 from cnllm.tools.sets import expand_sets
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
@@ -287,13 +288,7 @@ def _corrections(value: Any) -> int:
 
 
 def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
-    """Read a JSON Schema, OpenAI's wrapper of one, or a pydantic model; return (schema, name, model)."""
-    maker = getattr(value, "model_json_schema", None) if isinstance(value, type) else None
-    if callable(maker):
-        try:
-            return dict(maker()), _name(getattr(value, "__name__", None)), value
-        except Exception as error:  # raised by a field of the caller's class that has no JSON Schema
-            raise TypeError(f"schema is {checks.kind_of(value)}, which has no JSON Schema: {error}") from error
+    """Read a JSON Schema, OpenAI's wrapper of one, or a type of Python; return (schema, name, the answer's type)."""
     if isinstance(value, Mapping):
         value = checks.as_dict("schema", value)
         inner = value.get("json_schema", value)
@@ -302,7 +297,19 @@ def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
             if isinstance(inner.get("schema"), Mapping):
                 return checks.as_dict("schema", inner["schema"]), _name(inner.get("name")), None
         return value, _name(value.get("title")), None
-    raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is expected")
+    kind: Any = value if isinstance(value, type) and callable(getattr(value, "model_json_schema", None)) else None
+    if kind is None and not is_python_type(value):
+        raise TypeError(f"schema is {type(value).__name__}; {_SCHEMAS} is expected")
+    try:
+        kind = python_type(value) if kind is None else kind
+        return dict(kind.model_json_schema()), _name(getattr(kind, "__name__", None)), kind
+    except Exception as error:  # raised by a type that has no JSON Schema
+        reason = str(error).strip().partition("\n")[0]
+        label = checks.kind_of(value) if isinstance(value, type) else str(value)
+        raise TypeError(f"schema is {label}, which has no JSON Schema: {reason}; {_SCHEMAS} is expected") from error
+
+
+_SCHEMAS = "a type (a pydantic model, a dataclass, list[str], …) or a JSON Schema (dict)"
 
 
 def _name(title: Any) -> str:

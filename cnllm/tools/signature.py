@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.schemas.simplify import inline_references, make_strict, remove_nulls, remove_titles
+from cnllm.schemas.typed_dicts import readable_type
 from cnllm.tools import docstring
 from cnllm.types import checks
 
@@ -158,7 +159,7 @@ def _field(parameter: inspect.Parameter, description: str | None) -> Any:
     """Return a parameter as a field of a TypedDict, with its description and its default."""
     from pydantic import Field
 
-    kind: Any = Any if parameter.annotation is parameter.empty else parameter.annotation
+    kind: Any = Any if parameter.annotation is parameter.empty else readable_type(parameter.annotation)
     metadata = getattr(kind, "__metadata__", ())
     texts = [text for text in metadata if isinstance(text, str)]
     has_description = any(getattr(item, "description", None) for item in metadata)  # of a pydantic Field

@@ -168,6 +168,8 @@ Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 def _parts(parts: Any) -> tuple[Part, ...]:
     """Return parts as a tuple; a string is a text. Raises `TypeError` for anything else."""
+    if type(parts) is list:
+        return tuple(parts)
     from cnllm.types import checks
 
     if isinstance(parts, str):
@@ -501,6 +503,8 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
         data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, raw=None, parsed=None))
         del data["raw"]
         data["message"] = self.message.to_dict()
-        dump = getattr(self.parsed, "model_dump", None)
-        data["parsed"] = dump(mode="json", by_alias=True) if callable(dump) else self.parsed
+        if self.parsed is not None:
+            from cnllm.types.json_form import json_form
+
+            data["parsed"] = json_form(self.parsed)
         return data

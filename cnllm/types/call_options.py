@@ -183,8 +183,8 @@ class CallOptions(BaseOptions, total=False):
     """The options of `call`, `stream`, `plan`, `run`, `fit` and `engine.build_request`."""
 
     schema: Schema | None
-    """what the answer follows: a pydantic model, a dataclass, another type of Python, or a JSON Schema;
-    `reply.parsed`"""
+    """what the answer follows, as `reply.parsed`: a pydantic model, a dataclass, another type of Python, or a JSON
+    Schema"""
 
 
 class LoopOptions(TypedDict, total=False):

@@ -63,7 +63,7 @@ def as_messages(messages: Any) -> list[Message]:
                     _add_object(out, item)
             except (TypeError, ValueError) as error:
                 if isinstance(item, Mapping) and (found := _dict_of_another_form(item)):
-                    out += found
+                    _add_foreign(out, item, found)
                     continue
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 separator = " " if str(error).startswith("is ") else ": "
@@ -97,10 +97,15 @@ def _add_object(out: list[Message], item: Any) -> None:
 
     if isinstance(item, type) or not is_foreign(item):
         raise TypeError(f"is {checks.kind_of(item)}; {_EXPECTED_ITEM} is expected")
-    found = foreign_messages(item)
-    if found and getattr(item, "instructions", None) and found[0] in out:
-        del found[0]  # each request of a conversation repeats its instructions
-    out += found
+    _add_foreign(out, item, foreign_messages(item))
+
+
+def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
+    """Add the messages of an item. Each request of a conversation may repeat its instructions, which come once."""
+    from cnllm.types.foreign_parts import is_parts_message
+
+    repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
+    out += found[1:] if repeats else found
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:

@@ -29,7 +29,7 @@ _ROLE_BY_TYPE: dict[str, Role] = {
     "toolmessagechunk": "tool",
 }
 _ITEMS = ("function_call", "function_call_output", "reasoning")
-_WHOLE = "this is a whole response or another object; pass its message"
+_INSTEAD = "a cnllm.Message, a dict, or the message of a response (response.choices[0].message)"
 
 
 def is_foreign(item: Any) -> bool:
@@ -77,7 +77,7 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
         return _split("assistant" if role == "model" else "user", parts_of(data.get("parts")))
     if role not in _ROLES:
-        raise TypeError(f"{label} is no message of a known shape; {_WHOLE} (response.choices[0].message, …)")
+        raise TypeError(f"{label} is no message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
         rest = from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
         parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts_of(data["content"])]

@@ -68,7 +68,7 @@ def sync() -> None:
     check("multiprocessing", wrong + (process.exitcode or 0))
 
     def close(who: str) -> int:
-        client.close()
+        client._transport.close()
         return calls(client, who)
 
     check("sync close", calls(client, "sync parent"), fork(close, "sync close"))
@@ -108,7 +108,7 @@ async def running() -> None:
         check("running", await acalls(client, "running parent"), children)
 
         async def close(who: str) -> int:
-            await client.close()
+            await client._transport.aclose()
             return await acalls(client, who, 1)
 
         children = fork(lambda who: asyncio.run(close(who)), "running close")

@@ -81,7 +81,7 @@ class Page:
         code = block.code.replace(SERVER, self.server)
         match block.kind:
             case "python" | "before" | "after":
-                exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec"), self.names)
+                exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
                 self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
             case "sh":
                 execute(code)

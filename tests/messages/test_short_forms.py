@@ -1,0 +1,71 @@
+"""`Message.user`, `.system`, `.assistant` and `.tool`: a string, a part, or a list of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import cnllm
+from cnllm import Media, Message, Reasoning, Text, ToolCall, ToolResult
+
+PICTURE = Media("image/png", "aGk=")
+CALL = ToolCall("c1", "weather", {"city": "Bern"})
+
+
+def test_a_string_is_a_text() -> None:
+    assert (
+        Message.user("Hi") == Message("user", (Text("Hi"),)) == Message("user", "Hi") == Message("user", [Text("Hi")])
+    )
+    assert Message.system("Hi").role == "system"
+    assert Message.assistant("Hi").role == "assistant"
+    assert Message.tool("c1", "21") == Message("tool", (ToolResult("c1", "21"),))
+    assert Message.user("").parts == Message("user", "").parts == ()
+
+
+def test_a_part_and_a_list_of_them() -> None:
+    assert Message.user(PICTURE).parts == (PICTURE,)
+    assert Message.user(["What is this?", PICTURE]).parts == (Text("What is this?"), PICTURE)
+    assert Message.user(({"type": "image_url", "image_url": {"url": "http://a/b.png"}}, "?")).parts == (
+        Media("image", None, "http://a/b.png"),
+        Text("?"),
+    )
+    turn = Message.assistant([Reasoning("hm"), "Let me look.", CALL])
+    assert (turn.reasoning, turn.text, turn.tool_calls) == ("hm", "Let me look.", [CALL])
+    result = Message.tool("c1", ["one", PICTURE, Text("two")], name="weather", error=True)
+    assert result.parts == (ToolResult("c1", "one\n\ntwo", "weather", True, (PICTURE,)),)
+
+
+def test_they_go_through_json_and_to_an_endpoint() -> None:
+    history = [
+        Message.system("Be brief."),
+        Message.user(["How warm is it?", PICTURE]),
+        Message.assistant([Reasoning("hm"), CALL]),
+        Message.tool("c1", "21"),
+    ]
+    assert [Message.from_dict(json.loads(json.dumps(one.to_dict()))) for one in history] == history
+    fitted = cnllm.fit("gpt-5.2", history)
+    assert [one["role"] for one in fitted.messages] == ["system", "user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"Hi", [3], [None], {1}, object(), str])
+def test_what_is_no_content_is_refused_with_what_is(wrong: Any) -> None:
+    for make in (Message.user, Message.system, Message.assistant, lambda content: Message.tool("c1", content)):
+        with pytest.raises(TypeError, match="content"):
+            make(wrong)
+
+
+def test_a_tool_needs_the_id_of_its_call_and_takes_no_reasoning() -> None:
+    with pytest.raises(TypeError, match="id is int; a string is expected"):
+        Message.tool(3, "x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="content is Reasoning"):
+        Message.tool("c1", Reasoning("hm"))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 4.5, b"Hi", object(), Message, dict, True])
+def test_messages_of_another_type_are_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r'^messages is .*; a string \("Hi"\).*Message.user\("Hi"\).*"role": "user"'):
+        cnllm.fit("glm-4.7", wrong)
+    with pytest.raises(TypeError, match=r"^messages\[1\] is .*; a string, a cnllm.Message, a dict, or a message of"):
+        cnllm.fit("glm-4.7", ["Hi", wrong])
