@@ -160,6 +160,14 @@ class Reasoning(Base, frozen=True):
             },
         ),
     ] = None
+    answer_tags: Annotated[
+        list[str] | None,
+        flag(
+            "The opening tag of the answer, then its closing tags; they are removed at both ends of the answer.",
+            "Some models write their answer between tags, too, and servers without a parser for them pass them on.",
+            every_wire=True,
+        ),
+    ] = None
     replay: Annotated[
         Literal["never", "tool-turns", "since-user", "always"] | None,
         flag(
