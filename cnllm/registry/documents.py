@@ -24,7 +24,7 @@ from cnllm.registry.toml_lines import Lines, key_lines, line_of
 __all__ = ["Document", "builtin_path", "layer_tables", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-25"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-26"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once

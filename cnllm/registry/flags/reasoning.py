@@ -176,10 +176,11 @@ class Reasoning(Base, frozen=True):
         ),
     ] = None
     replay_as: Annotated[
-        Literal["field", "details", "tags", "content-parts", "seal"] | None,
+        Literal["field", "details", "details-and-field", "tags", "content-parts", "seal"] | None,
         flag(
-            "The form in which reasoning is sent back, where it differs from `shape`.",
-            "A few endpoints accept another form than they return.",
+            "The form in which reasoning is sent back, where it differs from `shape`; details-and-field: blocks under "
+            "`replay_field`, and their text under the first of `fields`.",
+            "A few endpoints accept another form than they return, and one passes the two on to different hosts.",
             reasons={
                 ANY: "an exception from `shape`, so it has all of its values (tests/engine/test_reasoning_shape.py)"
             },
