@@ -108,8 +108,8 @@ class Price(Base, frozen=True):
     promotion: Annotated[
         dict[str, Any] | None,
         flag(
-            "Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`. Without "
-            "`until` no end is announced.",
+            "Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`. "
+            "Without `until` no end is announced.",
             "Vendors lower a price for some weeks, and the price of the list comes back without notice.",
         ),
     ] = None
