@@ -40,7 +40,15 @@ def flat(name: str, provider: str = "home", **entry: Any) -> dict[str, Any]:
     return {"sample_spec": sample, name: {"litellm_provider": provider, "mode": "chat", **entry}}
 
 
-REMOTE = MODELS + '[providers.home]\nbase_url = "https://api.example.org/v1"\n'
+REMOTE = """
+[providers.away]
+title = "A server elsewhere"
+protocol = "openai-chat"
+base_url = "https://api.example.org/v1"
+keys = []
+[models."away/m"]
+limits = { context = 1000 }
+"""
 
 
 def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Comparison:
@@ -99,15 +107,14 @@ def test_ids_are_matched_at_the_same_provider(load: Load, tmp_path: Path, data: 
 
 
 def test_the_same_address_under_another_name_is_the_same_provider(load: Load, tmp_path: Path) -> None:
-    data = nested("m", "other", "HTTP://API.example.org/v1/")
-    assert compared(load, tmp_path, data, REMOTE).found == 1
-    assert compared(load, tmp_path, data).found == 0
+    assert compared(load, tmp_path, nested("m", "other", "HTTP://API.example.org/v1/"), REMOTE).found == 1
+    assert compared(load, tmp_path, nested("m", "other", "https://api.example.net/v1"), REMOTE).found == 0
 
 
 def test_a_name_counts_for_more_than_an_address_or_a_key(load: Load, tmp_path: Path) -> None:
     other = nested("m", "other", "https://api.example.org/v1", limit={"context": 5})
-    data = other | nested(limit={"context": 6})
-    assert told(compared(load, tmp_path, data, REMOTE)) == [("home/m", "limits.context", 1000, 6)]
+    data = other | nested("m", "away", limit={"context": 6})
+    assert told(compared(load, tmp_path, data, REMOTE)) == [("away/m", "limits.context", 1000, 6)]
 
 
 def test_prices_per_token_become_prices_per_million(load: Load, tmp_path: Path) -> None:
