@@ -27,7 +27,13 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["bare_type", "require_valid", "type_problems"]
 
-_KEYWORDS = {"sections": ("begin", "separator", "end"), "arg-pairs": ("key", "value")}
+_KEYWORDS = {
+    "sections": ("begin", "separator", "end"),
+    "arg-pairs": ("key", "value"),
+    "channels": ("open", "close", "separator"),
+    "braces": ("quote",),
+    "named-json": ("arguments", "id"),
+}
 """The keywords that a rule must name, for grammars without keywords of their own."""
 
 _LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from cnllm.registry.registry import Registry
 __all__ = ["Comparison", "Disagreement", "compare"]
 
 FLAGS = ("limits.context", "limits.output", "price.input", "price.output", "price.cached", "price.cache_write")
+_LOCAL = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?![\w.])")
 
 
 class Disagreement(Struct, frozen=True):
@@ -61,13 +63,15 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
 def _matching(model: Model, entries: list[PublishedModel]) -> list[PublishedModel]:
     """Return the entries for the same id at the same provider.
 
-    A provider is the same by its name; otherwise by its URL; otherwise if the model's key is named after it.
+    A provider is the same by its name; otherwise by its URL, unless that is of this machine, where every server may
+    answer; otherwise if the model's key is named after it.
     """
     flags = model.flags
+    address = _address(flags.base_url or "")
     words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or ()}
     for matches in (
         [entry for entry in entries if _plain(entry.provider) == _plain(model.provider)],
-        [entry for entry in entries if entry.base_url and _address(entry.base_url) == _address(flags.base_url or "")],
+        [entry for entry in entries if entry.base_url and _address(entry.base_url) == address != ""],
         [entry for entry in entries if _plain(entry.provider) in words],
     ):
         if matches:
@@ -81,8 +85,9 @@ def _plain(name: str) -> str:
 
 
 def _address(url: str) -> str:
-    """Return a URL without case and scheme."""
-    return url.casefold().partition("://")[2].rstrip("/")
+    """Return a URL without case and scheme; "" for one of this machine."""
+    address = url.casefold().partition("://")[2].rstrip("/")
+    return "" if _LOCAL.match(address) else address
 
 
 def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, bool]]:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from cnllm.registry.flags import Reasoning
 
-__all__ = ["form", "place"]
+__all__ = ["BOTH", "form", "place", "text_place"]
+
+BOTH = "details-and-field"
 
 
 def form(rules: Reasoning) -> str:
-    """Return the form in which reasoning goes back: "field", "details", "tags", "content-parts" or "seal"."""
+    """Return the form in which reasoning goes back: a value of `replay_as`."""
     return rules.replay_as or rules.shape or "field"
 
 
 def place(rules: Reasoning) -> str | None:
     """Return the key under which reasoning goes back; None where no key is known."""
     return rules.replay_field or (rules.fields[0] if rules.fields else None)
+
+
+def text_place(rules: Reasoning) -> str | None:
+    """Return the key that must hold reasoning which goes back: of two keys, the one of the text."""
+    return rules.fields[0] if form(rules) == BOTH and rules.fields else place(rules)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
-from cnllm.registry.reasoning_form import form
+from cnllm.registry.reasoning_form import BOTH, form
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
@@ -134,7 +134,7 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
         return _Shape("content-parts", key=reasoning.part)
     if reasoning.fields and reasoning.shape != "tags":
         first, replay_field = reasoning.fields[0], reasoning.replay_field
-        is_twin = replay_field in reasoning.fields and replay_field != first and form(reasoning) == "details"
+        is_twin = replay_field in reasoning.fields and replay_field != first and form(reasoning) in ("details", BOTH)
         twin = replay_field if is_twin else ""
         return _Shape("details" if reasoning.shape == "details" else "field", key=first, twin=twin or "")
     if reasoning.tags:

@@ -19,6 +19,7 @@ backs = ["limits"]
 [models."home/other"]
 extends = "home/m"
 limits.output = 8192
+same_weights = true
 """
 
 

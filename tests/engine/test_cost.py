@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Usage
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import cost_of, is_off_peak
 from cnllm.registry.flags import Price
 
 from .support import times
@@ -28,6 +29,64 @@ def amount(usage: Usage, price: Price) -> Decimal:
 
 def priced(**rates: Any) -> Price:
     return Price(currency="USD", **rates)
+
+
+def at(day: str, hour: str = "10:00:00", zone: str = "+08:00") -> float:
+    return datetime.fromisoformat(f"{day}T{hour}{zone}").timestamp()
+
+
+OFF_PEAK = {"peak": ["Mon-Fri 09:00-12:00"], "zone": "+08:00", "holidays": ["2026-10-01", "2026-10-02"], "input": 1.0}
+
+
+@each(
+    "day, rate",
+    [
+        ("2026-09-30", 2),  # a Wednesday
+        ("2026-10-01", 1),  # a Thursday, and a holiday
+        ("2026-10-03", 1),  # a Saturday
+        ("2026-10-05", 2),
+    ],
+)
+def test_a_holiday_has_no_peak_hours(day: str, rate: int) -> None:
+    price = priced(input=2.0, output=0.0, off_peak=OFF_PEAK)
+    cost = cost_of(Usage(1_000_000, 0), price, at(day))
+    assert cost is not None
+    assert cost.amount == rate
+
+
+def test_a_holiday_is_one_in_the_zone_of_the_hours() -> None:
+    price = priced(input=2.0, output=0.0, off_peak=OFF_PEAK)
+    morning = cost_of(Usage(1_000_000, 0), price, at("2026-10-01", "01:30:00", "+00:00"))  # 09:30 there
+    assert morning is not None
+    assert morning.amount == 1
+    evening = at("2026-09-30", "16:30:00", "+00:00")  # the first minutes of the holiday there
+    assert is_off_peak(price, evening) is True
+    assert is_off_peak(priced(input=2.0, off_peak=OFF_PEAK | {"holidays": []}), at("2026-10-01")) is False
+
+
+PROMOTION = {"until": "2026-12-31", "zone": "+08:00", "input": 0.3, "cached": 0.006}
+
+
+@each(
+    "created, rate",
+    [
+        (at("2026-11-23"), "0.3"),
+        (at("2026-12-31", "23:59:59"), "0.3"),
+        (at("2027-01-01", "00:00:00"), "0.75"),
+        (None, "0.75"),
+    ],
+)
+def test_a_promotion_holds_to_the_end_of_its_last_day(created: float | None, rate: str) -> None:
+    cost = cost_of(Usage(1_000_000, 0), priced(input=0.75, output=1.0, promotion=PROMOTION), created)
+    assert cost is not None
+    assert cost.amount == Decimal(rate)
+
+
+def test_a_promotion_without_an_announced_end_holds() -> None:
+    promotion = {"input": 0.3, "tiers": [{"above": 10, "input": 0.6}]}
+    price = priced(input=0.75, output=1.0, tiers=[{"above": 10, "input": 1.5}], promotion=promotion)
+    assert amount(Usage(10, 0), price) == Decimal("0.3") * 10 / 1_000_000
+    assert amount(Usage(1_000_000, 0), price) == Decimal("0.6")
 
 
 @times(100)

@@ -73,6 +73,26 @@ def test_an_exception_names_another_form_or_another_key(home: Home) -> None:
             assert forms(second(model, said), "back") == {other}, (shape, other)
 
 
+def test_blocks_and_their_text_go_back_under_two_keys(home: Home) -> None:
+    flags = 'fields = ["musing", "musings"]\nreplay_as = "details-and-field"\nreplay_field = "musings"'
+    flags += '\nif_missing = "empty"'
+    model = home(BASE + table(flags))
+    turn = second(model, reply(model, {"musings": DETAILS, "content": ANSWER}))
+    assert (turn["musing"], turn["musings"]) == (THOUGHT, DETAILS)
+    plan = engine.build_request(model, ["hi", {"role": "assistant", "content": "yes"}, "and?"])
+    turn = json.loads(plan.content)["messages"][1]
+    assert (turn["musing"], "musings" in turn) == ("", False)
+
+
+def test_deepseek_over_openrouter_has_its_text_on_each_turn_while_it_thinks() -> None:
+    history: list[Any] = ["hi", {"role": "assistant", "content": "yes"}, "and?"]
+    for name in ("deepseek/deepseek-v4-pro", "deepseek/deepseek-v4.1-flash", "deepseek/deepseek-v4-flash"):
+        model = cnllm.Registry.load().resolve(f"openrouter/{name}")
+        for level, present in (("high", True), ("off", False)):
+            plan = engine.build_request(model, history, reasoning=level)
+            assert ("reasoning_content" in json.loads(plan.content)["messages"][1]) is present, (name, level)
+
+
 def test_what_has_to_be_signed_goes_back_with_its_signature_or_not_at_all(home: Home) -> None:
     wire = 'protocol = "anthropic-messages"\n'
     block = {"type": "thinking", "thinking": THOUGHT, "signature": "s"}

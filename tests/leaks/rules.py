@@ -34,6 +34,11 @@ TOKENS = Leak(
     parts=["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"],
 )
 ACTION = Leak(["<|action_start|> <|plugin|>"], ["<|action_end|>"], ["json"])
+CHANNELS = Leak(
+    ["<|open|>tools<|sep|>"], ["<|close|>tools<|sep|>"], ["channels"], parts=["<|open|>", "<|close|>", "<|sep|>"]
+)
+BRACES = Leak(["<|tool_call>"], ["<tool_call|>"], ["braces"], parts=['<|"|>'])
+NAMED_JSON = Leak(["[TOOL_CALLS]"], ["]", "}"], ["named-json"], parts=["[ARGS]", "[CALL_ID]"])
 ELEMENT = Leak(["<exec>", "<search>"], ["</exec>", "</search>"], ["element"])
 
 ALL = {name: rule for name, rule in globals().items() if isinstance(rule, Leak)}

@@ -42,16 +42,20 @@ PLAIN = [
 ]
 CLOSERS = [
     *("</parameter>", "</function>", "</invoke>", "</arg_value>", "</tool_call>", "</tool_calls>", "</item>"),
+    *("<|close|>argument<|sep|>", "<|close|>call<|sep|>", "<tool_call|>"),
     *("</｜DSML｜parameter>", "</｜DSML｜invoke>", "</steptml:parameter>", "<|tool_call_end|>", "<｜tool▁call▁end｜>"),
 ]
 OPENERS = [
     *("<parameter=q>", '<parameter name="q">', '<invoke name="q">', "<function=q>", "<arg_key>q</arg_key>"),
+    *('<|open|>argument key="q" type="string"<|sep|>', "<|tool_call>", "[TOOL_CALLS]", "[ARGS]"),
     *("<arg_value>", "<tool_call>", '<｜DSML｜parameter name="q">', "<|tool_call_begin|>"),
 ]
 EXAMPLES = [
     "<tool_call>\n<function=q>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>",
     '<invoke name="q"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>',
     "<arg_key>a</arg_key><arg_value>1</arg_value>",
+    '<|open|>argument key="a" type="string"<|sep|>1<|close|>argument<|sep|>',
+    'call:q{a:1,b:[2]}[TOOL_CALLS]q[ARGS]{"a": 1}',
 ]
 PIECES = [PLAIN, PLAIN + CLOSERS, PLAIN + OPENERS, PLAIN + EXAMPLES]
 
@@ -202,4 +206,48 @@ def sections(calls: list[Call], draw: Draw) -> Block:
     return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
 
 
-ANY = [objects, invokes, functions, pairs, sections]
+def channels(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.CHANNELS
+    body = ""
+    for index, (name, arguments) in enumerate(calls, 1):
+        body += f'{_space(draw)}<|open|>call tool="{name}" index="{index}"<|sep|>'
+        for key, value in arguments.items():
+            kind = "string" if type(value) is str else draw(st.sampled_from(["number", "object"]))
+            given = value if type(value) is str else json.dumps(value).replace("<|close|>", "<\\u007cclose|>")
+            body += f'{_space(draw)}<|open|>argument key="{key}" type="{kind}"<|sep|>{given}<|close|>argument<|sep|>'
+        body += _space(draw) + "<|close|>call<|sep|>"
+    return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
+
+
+def _brace_value(value: Any, draw: Draw) -> str:
+    if type(value) is dict:
+        return "{" + ",".join(f"{_brace_key(key)}:{_brace_value(inner, draw)}" for key, inner in value.items()) + "}"
+    if type(value) is list:
+        comma: str = draw(st.sampled_from([",", ", "]))
+        return "[" + comma.join(_brace_value(inner, draw) for inner in value) + "]"
+    return f'<|"|>{value}<|"|>' if type(value) is str else json.dumps(value)
+
+
+def _brace_key(key: str) -> str:
+    """A key, with quotes where it would not be read without them."""
+    return key if key.isidentifier() else f'<|"|>{key}<|"|>'
+
+
+def braces(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.BRACES
+    body = "".join(f"{_space(draw)}call:{name}{_brace_value(arguments, draw)}" for name, arguments in calls)
+    return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
+
+
+def named_json(calls: list[Call], draw: Draw) -> Block:
+    rule, space = rules.NAMED_JSON, draw(st.sampled_from(["", " "]))
+    if len(calls) == 1 and draw(st.booleans()):
+        name, arguments = calls[0]
+        head = draw(st.sampled_from(["{name}[ARGS]", "{name}[CALL_ID]a1B2c3D4e[ARGS]", "{name} ", "{name} [ARGS] "]))
+        given = json.dumps(arguments, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 2])))
+        return rule, rule.open[0], f"{rule.open[0]}{space}{head.format(name=name)}{given}"
+    listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
+    return rule, rule.open[0], f"{rule.open[0]}{space}{json.dumps(listed, ensure_ascii=False)}"
+
+
+ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json]

@@ -88,8 +88,9 @@ def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
     unset = {row.names[0] for row in rows if not any(setters()[name] for name in row.names)}
     # Two that a user's own gateway may need, and one of a wire where streams have another address.
     assert unset <= {"stream_path", "headers", "body.drop"}
-    # A budget, so that nobody adds one lightly: 89 before files, prefill, recovery and the form of strict tools came.
-    assert len(rows) < 100
+    # A budget, so that nobody adds one lightly: 89 before files, prefill, recovery and the form of strict tools came,
+    # 99 before the tags of an answer, the weights of a model and the end of a promotion did.
+    assert len(rows) < 103
     for name in ("reasoning.replay", "params.NAME", "tools.schema"):
         assert f"| `{name}` |" in page("flags")
     for value in ("tool-turns", "since-user"):

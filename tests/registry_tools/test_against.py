@@ -40,6 +40,17 @@ def flat(name: str, provider: str = "home", **entry: Any) -> dict[str, Any]:
     return {"sample_spec": sample, name: {"litellm_provider": provider, "mode": "chat", **entry}}
 
 
+REMOTE = """
+[providers.away]
+title = "A server elsewhere"
+protocol = "openai-chat"
+base_url = "https://api.example.org/v1"
+keys = []
+[models."away/m"]
+limits = { context = 1000 }
+"""
+
+
 def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Comparison:
     path = tmp_path / "published.json"
     path.write_text(json.dumps(data))
@@ -81,7 +92,7 @@ def test_prices_in_another_currency_are_left_alone(load: Load, tmp_path: Path) -
     [
         (nested("M", "Ho-Me"), 1),  # case and signs do not count
         (nested("m", "other"), 0),
-        (nested("m", "other", "HTTP://127.0.0.1:9/v1/"), 1),  # the same address under another name
+        (nested("m", "other", "http://127.0.0.1:9/v1"), 0),  # any server may answer at an address of this machine
         (nested("m", "home_test"), 1),  # what the key is named after
         (nested("m", "home_te"), 0),
         (nested("m-2026", "home"), 0),  # another id is another model
@@ -95,10 +106,15 @@ def test_ids_are_matched_at_the_same_provider(load: Load, tmp_path: Path, data: 
     assert compared(load, tmp_path, data).found == found
 
 
+def test_the_same_address_under_another_name_is_the_same_provider(load: Load, tmp_path: Path) -> None:
+    assert compared(load, tmp_path, nested("m", "other", "HTTP://API.example.org/v1/"), REMOTE).found == 1
+    assert compared(load, tmp_path, nested("m", "other", "https://api.example.net/v1"), REMOTE).found == 0
+
+
 def test_a_name_counts_for_more_than_an_address_or_a_key(load: Load, tmp_path: Path) -> None:
-    other = nested("m", "other", "http://127.0.0.1:9/v1", limit={"context": 5})
-    data = other | nested(limit={"context": 6})
-    assert told(compared(load, tmp_path, data)) == [("home/m", "limits.context", 1000, 6)]
+    other = nested("m", "other", "https://api.example.org/v1", limit={"context": 5})
+    data = other | nested("m", "away", limit={"context": 6})
+    assert told(compared(load, tmp_path, data, REMOTE)) == [("away/m", "limits.context", 1000, 6)]
 
 
 def test_prices_per_token_become_prices_per_million(load: Load, tmp_path: Path) -> None:

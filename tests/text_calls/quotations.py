@@ -59,6 +59,17 @@ def _prefixed(name: str, given: dict[str, str]) -> str:
     return f'{mark}<tool_call>{mark}<invoke name="{name}">{inner}{mark}</invoke>{mark}</tool_call>'
 
 
+def _channels(name: str, given: dict[str, str]) -> str:
+    form = '<|open|>argument key="{key}" type="string"<|sep|>{value}<|close|>argument<|sep|>'
+    call = f'<|open|>call tool="{name}" index="1"<|sep|>{_parameters(given, form)}<|close|>call<|sep|>'
+    return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
+
+
+def _braces(name: str, given: dict[str, str]) -> str:
+    inner = ",".join(f'{key}:<|"|>{value}<|"|>' for key, value in given.items())
+    return f"<|tool_call>call:{name}{{{inner}}}<tool_call|>"
+
+
 GRAMMARS: dict[str, tuple[str, Write]] = {
     "object": ("alibaba/qwen3-max", lambda n, a: f"<tool_call>{_json(n, a)}</tool_call>"),
     "object on lines": ("alibaba/qwen3-32b", lambda n, a: f"<tool_call>\n{_json(n, a)}\n</tool_call>"),
@@ -78,6 +89,10 @@ GRAMMARS: dict[str, tuple[str, Write]] = {
         "vllm/ByteDance-Seed/Seed-OSS-36B-Instruct",
         lambda n, a: f"<seed:tool_call>\n{_function(n, a)}\n</seed:tool_call>",
     ),
+    "channels": ("moonshotai/kimi-k3", _channels),
+    "braces": ("google/gemma-4-31b-it", _braces),
+    "named json": ("mistral/mistral-large-4", lambda n, a: f"[TOOL_CALLS]{n}[ARGS]{json.dumps(a)}"),
+    "named json in a list": ("mistral/mistral-large-4", lambda n, a: f"[TOOL_CALLS] [{_json(n, a)}]"),
     "fence": ("alibaba/qwen3-32b", lambda n, a: f"```tool_call\n{_json(n, a)}\n```"),
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from typing import Any
 
-from cnllm.engine.decode.hours import is_within
+from cnllm.engine.decode.hours import is_within, local_day
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Usage
 
-__all__ = ["cost_of", "is_off_peak"]
+__all__ = ["cost_of", "is_off_peak", "promotion_of"]
 
 _ZERO = Decimal(0)
+_UTC = "+00:00"
 
 
 def is_off_peak(price: Price | None, created: float | None) -> bool | None:
@@ -24,14 +27,28 @@ def is_off_peak(price: Price | None, created: float | None) -> bool | None:
     hours, zone = price.off_peak.get("peak"), price.off_peak.get("zone")
     if created is None or type(hours) is not list or type(zone) is not str:
         return None
+    holidays = price.off_peak.get("holidays")
+    if type(holidays) is list and local_day(zone, created) in holidays:
+        return True
     within = is_within(tuple(str(text) for text in hours), zone, created)
     return None if within is None else not within
+
+
+def promotion_of(price: Price, created: float | None) -> Mapping[str, Any]:
+    """Return the prices of a promotion that holds at a time; nothing where none does, or where it is unknown."""
+    promotion = price.promotion or {}
+    if "until" not in promotion:
+        return promotion
+    zone = promotion.get("zone", _UTC)
+    day = None if created is None or type(zone) is not str else local_day(zone, created)
+    return promotion if day is not None and day <= str(promotion["until"]) else {}
 
 
 def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> Cost | None:
     """Return the cost of a reply, or None where a count or a price that matters is unknown.
 
-    `created` is the time of the reply: outside the peak hours it may cost less. Without it the full price applies.
+    `created` is the time of the reply: outside the peak hours, or while a promotion lasts, it may cost less. Without it
+    the full price applies.
     Cached input without a price of its own is charged at the full input price; a tier applies from its `above` on.
     """
     if price is None or price.currency is None or usage.input is None or usage.output is None:
@@ -39,8 +56,10 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> 
     rates: dict[str, float | None] = {"input": price.input, "output": price.output, "cached": price.cached}
     if price.off_peak is not None and is_off_peak(price, created):
         rates |= {k: v for k, v in price.off_peak.items() if k in rates and type(v) in (int, float)}
-    if price.tiers:
-        for tier in sorted(price.tiers, key=lambda t: t.get("above", 0)):
+    promotion = promotion_of(price, created)
+    rates |= {k: v for k, v in promotion.items() if k in rates}
+    if tiers := promotion.get("tiers", price.tiers):
+        for tier in sorted(tiers, key=lambda t: t.get("above", 0)):
             if usage.input > tier.get("above", 0):
                 rates |= {k: v for k, v in tier.items() if k in rates}
     if rates["input"] is None or rates["output"] is None:

@@ -1,11 +1,12 @@
-"""Read hours of the week in the registry's form, `Mon-Fri 09:00-12:00`, at a fixed offset from UTC."""
+"""Read hours of the week in the registry's form, `Mon-Fri 09:00-12:00`, and days, at a fixed offset from UTC."""
 
 from __future__ import annotations
 
 import re
+import time
 from functools import lru_cache
 
-__all__ = ["is_within"]
+__all__ = ["is_within", "local_day"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
@@ -25,6 +26,14 @@ def is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
     day, minute = divmod(int(seconds // 60) + offset, 24 * 60)
     weekday = (day + _FIRST_WEEKDAY) % 7
     return any(first <= minute < last and weekday in days for days, first, last in ranges)
+
+
+def local_day(zone: str, seconds: float) -> str | None:
+    """Return the day of a time, in seconds since 1970, as `2026-12-31`; None where it cannot be told."""
+    offset = _offset(zone)
+    if offset is None or not _FIRST_SECOND <= seconds < _LAST_SECOND - 24 * 3600 or seconds < 0:
+        return None
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds + offset * 60))
 
 
 @lru_cache(maxsize=32)

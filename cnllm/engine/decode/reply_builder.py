@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from cnllm.engine.decode.answer_tags import AnswerTags
 from cnllm.engine.decode.blocks import BlockKind, Blocks
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, pack_pieces
@@ -73,6 +74,8 @@ class ReplyBuilder:
 
     __slots__ = (
         "_annotations",
+        "_answer_tags",
+        "_are_tags_seen",
         "_blocks",
         "_call_by_builder",
         "_call_indexes",
@@ -166,6 +169,8 @@ class ReplyBuilder:
         self._max_output: int | None = None
         self._stops: StopTexts | None = None
         reasoning = flags.reasoning
+        answer_tags = reasoning.answer_tags if reasoning else None
+        self._answer_tags = AnswerTags(answer_tags) if answer_tags else None
         tags = reasoning.tags if reasoning else None
         self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
         self._packed_texts = self._packed_thoughts = 0
@@ -174,6 +179,8 @@ class ReplyBuilder:
         self._deltas = {"text": Deltas(deltas), "thought": Deltas(deltas)}
         self._out: list[Event] = []  # receives the events for text that a filter lets through
         self.leaks = texts
+        # Whether the search for the markers of calls also stops at each tag around the answer.
+        self._are_tags_seen = texts is not None and all(map(texts.may_begin, answer_tags or ()))
         if texts is not None:
             texts.begin(self)
 
@@ -192,6 +199,8 @@ class ReplyBuilder:
         """Whether each delta holds only new text, as far as is known, and no half of a character waits."""
         if self._stops is not None or self.state.get(REPEATABLE):
             return False
+        if self._answer_tags is not None and not self._are_tags_seen:
+            return False
         if any(buffer.pending for buffer in self._surrogates.values()):
             return False
         return not any(deltas.mode in ("cumulative", "either") for deltas in self._deltas.values())
@@ -199,7 +208,7 @@ class ReplyBuilder:
     @property
     def is_idle(self) -> bool:
         """Whether no filter waits for more text."""
-        return self.leaks is None or self.leaks.is_idle
+        return (self.leaks is None or self.leaks.is_idle) and not (self._answer_tags and self._answer_tags.pending)
 
     @property
     def calls(self) -> list[CallBuilder]:
@@ -388,6 +397,12 @@ class ReplyBuilder:
         if self.leaks is not None and not self.leaks.is_idle:
             self._out = out
             self.leaks.release()
+        self._end_answer_tags(out)
+
+    def _end_answer_tags(self, out: list[Event]) -> None:
+        """Deliver text that only looked like the beginning of a tag around the answer."""
+        if self._answer_tags is not None and (text := self._answer_tags.end()):
+            self._put_answer(text, out)
 
     def continues_part(self, kind: str) -> bool:
         """Whether more content of this kind continues the last part."""
@@ -452,9 +467,13 @@ class ReplyBuilder:
         self._add(in_reasoning, text, self._out)
 
     def _add(self, in_reasoning: bool, text: str, out: list[Event]) -> None:
-        if self._stops is not None and not in_reasoning:
-            text = self._stops.feed(text)
-        self._put(in_reasoning, text, out)
+        if in_reasoning:
+            self._put(True, text, out)
+        else:
+            self._put_answer(text if self._answer_tags is None else self._answer_tags.feed(text), out)
+
+    def _put_answer(self, text: str, out: list[Event]) -> None:
+        self._put(False, text if self._stops is None else self._stops.feed(text), out)
 
     def _put(self, in_reasoning: bool, text: str, out: list[Event]) -> None:
         if not text:
@@ -488,6 +507,9 @@ class ReplyBuilder:
         if self._stops is not None:
             pending = self._stops.flush()
             other_text += pending if kind == "thought" else ""
+        if self._answer_tags is not None:
+            other_text += self._answer_tags.pending if kind == "thought" else ""
+            self._answer_tags = self._answer_tags.anew()
         if self._blocks is not None:
             self._blocks.restart()
         pieces = self.texts if kind == "text" else self.thoughts
@@ -545,6 +567,7 @@ class ReplyBuilder:
         if self.leaks is not None:
             self._out = out
             self._add_text_calls(self.leaks.close(proven=proven), out)
+        self._end_answer_tags(out)
         if self._stops is not None and self._stops.pending:
             self._end_text(self._stops, proven, out)
         self._settle(proven, out)

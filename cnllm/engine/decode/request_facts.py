@@ -6,7 +6,7 @@ from typing import Any
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Reasoning as ReasoningRules
-from cnllm.registry.reasoning_form import form, place
+from cnllm.registry.reasoning_form import form, text_place
 
 __all__ = ["request_facts"]
 
@@ -18,7 +18,7 @@ def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     rules = flags.reasoning or ReasoningRules()
     if "messages" not in body or form(rules) == "seal":
         return f"the request had about {size // 4} tokens"
-    field = place(rules) or "reasoning"
+    field = text_place(rules) or "reasoning"
     with_reasoning: list[int] = []
     without: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):

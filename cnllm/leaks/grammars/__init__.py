@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
+from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, sections, tagged
 from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import words_of
@@ -66,6 +66,12 @@ def ends_inside_value(leak: Leak, block: str) -> bool:
             return tagged.ends_inside_value(opener, block, parts)
         if grammar == "arg-pairs":
             return pairs.ends_inside_value(opener, body, parts, leak.close)
+        if grammar == "channels":
+            return channels.ends_inside_value(body, parts)
+        if grammar == "braces":
+            return braces.ends_inside_value(body, parts)
+        if grammar == "named-json":
+            return named_json.ends_inside_value(body, parts)
         return (
             sections.ends_inside_value(block, parts)
             if grammar == "sections"
@@ -92,6 +98,12 @@ def _may_begin(leak: Leak, grammar: str, opener: str, body: str) -> bool | None:
         return tagged.may_begin(opener, body, parts)
     if grammar == "arg-pairs":
         return pairs.may_begin(body, parts) if len(parts) == 2 else False  # without its words there are no such tags
+    if grammar == "channels":
+        return channels.may_begin(body, parts) if len(parts) == 3 else False
+    if grammar == "braces":
+        return braces.may_begin(body) if len(parts) == 1 else False
+    if grammar == "named-json":
+        return named_json.may_begin(body, parts) if len(parts) == 2 else False
     return sections.may_begin(opener, body, parts) if grammar == "sections" else elements.may_begin(opener, body)
 
 
@@ -103,6 +115,12 @@ def _read(grammar: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]
         return tagged.read(block, lenient=grammar == "function")
     if grammar == "arg-pairs":
         return pairs.read(block)
+    if grammar == "channels":
+        return channels.read(block)
+    if grammar == "braces":
+        return braces.read(block)
+    if grammar == "named-json":
+        return named_json.read(block)
     return sections.read(block) if grammar == "sections" else elements.read(block)
 
 

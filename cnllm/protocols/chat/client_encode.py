@@ -10,7 +10,7 @@ import msgspec
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
-from cnllm.registry.reasoning_form import form, place
+from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import content_part
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
@@ -80,6 +80,10 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
     match form(reasoning):
         case "details":
             wire[field] = [item for thought in thoughts for item in _details(thought)]
+        case "details-and-field":
+            if details := [item for thought in thoughts for item in _details(thought)]:
+                wire[field] = details
+            wire[text_place(reasoning) or "reasoning"] = text
         case "tags":
             opening, closing = (reasoning.tags or ["", ""])[:2]
             tagged = "".join(_tagged(t, opening, closing) for t in thoughts)

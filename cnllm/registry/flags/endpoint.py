@@ -101,7 +101,15 @@ class Price(Base, frozen=True):
     off_peak: Annotated[
         dict[str, Any] | None,
         flag(
-            "Prices outside the `peak` hours, which are in the `zone`; a public holiday counts as any day.",
+            "Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours.",
             "Some vendors are cheaper at night.",
+        ),
+    ] = None
+    promotion: Annotated[
+        dict[str, Any] | None,
+        flag(
+            "Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`. "
+            "Without `until` no end is announced.",
+            "Vendors lower a price for some weeks, and the price of the list comes back without notice.",
         ),
     ] = None

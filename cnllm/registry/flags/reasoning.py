@@ -160,6 +160,14 @@ class Reasoning(Base, frozen=True):
             },
         ),
     ] = None
+    answer_tags: Annotated[
+        list[str] | None,
+        flag(
+            "The opening tag of the answer, then its closing tags; they are removed at both ends of the answer.",
+            "Some models write their answer between tags, too, and servers without a parser for them pass them on.",
+            every_wire=True,
+        ),
+    ] = None
     replay: Annotated[
         Literal["never", "tool-turns", "since-user", "always"] | None,
         flag(
@@ -168,10 +176,11 @@ class Reasoning(Base, frozen=True):
         ),
     ] = None
     replay_as: Annotated[
-        Literal["field", "details", "tags", "content-parts", "seal"] | None,
+        Literal["field", "details", "details-and-field", "tags", "content-parts", "seal"] | None,
         flag(
-            "The form in which reasoning is sent back, where it differs from `shape`.",
-            "A few endpoints accept another form than they return.",
+            "The form in which reasoning is sent back, where it differs from `shape`; details-and-field: blocks under "
+            "`replay_field`, and their text under the first of `fields`.",
+            "A few endpoints accept another form than they return, and one passes the two on to different hosts.",
             reasons={
                 ANY: "an exception from `shape`, so it has all of its values (tests/engine/test_reasoning_shape.py)"
             },

@@ -83,7 +83,6 @@ class Stream(Base, frozen=True):
         flag(
             "Whether a reply to a request with tools can be streamed. If not, cnllm requests it whole.",
             "Some endpoints do not stream a reply to a request with tools.",
-            reasons={"false": "one endpoint, whose own client calls it whole"},
         ),
     ] = None
     required: Annotated[

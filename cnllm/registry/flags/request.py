@@ -115,7 +115,6 @@ class Messages(Base, frozen=True):
         flag(
             "Whether the endpoint accepts a list of text parts, or only a string.",
             "Some endpoints, and many chat templates, fail on a list.",
-            reasons={"parts": "overrides `string` where a server is newer than its family: tests/simulator"},
         ),
     ] = None
     consecutive_roles: Annotated[

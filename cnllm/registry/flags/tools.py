@@ -158,17 +158,26 @@ class Leak(Base, frozen=True):
     ]
     close: Annotated[list[str], flag("The markers that end it.", "A block without its end is not a whole call.")]
     format: Annotated[
-        list[Literal["json", "invoke", "arg-pairs", "function", "sections", "element"]],
+        list[
+            Literal[
+                "json", "invoke", "arg-pairs", "function", "sections", "element", "channels", "braces", "named-json"
+            ]
+        ],
         flag(
             "The grammars of the text between the markers, tried in order.",
             "Models of one family write calls in several grammars between the same markers.",
+            reasons={
+                "channels": "one family, whose weights several hosts serve",
+                "braces": "one family, whose weights several hosts serve",
+            },
         ),
     ]
     parts: Annotated[
         list[str] | dict[str, list[str]] | None,
         flag(
             "The keywords of the grammar: for invoke and function where they differ, for arg-pairs those of a key and "
-            "a value, for sections begin, separator and end; a table has them by grammar.",
+            "a value, for sections begin, separator and end, for channels the tokens that open, close and separate, "
+            "for braces the quote, for named-json those before the arguments and the id; a table has them by grammar.",
             "Families that share a grammar use different keywords in it.",
         ),
     ] = None

@@ -174,4 +174,6 @@ def _price(price: Price | None) -> str:
     ]
     prices = [f"{format_amount(value)} {word}" for word, value in parts if value is not None]
     tiers = "; other prices for long input" if price.tiers else ""
-    return f"{', '.join(prices)} {price.currency or ''} per million tokens{tiers}" if prices else UNKNOWN
+    until = (price.promotion or {}).get("until")
+    promotion = f"; lower {f'until {until}' if until else 'for now'}" if price.promotion else ""
+    return f"{', '.join(prices)} {price.currency or ''} per million tokens{tiers}{promotion}" if prices else UNKNOWN

@@ -1,0 +1,115 @@
+"""Tags around an answer go, whatever the pieces; the same tags in the middle of an answer stay."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+from cases import each
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cnllm
+from cnllm import Registry, engine
+from cnllm.engine.decode.answer_tags import AnswerTags
+
+from .support import cuts, times
+
+TAGS = ["<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"]
+OPEN, CLOSE, END = TAGS
+MODEL = Registry.load().resolve("moonshotai/kimi-k3")
+TOOL = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}},
+}
+CALL = (
+    '<|open|>call tool="get_weather" index="1"<|sep|>'
+    '<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|>'
+)
+TOOLS = f"<|open|>tools<|sep|>{CALL}<|close|>tools<|sep|>"
+THOUGHT = "<|open|>think<|sep|>Hm.<|close|>think<|sep|>"
+
+bits = st.sampled_from([*TAGS, "<|open|>", "<|close|>", "<", "response", " ", "\n", "a", "好b", "x" * 30])
+answers = st.lists(bits | st.text(max_size=4), max_size=10).map("".join)
+
+
+def cut_up(text: str, places: list[int]) -> list[str]:
+    """A text, cut at these places."""
+    ends = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+def stripped(pieces: list[str]) -> str:
+    tags = AnswerTags(TAGS)
+    return "".join([*map(tags.feed, pieces), tags.end()])
+
+
+@each(
+    "text, rest",
+    [
+        (f"{OPEN}Hello{CLOSE}{END}", "Hello"),
+        (f"\n{OPEN}Hello{CLOSE}\n{END}\n", "Hello"),
+        ("Hello", "Hello"),
+        (f"Hello{CLOSE}", "Hello"),
+        (f"{OPEN}{CLOSE}", ""),
+        ("", ""),
+        (f"It ends with {CLOSE} and goes on.", f"It ends with {CLOSE} and goes on."),
+        (f"It begins with {OPEN} and goes on.", f"It begins with {OPEN} and goes on."),
+        (f"{OPEN}a{CLOSE}b{CLOSE}{END}", f"a{CLOSE}b"),
+        ("a <|close|>resp", "a <|close|>resp"),
+        (f"a{CLOSE}<|close|>mess", f"a{CLOSE}<|close|>mess"),
+    ],
+)
+def test_tags_go_from_both_ends_only(text: str, rest: str) -> None:
+    assert stripped([text]) == rest
+
+
+@times(150)
+@given(answers, cuts)
+def test_the_pieces_make_no_difference(text: str, places: list[int]) -> None:
+    whole = stripped([text])
+    assert stripped(cut_up(text, places)) == whole
+    assert stripped(list(text)) == whole
+    assert whole.replace(OPEN, "").replace(CLOSE, "").replace(END, "").strip() == (
+        text.replace(OPEN, "").replace(CLOSE, "").replace(END, "").strip()
+    )
+
+
+@times(40)
+@given(cuts)
+def test_a_reply_in_channels_is_thought_answer_and_call(places: list[int]) -> None:
+    text = f"{THOUGHT}{OPEN}Let me see.{CLOSE}{TOOLS}{END}"
+    filter_ = cnllm.Sanitizer(MODEL, [TOOL])
+    shown = "".join(map(filter_.feed, cut_up(text, places)))
+    found = filter_.close()
+    assert (shown + found.rest, found.reasoning) == ("Let me see.", "Hm.")
+    assert [(call.name, call.arguments) for call in found.tool_calls] == [("get_weather", {"city": "Paris"})]
+
+
+def test_a_call_that_was_cut_off_is_no_call() -> None:
+    for end in range(len("<|open|>tools<|sep|>") + 8, len(TOOLS), 7):
+        found = cnllm.sanitize(MODEL, f"{OPEN}Let me see.{CLOSE}{TOOLS[:end]}", [TOOL])
+        assert found.tool_calls == []
+        assert found.text.startswith("Let me see.")
+
+
+def test_a_quoted_call_stays_text() -> None:
+    text = f"A call looks like this:\n```\n{TOOLS}\n```\nThat is all."
+    found = cnllm.sanitize(MODEL, f"{OPEN}{text}{CLOSE}{END}", [TOOL])
+    assert (found.text, found.tool_calls) == (text, [])
+
+
+def test_tags_go_from_a_whole_reply_and_from_a_stream_of_tokens() -> None:
+    pieces = [THOUGHT, OPEN, "Hel", "lo", " there", CLOSE[:7], CLOSE[7:], END]
+    body = {"choices": [{"message": {"role": "assistant", "content": "".join(pieces)}, "finish_reason": "stop"}]}
+    reply = engine.parse_response(MODEL, 200, {}, json.dumps(body).encode())
+    assert (reply.text, reply.reasoning) == ("Hello there", "Hm.")
+    parser = engine.StreamParser(MODEL)
+    events = []
+    for piece in pieces:
+        chunk = {"id": "1", "model": "kimi-k3", "choices": [{"index": 0, "delta": {"content": piece}}]}
+        events += parser.feed(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+    events += parser.feed(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    streamed = parser.close()
+    assert (streamed.text, streamed.reasoning) == ("Hello there", "Hm.")
+    assert "".join(event.text for event in events if isinstance(event, cnllm.TextDelta)) == "Hello there"
