@@ -173,7 +173,11 @@ def _environment(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[s
     if isinstance(env, Mapping):
         pairs = list(env.items())
     else:
-        entries = [str(entry).partition("=") for entry in checks.as_list("env", env, _ENVIRONMENT)]
+        given = checks.as_list("env", env, _ENVIRONMENT)
+        for index, entry in enumerate(given):
+            if not isinstance(entry, str):
+                raise checks.wrong_type(f"env[{index}]", entry, "a string: NAME or NAME=VALUE")
+        entries = [str.__str__(entry).partition("=") for entry in given]
         pairs = [(name, value if equals else None) for name, equals, value in entries]
     for name, value in pairs:
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):

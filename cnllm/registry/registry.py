@@ -195,9 +195,9 @@ class Registry:
         return routes
 
     def complete(self, prefix: str) -> list[str]:
-        """List the names, aliases and family aliases that begin with `prefix`."""
+        """List the names, aliases and family aliases that begin with `prefix`, those of the catalogue too."""
         checks.require_text("prefix", prefix)
-        names = {**self.aliases, **self.family_aliases, **dict.fromkeys(self.names())}
+        names = {**self.aliases, **self.family_aliases, **dict.fromkeys(self.names(catalogue=True))}
         return sorted(name for name in names if name.startswith(prefix))
 
     def family(self, id: str) -> str | None:
@@ -209,8 +209,8 @@ class Registry:
     def resolve(self, name: str, *, protocol: str | None = None, base_url: str | None = None) -> Model:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
-        `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable.
-        A name that these files do not have is looked up in the catalogue. Raises `UnknownModel` with similar names; an
+        `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
+        name that these files do not have is looked up in the catalogue, which is read then. Raises `UnknownModel` with similar names; an
         id that its provider does not list is accepted, with a note.
         """
         self._refresh()
@@ -456,7 +456,7 @@ class Registry:
                 "only the provider's flags apply; whether it reasons is unknown",
                 provenance.setting_line([la for la in layers if la.path], ["protocol"]),
             )
-        elif layers and all(la.document.path.name == CATALOGUE for la in layers if la.path[:1] == ("models",)):
+        elif all(d.path.name == CATALOGUE for d in self._documents if f"{provider}/{id}" in d.data.get("models", {})):
             yield Note(
                 "catalogue-model",
                 "models",

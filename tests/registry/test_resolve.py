@@ -233,6 +233,7 @@ def test_resolving_reads_no_environment(registry: Registry, monkeypatch: pytest.
             raise AssertionError("the environment was read")
 
     fresh = Registry([builtin()])
+    fresh.names(catalogue=True)  # the environment says where its cache is
     with monkeypatch.context() as patched:
         patched.setattr(os, "environ", Forbidden())
         for name in (*fresh.names(), "zai/unknown"):

@@ -68,12 +68,18 @@ def test_what_is_kept_is_what_the_registry_says(
         found = summary.listing()
         assert json.dumps([found.row(name) for name in found.models]) == json.dumps(expected)
         assert found.kinds == list(expected[0]["capabilities"])
-        for said in (found, summary.names()):
-            assert (said.providers, said.aliases, said.models) == (
-                registry.providers,
-                registry.aliases,
-                registry.names(),
-            )
+        names = summary.names()  # a completion knows the catalogue, too
+        assert (found.providers, found.aliases, found.models) == (
+            registry.providers,
+            registry.aliases,
+            registry.names(),
+        )
+        assert (names.providers, names.aliases, names.models) == (
+            sorted([*registry.providers, *registry.catalogue_providers()]),
+            registry.aliases,
+            registry.names(catalogue=True),
+        )
+        for said in (found, names):
             assert said.complete("glm") == registry.complete("glm")
             assert said.complete("home/") == ["home/x"]
     assert len(loaded) == 2  # one for the names, one for all
