@@ -126,3 +126,13 @@ def test_diff_of_two_built_in_models_fits(machine: Machine) -> None:
     assert max(map(len, done.out.splitlines())) <= 100
     assert machine.run("models", "diff", one, "no/thing").status == 2
     machine.run("models", "diff", one).fails(2, "B")
+
+
+def test_what_a_model_takes_over_is_shown_as_its_parents(machine: Machine) -> None:
+    lines = machine.run("models", "show", "home/other", "--explain").out.splitlines()
+    context, output = lines[lines.index("limits") + 1 :][:2]
+    assert (context.split()[0], output.split()[0]) == ("context", "output")
+    assert " parent a:" in context
+    assert " model a:" in output
+    own = machine.run("models", "show", "home/m", "--explain").out
+    assert " parent " not in own

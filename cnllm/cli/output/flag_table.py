@@ -26,7 +26,8 @@ def flag_table(model: Model) -> str:
     facts = sorted(in_order(model.explain()), key=lambda fact: "." in fact.flag)
     letters = file_letters(facts)
     groups = [(name, list(members)) for name, members in groupby(facts, _table)]
-    lines = [_cells(fact, name, letters) for name, members in groups for fact in members]
+    own = f"{model.provider}/{model.id}"
+    lines = [_cells(fact, name, letters, own) for name, members in groups for fact in members]
     text = columns.fit_columns(
         HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3})
     )
@@ -38,10 +39,15 @@ def flag_table(model: Model) -> str:
     return "\n".join(out)
 
 
-def source_place(fact: Fact, letters: dict[str, str]) -> str:
-    """Return the layer and line of a fact, such as "provider:97". A letter marks a file other than the built-in one."""
+def source_place(fact: Fact, letters: dict[str, str], own: str = "") -> str:
+    """Return the layer and line of a fact, such as "provider:97". A letter marks a file other than the built-in one.
+
+    Of the model `own`, the facts of a model that it extends are those of its parent.
+    """
     file, _, line = fact.where.rpartition(":")
     layer = LAYERS.get(fact.layer.partition(".")[0], fact.layer.partition(".")[0])
+    if own and layer == "model" and fact.layer.removeprefix("models.").partition(".on.")[0] != own:
+        layer = "parent"
     return f"{layer} {letters.get(file, '')}:{line}" if line.isdigit() else layer
 
 
@@ -76,11 +82,11 @@ def _table(fact: Fact) -> str:
     return head if dot else ""
 
 
-def _cells(fact: Fact, table: str, letters: dict[str, str]) -> tuple[str, ...]:
+def _cells(fact: Fact, table: str, letters: dict[str, str], own: str) -> tuple[str, ...]:
     prefix = f"{table.replace('when ', 'when.')}." if table else ""
     name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, shown_value(fact), source_place(fact, letters), source_label(fact), seen, fact.how or "")
+    return (name, shown_value(fact), source_place(fact, letters, own), source_label(fact), seen, fact.how or "")
 
 
 def file_letters(facts: Sequence[Fact]) -> dict[str, str]:
