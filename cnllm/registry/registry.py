@@ -210,8 +210,8 @@ class Registry:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
-        name that these files do not have is looked up in the catalogue, which is read then. Raises `UnknownModel` with similar names; an
-        id that its provider does not list is accepted, with a note.
+        name that these files do not have is looked up in the catalogue, which is read then. Raises `UnknownModel` with
+        similar names; an id that its provider does not list is accepted, with a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
@@ -225,6 +225,8 @@ class Registry:
 
     def _find_model(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         """Build the model with a name, over the catalogue where the other files do not describe it."""
+        if "/" in name and self._is_catalogued(name):
+            return self._with_catalogue()._resolve(name, protocol, base_url)
         model: Model | None = None
         failure: CnllmError | None = None
         try:
@@ -246,6 +248,15 @@ class Registry:
         except (RegistryError, UnknownModel) as error:
             is_better = wide._serving(name) or (isinstance(failure, UnknownModel) and not failure.close)
             raise (error if is_better else failure) from None
+
+    def _is_catalogued(self, name: str) -> bool:
+        """Whether a name is a model of a provider that only the catalogue has."""
+        provider = _split(name)[0]
+        if _registry_spelling(self._layers.names("providers"), provider) is not None:
+            return False
+        if any(name.casefold() in aliases for aliases in self._spellings["aliases"]):
+            return False
+        return provider in self._with_catalogue()._layers.names("providers")
 
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         """Build the model with a name."""

@@ -60,8 +60,8 @@ def test_every_value_has_a_source(registry: Registry, catalogue: Document) -> No
     assert sources.unsourced_flags([catalogue]) == []
     facts = {fact.flag: fact for fact in registry.resolve(NAME).explain()}
     assert facts["limits.context"].where.startswith(f"{CATALOGUE}:")
-    assert facts["limits.context"].source == "anomalyco/models.dev@f3fc692:providers/vercel"
-    assert facts["limits.context"].seen == "2026-07-02"
+    assert facts["limits.context"].source == "https://models.dev/api.json#vercel"
+    assert facts["limits.context"].seen == "2026-09-30"
 
 
 # ── rank ─────────────────────────────────────────────────────────────────────

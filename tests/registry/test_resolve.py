@@ -276,7 +276,11 @@ def test_completion_knows_aliases_and_names(registry: Registry) -> None:
     assert "glm-4.7" in registry.complete("glm-4")
     assert "zai/glm-4.7" in registry.complete("zai/")
     assert registry.complete("nobody") == []
-    assert set(registry.complete("")) == {*registry.aliases, *registry.family_aliases, *registry.names()}
+    assert set(registry.complete("")) == {
+        *registry.aliases,
+        *registry.family_aliases,
+        *registry.names(catalogue=True),
+    }
 
 
 def test_the_same_question_has_the_same_answer(registry: Registry) -> None:
