@@ -109,6 +109,7 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
         "models-list": ("models", "list", "glm"),
         "models-show": ("models", "show", "glm-4.7"),
         "models-show-explain": ("models", "show", "glm-4.7", "--explain"),
+        "models-show-issues": ("models", "show", "glm-4.7", "--issues"),
         "models-diff": ("models", "diff", "glm-4.7", "deepseek-flash"),
         "registry-check": ("registry", "check"),
         "registry-check-older": ("registry", "check", "--older", "0"),

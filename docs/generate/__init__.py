@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from docs.generate import commands, errors, events, flags, notes, option_docs, options, providers, python
+from docs.generate import commands, errors, events, flags, issues, notes, option_docs, options, providers, python
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
 
@@ -26,6 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "notes": notes.page,
     "flags": flags.page,
     "providers": providers.page,
+    "known-issues": issues.page,
 }
 """Name of a page in docs/reference → the function that writes it."""
 

@@ -28,6 +28,7 @@ def page() -> str:
             "is named `PROVIDER/ID`, with the id that the endpoint knows; an id that is not described works too, with "
             "the provider's facts. Keys are looked up in the variables of the last column, the first one first.",
             table(["provider", "name", "models described", "wires", "key"], rows),
-            "`cnllm models list` shows the models, `cnllm models show M --explain` every fact with its source.",
+            "`cnllm models list` shows the models, `cnllm models show M --explain` every fact with its source, "
+            "`--issues` where it differs from its protocol: see also [known issues](known-issues.md).",
         ]
     ) + "\n"  # fmt: skip

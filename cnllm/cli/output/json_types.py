@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
+from cnllm.registry.known_issues import KnownIssue
 from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
 from cnllm.registry.problem import Problem
@@ -115,6 +116,7 @@ LISTINGS: dict[str, Any] = {
     "models-list": list[Row],
     "models-show": Card,
     "models-show-explain": list[Fact],
+    "models-show-issues": list[KnownIssue],
     "models-diff": list[Difference],
     "registry-check": list[Problem],
     "registry-check-older": list[Citation],

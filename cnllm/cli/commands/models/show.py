@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer
+from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_flags, to_plain
 from cnllm.cli.output.table import fields
 
@@ -23,6 +23,7 @@ _COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 EXAMPLES = options.examples(
     "cnllm models show glm-4.7",
     "cnllm models show zai/glm-4.7 --explain",
+    "cnllm models show zai/glm-4.7 --issues",
     "cnllm models show zai/glm-4.7 --explain --json | jq '.[] | select(.source == null)'",
 )
 
@@ -30,10 +31,11 @@ EXAMPLES = options.examples(
 @click.command(cls=options.Command, epilog=EXAMPLES)
 @click.argument("model", shell_complete=completion.complete_models)
 @click.option("--explain", is_flag=True, help="Every flag, with the line that sets it and the source of the fact.")
+@click.option("--issues", is_flag=True, help="Where the endpoint differs from its protocol, and what cnllm does.")
 @click.option("--protocol", metavar="P", help="Show it over another protocol of the endpoint.")
 @click.option("--base-url", metavar="URL", help="Show it at another address.")
 @options.as_json("it")
-def show(model: str, explain: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
+def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
     """Show what is known about one model.
 
     --explain shortens long values so that a flag fits on a line; --json shortens nothing.
@@ -42,7 +44,11 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
 
     registry = Registry.load()
     resolved = registry.resolve(model, protocol=protocol, base_url=base_url)
-    if explain and as_json:
+    if explain and issues:
+        raise errors.UsageError("--explain and --issues print two listings", "give one of them")
+    if issues:
+        _print_issues(resolved, as_json)
+    elif explain and as_json:
         answer.print_json([fact_row(fact) for fact in resolved.explain()])
     elif explain:
         from cnllm.cli.output.flag_table import flag_table
@@ -60,6 +66,21 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
         answer.print_json(summary.row(resolved, short) | more)
     else:
         answer.print_line(_card(resolved, registry.wires(model)))
+
+
+def _print_issues(model: Model, as_json: bool) -> None:
+    from cnllm.registry.known_issues import known_issues
+
+    found = known_issues(model)
+    if as_json:
+        answer.print_json(to_plain(found))
+        return
+    for issue in found:
+        parts = [issue.how, issue.seen, issue.source]
+        source = terminal.escape(" · ".join(filter(None, [issue.where, *parts])))
+        answer.print_line(f"{terminal.escape(issue.text)}\n  {source}")
+    if not found:
+        stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
 
 
 def fact_row(fact: Fact) -> dict[str, Any]:
