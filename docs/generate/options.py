@@ -10,7 +10,7 @@ from typing import Any
 
 from cnllm.client.runs import LoopSettings
 from cnllm.config.settings import VARIABLES
-from cnllm.types.call_options import CallOptions, LoopOptions
+from cnllm.types.call_options import CallOptions, LoopOptions, MixedList
 from docs.generate.markdown import cell, table
 from docs.generate.option_docs import descriptions
 
@@ -48,7 +48,7 @@ def _rows(options: Any) -> list[list[str]]:
     return [[f"`{name}`", ", ".join(_values(kinds[name])), cell(text)] for name, text in texts.items()]
 
 
-_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", MixedList: "list"}
 
 
 def _values(kind: Any) -> list[str]:
