@@ -206,8 +206,8 @@ def _model(data: dict[str, Any]) -> dict[str, Any]:
             del out["price"]  # dearer from some number of tokens on: one price for all would be too low
     if kinds := [kind for kind in data.get("modalities", {}).get("input", ()) if kind in _INPUTS]:
         out["input"] = ["file" if kind == "pdf" else kind for kind in kinds]
-    if isinstance(data.get("tool_call"), bool):
-        out["tools"] = {"supported": data["tool_call"]}
+    if data.get("tool_call") is True:  # a no of the list's would take the tools out of requests; traffic shows it wrong
+        out["tools"] = {"supported": True}
     if data.get("status") == "deprecated":
         out["status"] = {"is": "retired"}
     elif data.get("status") in ("alpha", "beta"):

@@ -288,6 +288,8 @@ class Registry:
                 layer = next(la for la in reversed(layers) if key in la.table)
                 raise self._layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
         is_listed = f"{provider}/{id}" in self._layers.names("models")
+        holders = [d.path.name for d in self._documents if f"{provider}/{id}" in d.data.get("models", {})]
+        is_catalogued = holders == [CATALOGUE]
 
         def flags_for(mode: frozenset[str]) -> Flags:
             active = _active_conditions(when, mode)
@@ -313,7 +315,7 @@ class Registry:
             provider=provider,
             protocol=wire,
             flags=flags,
-            notes=lambda: self._resolution_notes(alias, provider, id, is_listed, flags, layers),
+            notes=lambda: self._resolution_notes(alias, provider, id, is_listed, is_catalogued, flags, layers),
             distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
@@ -453,7 +455,14 @@ class Registry:
     # ── notes ────────────────────────────────────────────────────────────────
 
     def _resolution_notes(
-        self, alias: str | None, provider: str, id: str, is_listed: bool, flags: Flags, layers: list[Layer]
+        self,
+        alias: str | None,
+        provider: str,
+        id: str,
+        is_listed: bool,
+        is_catalogued: bool,
+        flags: Flags,
+        layers: list[Layer],
     ) -> Iterator[Note]:
         """Yield notes on assumptions about a model."""
         if alias is not None:
@@ -467,7 +476,7 @@ class Registry:
                 "only the provider's flags apply; whether it reasons is unknown",
                 provenance.setting_line([la for la in layers if la.path], ["protocol"]),
             )
-        elif all(d.path.name == CATALOGUE for d in self._documents if f"{provider}/{id}" in d.data.get("models", {})):
+        elif is_catalogued:
             yield Note(
                 "catalogue-model",
                 "models",

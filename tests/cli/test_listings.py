@@ -209,3 +209,18 @@ def test_a_neutral_simulator_serves_one_model_without_its_name(machine: Machine)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert statuses == {("model-1",): 200, ("model-2",): 404, ("home/m",): 404, ("model-1", "messages"): 400}
+
+
+def test_the_catalogue_is_listed_where_somebody_asks_for_it(machine: Machine) -> None:
+    described = machine.run("models", "list", "--json").json()
+    every = machine.run("models", "list", "--catalogue", "--json").json()
+    assert len(every) > len(described) + 3000
+    assert not any(row["provider"] == "vercel" for row in described)
+    for args in (("vercel/",), ("--provider", "vercel")):
+        rows = machine.run("models", "list", *args, "--json").json()
+        assert rows
+        assert {row["provider"] for row in rows} == {"vercel"}
+    assert "a public list has others: --catalogue" in machine.run("models", "list").err
+    done = machine.run("call", "-m", rows[0]["name"], "--simulate", "--no-log", "hi")
+    assert done.status == 0
+    assert "nobody has described how this model behaves here" in done.err

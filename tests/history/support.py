@@ -65,7 +65,8 @@ def distinct() -> tuple[Model, ...]:
     for name in BUILTIN.names():
         model = BUILTIN.resolve(name)
         if model.protocol == "openai-chat":  # and stays on it, whatever is asked for
-            chosen = BUILTIN.resolve(name, protocol="openai-chat")
+            url = None if model.flags.base_url else "http://127.0.0.1:9/v1"
+            chosen = BUILTIN.resolve(name, protocol="openai-chat", base_url=url)
             found.setdefault(signature(chosen), chosen)
     return tuple(found.values())
 

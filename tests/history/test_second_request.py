@@ -20,7 +20,7 @@ def replayed(request: cnllm.Plan, message: Json) -> str | None:
     field = place(rules) or "reasoning"
     content: Any = message.get("content")
     match form(rules):
-        case "details":
+        case "details" | "details-and-field":
             listed = message.get(field)
             return None if listed is None else "".join(d.get("text", "") for d in listed)
         case "tags":

@@ -78,32 +78,33 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
 @click.option("--maybe", is_flag=True, help="Include models where it is unknown.")
-@click.option("--all", "with_all", is_flag=True, help="Include retired models, and those of the catalogue.")
+@click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
+@click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 @options.as_json("an array")
-def list_(part: str | None, as_json: bool, with_all: bool, **filters: Any) -> None:
+def list_(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, **filters: Any) -> None:
     """List the models that the registry describes, or those whose name contains PART.
 
-    With PART or --provider also those of the catalogue: of these only a public list knows.
+    With PART or --provider that includes the catalogue, of whose models only a public list knows.
 
     A filter lists the models that are known to fit. If a value is unknown, only --maybe lists the model. On a terminal
     the list is grouped by provider; in a pipe each line is a model with its full name. Prices are for a million tokens,
     each in its own currency.
     """
     with _without_gc():
-        _list(part, as_json, with_all, filters)
+        _list(part, as_json, with_retired, catalogue, filters)
 
 
-def _list(part: str | None, as_json: bool, with_all: bool, filters: dict[str, Any]) -> None:
+def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, filters: dict[str, Any]) -> None:
     from cnllm.registry import summary
 
-    with_catalogue = with_all or part is not None or bool(filters["providers"])
+    with_catalogue = catalogue or part is not None or bool(filters["providers"])
     listing = summary.listing(catalogue=with_catalogue)
     short = summary.short_names(listing.aliases)
     matcher = _Filters(listing, **filters)
     text = (part or "").casefold()
     names = [n for n in listing.models if any(text in x.casefold() for x in (n, *short.get(n, ())))]
     rows = [row for row in map(listing.row, names) if matcher.has_provider(row)]
-    current = [row for row in rows if with_all or row["status"] != "retired"]
+    current = [row for row in rows if with_retired or row["status"] != "retired"]
     results = [(row, matcher.fits(row)) for row in current]
     matches = [row for row, state in results if state or (state is None and matcher.maybe)]
     unknown = 0 if matcher.maybe else sum(state is None for _, state in results)
@@ -117,15 +118,14 @@ def _list(part: str | None, as_json: bool, with_all: bool, filters: dict[str, An
         heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
         stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], frozenset({2, 3})))
     retired = len(rows) - len(current)
-    further = [f"{retired} more are retired"] if retired else []
-    further += [] if with_catalogue or as_json else ["a catalogue has others"]
-    left_out = f"; {', and '.join(further)}: --all" if further else ""
+    left_out = f"; {retired} more are retired: --all" if retired else ""
+    left_out += "" if with_catalogue else "; a public list has others: --catalogue"
     if matcher.filters:
         suffix = f"; {unknown} more are unknown: --maybe" if unknown else ""
         stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
     elif not rows:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
-    elif not as_json and not with_all:
+    elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
 
 
