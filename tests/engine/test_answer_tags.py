@@ -113,3 +113,10 @@ def test_tags_go_from_a_whole_reply_and_from_a_stream_of_tokens() -> None:
     streamed = parser.close()
     assert (streamed.text, streamed.reasoning) == ("Hello there", "Hm.")
     assert "".join(event.text for event in events if isinstance(event, cnllm.TextDelta)) == "Hello there"
+
+
+def test_white_space_without_an_end_does_not_wait() -> None:
+    tags = AnswerTags(["<answer>", "</answer>"])
+    out = "".join(tags.feed(" " * 64) for _ in range(1000))
+    assert len(out) + len(tags.pending) == 64_000
+    assert len(tags.pending) <= 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["AnswerTags"]
 
 _MAX_CLOSERS = 8  # closing tags in a row: behind more of them all is text
-_MAX_HELD = 1024  # characters of closing tags and white space in a row, likewise
+_MAX_HELD = 1024  # characters of tags and white space in a row, likewise: what waits is read again with each piece
 
 
 class AnswerTags:
@@ -34,7 +34,7 @@ class AnswerTags:
         text, self.pending = self.pending + text, ""
         if not self._has_begun:
             rest = text.lstrip()
-            if len(rest) < len(self._opener) and self._opener.startswith(rest):
+            if len(text) <= _MAX_HELD and len(rest) < len(self._opener) and self._opener.startswith(rest):
                 self.pending = text
                 return ""
             self._has_begun = True
