@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -12,10 +14,19 @@ from cnllm.registry.model import Fact, Model
 from cnllm.registry.public_lists import CURRENCY, PublishedModel
 from cnllm.registry.registry import Registry
 
-__all__ = ["Comparison", "Disagreement", "compare"]
+__all__ = ["Cause", "Comparison", "Disagreement", "compare"]
 
 FLAGS = ("limits.context", "limits.output", "price.input", "price.output", "price.cached", "price.cache_write")
+_LEAST_ROUNDED = 10_000  # tokens; smaller limits are written out
+_ROUNDING = 0.005  # of a ratio
 _LOCAL = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?![\w.])")
+
+
+State = Literal["same", "rounded", "off-peak", "different"]
+"""Whether a number agrees."""
+
+Cause = Literal["context", "output", "price-higher", "price-lower", "price-zero"]
+"""How a number differs: the window, the limit of the output, or the price, of which theirs is higher, lower or zero."""
 
 
 class Disagreement(Struct, frozen=True):
@@ -27,14 +38,21 @@ class Disagreement(Struct, frozen=True):
     theirs: float
     there: str
     fact: Fact | None
+    cause: Cause
 
 
 class Comparison(Struct, frozen=True):
-    """The result of a comparison: `found` of `models` are in the file, `numbers` could be compared."""
+    """The result of a comparison: `found` of `models` are in the file, `numbers` could be compared.
+
+    `rounded` of the numbers agree up to the meaning of K and M (1,000 or 1,024), `off_peak` are our prices of idle
+    hours or of a promotion. The disagreements are ordered by cause, then by model.
+    """
 
     models: int
     found: int
     numbers: int
+    rounded: int
+    off_peak: int
     disagreements: tuple[Disagreement, ...]
 
 
@@ -43,7 +61,7 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
     index: dict[str, list[PublishedModel]] = {}
     for entry in published:
         index.setdefault(entry.id.casefold(), []).append(entry)
-    match_count, numbers, disagreements = 0, 0, list[Disagreement]()
+    match_count, states, disagreements = 0, Counter[State](), list[Disagreement]()
     names = registry.names()
     for name in names:
         model = registry.resolve(name)
@@ -51,13 +69,18 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
         match_count += bool(matches)
         for match in matches:
             pairs = list(_pairs(model.flags, match))
-            numbers += len(pairs)
+            states.update(state for *_, state in pairs)
+            there = f"{match.provider}/{match.id}"
             disagreements += [
-                Disagreement(name, flag, ours, theirs, f"{match.provider}/{match.id}", _fact(model, flag))
-                for flag, ours, theirs, same in pairs
-                if not same
+                Disagreement(name, flag, ours, theirs, there, _fact(model, flag), _cause(flag, ours, theirs))
+                for flag, ours, theirs, state in pairs
+                if state == "different"
             ]
-    return Comparison(len(names), match_count, numbers, tuple(dict.fromkeys(disagreements)))
+    order = get_args(Cause)
+    sorted_ones = sorted(dict.fromkeys(disagreements), key=lambda d: order.index(d.cause))
+    return Comparison(
+        len(names), match_count, states.total(), states["rounded"], states["off-peak"], tuple(sorted_ones)
+    )
 
 
 def _matching(model: Model, entries: list[PublishedModel]) -> list[PublishedModel]:
@@ -90,7 +113,7 @@ def _address(url: str) -> str:
     return "" if _LOCAL.match(address) else address
 
 
-def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, bool]]:
+def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, State]]:
     """Yield (flag, ours, theirs, whether they agree) for the numbers that both have."""
     has_price = flags.price is not None and flags.price.currency == CURRENCY
     for flag in FLAGS:
@@ -100,11 +123,35 @@ def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, fl
         ours, theirs = getattr(getattr(flags, table), name, None), match.values.get(flag)
         if ours is None or theirs is None:
             continue
-        agree = _near(ours, theirs)
+        state: State = "same" if _near(ours, theirs) else "different"
         if flag == "limits.context" and match.input_only and flags.limits is not None:
             output = max(flags.limits.output or 0, match.values.get("limits.output", 0))
-            agree = theirs <= ours <= theirs + output
-        yield flag, ours, theirs, agree
+            state = "same" if theirs <= ours <= theirs + output else state
+        if state == "different" and table == "limits" and _is_rounded(ours, theirs):
+            state = "rounded"
+        elif state == "different" and flags.price is not None and table == "price":
+            times = (flags.price.off_peak, flags.price.promotion)
+            if any(_near(theirs, time.get(name) or 0.0) for time in times if time is not None and theirs):
+                state = "off-peak"
+        yield flag, ours, theirs, state
+
+
+def _is_rounded(a: float, b: float) -> bool:
+    """Whether two limits are the same number of K or M, once by 1,000 and once by 1,024, or rounded to three digits."""
+    small, large = sorted((a, b))
+    if small < _LEAST_ROUNDED:
+        return False
+    ratio = large / small
+    return any(abs(ratio - 1.024**power) <= _ROUNDING for power in (0, 1, 2))
+
+
+def _cause(flag: str, ours: float, theirs: float) -> Cause:
+    """Return how a number differs."""
+    if flag.startswith("limits."):
+        return "context" if flag == "limits.context" else "output"
+    if not theirs or not ours:
+        return "price-zero"
+    return "price-higher" if theirs > ours else "price-lower"
 
 
 def _near(a: float, b: float) -> bool:

@@ -146,3 +146,26 @@ def test_another_file_is_refused_with_what_is_understood(tmp_path: Path, text: s
     assert "models.dev" in (caught.value.hint or "")
     with pytest.raises(RegistryError, match="cannot be read"):
         read_published(tmp_path / "none.json")
+
+
+LARGE = """
+[models."home/m"]
+limits = { context = 1_048_576, output = 393_216 }
+price = { currency = "USD", input = 2, output = 4, off_peak = { peak = ["09:00-18:00"], zone = "+08:00", input = 1 } }
+"""
+
+
+def test_rounding_and_idle_hours_are_no_disagreement(load: Load, tmp_path: Path) -> None:
+    models = MODELS.split("[models.")[0] + LARGE
+    data = nested(limit={"context": 1_000_000, "output": 384_000}, cost={"input": 1, "output": 3})
+    result = compared(load, tmp_path, data, models)
+    assert (result.numbers, result.rounded, result.off_peak) == (4, 2, 1)
+    assert told(result) == [("home/m", "price.output", 4, 3)]
+    assert [d.cause for d in result.disagreements] == ["price-lower"]
+
+
+def test_disagreements_are_ordered_by_their_cause(load: Load, tmp_path: Path) -> None:
+    models = MODELS.split("[models.")[0] + LARGE
+    data = nested(limit={"context": 2_000_000, "output": 100_000}, cost={"input": 9, "output": 0})
+    causes = [d.cause for d in compared(load, tmp_path, data, models).disagreements]
+    assert causes == ["context", "output", "price-higher", "price-zero"]

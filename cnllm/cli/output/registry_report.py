@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,11 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     if as_json:
         answer.print_json(to_plain(result.disagreements))
         return
-    if result.disagreements:
+    for index, (cause, group) in enumerate(groupby(result.disagreements, key=lambda d: d.cause)):
+        found = list(group)
+        answer.print_line(f"{chr(10) if index else ''}{_CAUSES[cause]} ({len(found)})")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
-        cells = [
-            (d.model, d.flag, format_amount(d.ours), format_amount(d.theirs), *_source(d.fact))
-            for d in result.disagreements
-        ]
+        cells = [(d.model, d.flag, format_amount(d.ours), format_amount(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, frozenset({2, 3})
         answer.print_line(
             columns.fit_columns(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
@@ -102,7 +102,20 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     summary = (
         f"{result.found} of {_plural(result.models, 'model')} found there, {_plural(result.numbers, 'number')} compared"
     )
+    if result.rounded:
+        summary += f", {result.rounded} equal up to rounding"
+    if result.off_peak:
+        summary += f", {result.off_peak} our price of idle hours or of a promotion"
     stdio.print_line(f"{_plural(len(result.disagreements), 'disagreement')}: {summary}")
+
+
+_CAUSES = {
+    "context": "The window differs",
+    "output": "The limit of the output differs",
+    "price-higher": "Their price is higher",
+    "price-lower": "Their price is lower",
+    "price-zero": "One of the prices is zero",
+}
 
 
 def _source(fact: Fact | None) -> tuple[str, str]:
