@@ -61,7 +61,8 @@ def test_a_public_file_is_compared(machine: Machine) -> None:
     file = machine.file("api.json", json.dumps(PUBLISHED))
     done = machine.run("registry", "check", "--against", file)
     assert done.status == 0
-    head, context, price = done.out.splitlines()
+    cause, head, context, gap, other_cause, _, price = done.out.splitlines()
+    assert (cause, gap, other_cause) == ("The window differs (1)", "", "Their price is higher (1)")
     assert head.split() == ["MODEL", "FLAG", "OURS", "THEIRS", "OUR", "SOURCE", "SEEN"]
     assert context.split() == ["home/m", "limits.context", "1000", "2000", "example.org/a/page/about/limits", OLD]
     assert price.split()[:4] == ["home/m", "price.output", "2", "3"]
@@ -79,7 +80,7 @@ def test_the_other_public_file_is_told_by_its_shape(machine: Machine) -> None:
     entry = {"litellm_provider": "home", "max_output_tokens": 7, "output_cost_per_token": 2e-06, "mode": "chat"}
     file = machine.file("prices.json", json.dumps({"sample_spec": {"litellm_provider": "x"}, "home/m": entry}))
     done = machine.run("registry", "check", "--against", file)
-    assert [line.split()[:4] for line in done.out.splitlines()[1:]] == [["home/m", "limits.output", "100", "7"]]
+    assert [line.split()[:4] for line in done.out.splitlines()[2:]] == [["home/m", "limits.output", "100", "7"]]
 
 
 def test_what_is_no_such_file_is_refused(machine: Machine) -> None:
