@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Reply
 
-__all__ = ["describe", "key_providers", "key_variable", "run_test"]
+__all__ = ["all_providers", "describe", "key_providers", "key_variable", "run_test"]
 
 _MAX_TOKENS = 16  # some endpoints accept no smaller number
 _PROMPT = "Say OK."
@@ -52,20 +52,28 @@ def _hint(name: str, registry: Registry) -> str:
     try:
         model = registry.resolve(name)
     except CnllmError:
-        return suggest(name, registry.providers, "cnllm models list shows the providers")
+        return suggest(name, all_providers(registry), "cnllm models list shows the providers")
     return f"it is a model of {model.provider}: use {model.provider} instead"
 
 
+def all_providers(registry: Registry) -> list[str]:
+    """Return the providers that are described, then those of the catalogue."""
+    return [*registry.providers, *registry.catalogue_providers()]
+
+
 def _provider(name: str, registry: Registry) -> str | None:
-    return next((p for p in registry.providers if p.casefold() == name.casefold()), None)
+    return next((p for p in all_providers(registry) if p.casefold() == name.casefold()), None)
 
 
 def key_providers(name: str, registry: Registry) -> list[str]:
     """Return the providers that take a key: a provider's own name, or those of a variable, best first."""
     if (provider := _provider(name, registry)) is not None:
         return [provider]
-    ranked = [(flags.index(name), len(p), p) for p in registry.providers if name in (flags := _keys(p, registry))]
-    return [provider for _, _, provider in sorted(ranked)]
+    for names in (registry.providers, registry.catalogue_providers()):
+        ranked = [(flags.index(name), len(p), p) for p in names if name in (flags := _keys(p, registry))]
+        if ranked:
+            return [provider for _, _, provider in sorted(ranked)]
+    return []
 
 
 def _keys(provider: str, registry: Registry) -> list[str]:
@@ -75,7 +83,7 @@ def _keys(provider: str, registry: Registry) -> list[str]:
 def cheapest_model(provider: str, registry: Registry) -> Model | None:
     """Return the cheapest current model of a provider that reads and writes text. Unknown prices come last."""
     best: tuple[tuple[bool, bool, float], Model] | None = None
-    for name in registry.names():
+    for name in registry.names(catalogue=provider not in registry.providers):
         if not name.startswith(f"{provider}/"):
             continue
         model = registry.resolve(name)

@@ -224,3 +224,10 @@ def test_the_catalogue_is_listed_where_somebody_asks_for_it(machine: Machine) ->
     done = machine.run("call", "-m", rows[0]["name"], "--simulate", "--no-log", "hi")
     assert done.status == 0
     assert "nobody has described how this model behaves here" in done.err
+
+
+def test_keys_of_the_catalogues_providers(machine: Machine) -> None:
+    assert machine.run("keys", "set", "vercel", stdin="abc\n").status == 0
+    assert "AI_GATEWAY_API_KEY" in machine.run("keys", "list").out
+    assert machine.run("keys", "remove", "vercel").status == 0
+    machine.run("keys", "set", "verceel", stdin="abc\n").fails(2, "did you mean vercel")

@@ -83,12 +83,13 @@ def remove(name: str) -> None:
 
 def _stored_variable(name: str, names: list[str]) -> str:
     """Return the stored variable of a provider. Raise `UsageError` with similar names."""
+    from cnllm.cli.key_test import all_providers
     from cnllm.cli.suggestion import suggest
     from cnllm.config.redact import looks_secret
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    provider = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
+    provider = next((p for p in all_providers(registry) if p.casefold() == name.casefold()), None)
     variables = (registry.resolve(f"{provider}/any").flags.keys or []) if provider is not None else []
     stored = [variable for variable in variables if variable in names]
     if not stored:
