@@ -52,7 +52,8 @@ def _hint(name: str, registry: Registry) -> str:
     try:
         model = registry.resolve(name)
     except CnllmError:
-        return suggest(name, all_providers(registry), "cnllm models list shows the providers")
+        rest = suggest(name, registry.catalogue_providers(), "cnllm models list shows the providers")
+        return suggest(name, registry.providers, rest)
     return f"it is a model of {model.provider}: use {model.provider} instead"
 
 
