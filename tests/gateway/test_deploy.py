@@ -50,7 +50,8 @@ def test_what_the_files_name_exists() -> None:
     options = re.findall(r'"([^"]+)"', entry[1])[2:] + gateway["command"]
     from cnllm.cli.commands.serve import serve
 
-    parsed = serve.make_context("serve", options)
+    # click keeps the help option of the first context that a command has: it must be the program's
+    parsed = serve.make_context("serve", options, help_option_names=["-h", "--help"])
     assert parsed.params["public"] is True
     assert parsed.params["store"] == "redis://redis:6379/0"
     assert f"EXPOSE {parsed.params['port']}" in dockerfile
