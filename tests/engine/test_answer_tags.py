@@ -120,3 +120,8 @@ def test_white_space_without_an_end_does_not_wait() -> None:
     out = "".join(tags.feed(" " * 64) for _ in range(1000))
     assert len(out) + len(tags.pending) == 64_000
     assert len(tags.pending) <= 1024
+
+
+def test_an_opening_tag_alone_is_enough() -> None:
+    tags = AnswerTags(["<answer>"])
+    assert tags.feed("<answer>42") + tags.end() == "42"

@@ -63,7 +63,7 @@ class AnswerTags:
                 return len(text)
             if any(tag.startswith(text[position:]) for tag in self._closers):
                 return start
-        return len(text) - max(_overlap(text[position:], tag) for tag in self._closers)
+        return len(text) - max((_overlap(text[position:], tag) for tag in self._closers), default=0)
 
 
 def _overlap(text: str, tag: str) -> int:
