@@ -235,8 +235,8 @@ class Registry:
             if self._serving(name):
                 raise
             failure = error
-        if model is not None and model.name in self._layers.names("models"):
-            return model
+        if model is not None and (base_url is not None or model.name in self._layers.names("models")):
+            return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()
         if model is not None:
             return wide._resolve(name, protocol, base_url) if model.name in wide._layers.names("models") else model

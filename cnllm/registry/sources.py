@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cnllm.registry.documents import Document, builtin_path, catalogue_path, layer_tables, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
 from cnllm.registry.provenance import model_sources
@@ -42,14 +42,10 @@ class UnsourcedFlag(Struct, frozen=True):
     where: str
 
 
-def load_documents(paths: Sequence[str] | None = None, *, catalogue: bool = False) -> list[Document]:
-    """Read the user's files, or the given ones, after the built-in file. Raises `RegistryError`.
-
-    With `catalogue` that file comes first.
-    """
+def load_documents(paths: Sequence[str] | None = None) -> list[Document]:
+    """Read the user's files, or the given ones, after the built-in file. Raises `RegistryError`."""
     overlays = overlay_paths() if paths is None else [Path(p) for p in paths]
-    builtin = [read(catalogue_path(), builtin=True)] if catalogue else []
-    return [*builtin, read(builtin_path(), builtin=True), *(read(p) for p in overlays)]
+    return [read(builtin_path(), builtin=True), *(read(p) for p in overlays)]
 
 
 def stale_sources(files: Sequence[Document], days: int, today: datetime.date) -> list[Citation]:

@@ -54,7 +54,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
 
 
 class ToolMaker(Protocol):
-    """What `tool` returns where it has no function yet: it makes a tool of one."""
+    """Make a tool of a function. `tool(name=…)` returns this where it has no function yet."""
 
     def __call__(self, function: Callable[P, R], /) -> Tool[P, R]:
         """Make a tool from a function."""

@@ -69,4 +69,4 @@ MessageLike = str | Message | MessageDict | ForeignTypedDict | Mapping[str, _Unt
 """One message, in any of the forms that a verb takes. A string is a message of the user."""
 
 Messages = MessageLike | Sequence[MessageLike] | Iterator[MessageLike]
-"""What a verb takes as messages: a string, a `Message`, a dict, an SDK's object, or a list of these."""
+"""The messages of a call: a string, a `Message`, a dict, an SDK's object, or a list of these."""
