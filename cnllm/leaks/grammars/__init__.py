@@ -6,8 +6,9 @@ everything else is returned as text. All functions take time linear in the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, sections, tagged
 from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall
@@ -16,6 +17,68 @@ from cnllm.leaks.rules import words_of
 from cnllm.registry.flags import Leak
 
 __all__ = ["NotACall", "NotOffered", "ParsedCall", "ends_inside_value", "may_begin", "read"]
+
+
+class _Grammar(NamedTuple):
+    """The functions of one grammar, and the number of words that a rule must name for it."""
+
+    read: Callable[[MarkupBlock], tuple[list[ParsedCall], list[str]]]
+    may_begin: Callable[[str, str, tuple[str, ...]], bool | None]
+    """Takes (opener, body, words)."""
+    ends_inside_value: Callable[[str, str, tuple[str, ...], list[str]], bool]
+    """Takes (opener, body, words, closers)."""
+    words: int | None = None
+
+
+def _tagged(*, lenient: bool) -> _Grammar:
+    """Return the grammar of tags with attributes; `lenient`: a parameter may lack its closing tag."""
+    return _Grammar(
+        partial(tagged.read, lenient=lenient),
+        tagged.may_begin,
+        lambda opener, body, words, closers: tagged.ends_inside_value(opener, opener + body, words),
+    )
+
+
+_GRAMMARS = {
+    "json": _Grammar(
+        objects.read,
+        lambda opener, body, words: objects.may_begin(body),
+        lambda opener, body, words, closers: objects.ends_inside_value(opener, body),
+    ),
+    "invoke": _tagged(lenient=False),
+    "function": _tagged(lenient=True),
+    "arg-pairs": _Grammar(
+        pairs.read, lambda opener, body, words: pairs.may_begin(body, words), pairs.ends_inside_value, words=2
+    ),
+    "channels": _Grammar(
+        channels.read,
+        lambda opener, body, words: channels.may_begin(body, words),
+        lambda opener, body, words, closers: channels.ends_inside_value(body, words),
+        words=3,
+    ),
+    "braces": _Grammar(
+        braces.read,
+        lambda opener, body, words: braces.may_begin(body),
+        lambda opener, body, words, closers: braces.ends_inside_value(body, words),
+        words=1,
+    ),
+    "named-json": _Grammar(
+        named_json.read,
+        lambda opener, body, words: named_json.may_begin(body, words),
+        lambda opener, body, words, closers: named_json.ends_inside_value(body, words),
+        words=2,
+    ),
+    "sections": _Grammar(
+        sections.read,
+        sections.may_begin,
+        lambda opener, body, words, closers: sections.ends_inside_value(opener + body, words),
+    ),
+    "element": _Grammar(
+        elements.read,
+        lambda opener, body, words: elements.may_begin(opener, body),
+        lambda opener, body, words, closers: elements.ends_inside_value(opener, body),
+    ),
+}
 
 
 def read(
@@ -38,7 +101,7 @@ def read(
             reason = reason or "it does not begin like a call"
             continue
         try:
-            return _read(grammar, parsed_block)
+            return _GRAMMARS[grammar].read(parsed_block)
         except NotOffered as error:
             not_offered = not_offered or error
         except NotACall as error:
@@ -57,26 +120,8 @@ def ends_inside_value(leak: Leak, block: str) -> bool:
     opener = block[: match[1]] if match and match[0] == 0 else ""
     body = block[len(opener) :]
     for grammar in leak.format:
-        if _may_begin(leak, grammar, opener, body) is False:
-            continue
-        parts = _parts(leak, grammar)
-        if grammar == "json":
-            return objects.ends_inside_value(opener, body)
-        if grammar in tagged.WORDS:
-            return tagged.ends_inside_value(opener, block, parts)
-        if grammar == "arg-pairs":
-            return pairs.ends_inside_value(opener, body, parts, leak.close)
-        if grammar == "channels":
-            return channels.ends_inside_value(body, parts)
-        if grammar == "braces":
-            return braces.ends_inside_value(body, parts)
-        if grammar == "named-json":
-            return named_json.ends_inside_value(body, parts)
-        return (
-            sections.ends_inside_value(block, parts)
-            if grammar == "sections"
-            else elements.ends_inside_value(opener, body)
-        )
+        if _may_begin(leak, grammar, opener, body) is not False:
+            return _GRAMMARS[grammar].ends_inside_value(opener, body, _parts(leak, grammar), leak.close)
     return False
 
 
@@ -89,39 +134,12 @@ def may_begin(leak: Leak, opener: str, body: str) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _may_begin(leak: Leak, grammar: str, opener: str, body: str) -> bool | None:
+def _may_begin(leak: Leak, name: str, opener: str, body: str) -> bool | None:
     """Whether a text begins as one grammar does; None if more text is needed."""
-    parts = _parts(leak, grammar)
-    if grammar == "json":
-        return objects.may_begin(body)
-    if grammar in tagged.WORDS:
-        return tagged.may_begin(opener, body, parts)
-    if grammar == "arg-pairs":
-        return pairs.may_begin(body, parts) if len(parts) == 2 else False  # without its words there are no such tags
-    if grammar == "channels":
-        return channels.may_begin(body, parts) if len(parts) == 3 else False
-    if grammar == "braces":
-        return braces.may_begin(body) if len(parts) == 1 else False
-    if grammar == "named-json":
-        return named_json.may_begin(body, parts) if len(parts) == 2 else False
-    return sections.may_begin(opener, body, parts) if grammar == "sections" else elements.may_begin(opener, body)
-
-
-def _read(grammar: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """Read a block by one grammar."""
-    if grammar == "json":
-        return objects.read(block)
-    if grammar in tagged.WORDS:
-        return tagged.read(block, lenient=grammar == "function")
-    if grammar == "arg-pairs":
-        return pairs.read(block)
-    if grammar == "channels":
-        return channels.read(block)
-    if grammar == "braces":
-        return braces.read(block)
-    if grammar == "named-json":
-        return named_json.read(block)
-    return sections.read(block) if grammar == "sections" else elements.read(block)
+    grammar, parts = _GRAMMARS[name], _parts(leak, name)
+    if grammar.words is not None and len(parts) != grammar.words:
+        return False  # without its words it has no markers
+    return grammar.may_begin(opener, body, parts)
 
 
 def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ __all__ = [
     "is_plausible_name",
     "read_name",
     "strip_own_lines",
+    "value_end",
 ]
 
 ENOUGH = 200  # characters that decide whether a block begins
@@ -83,3 +84,29 @@ def read_name(name: str, tools: Mapping[str, Any]) -> str:
 def strip_own_lines(value: str) -> str:
     """Return a value without the line breaks that put it on lines of its own. All other space belongs to it."""
     return value[1:-1] if value[:1] == "\n" == value[-1:] else value
+
+
+def value_end(
+    text: str, start: int, tags: re.Pattern[str], end_pattern: re.Pattern[str], is_balanced: bool
+) -> tuple[int, int, bool]:
+    """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
+
+    `tags` matches the tags of values; its first group is set in an opening one. `end_pattern` matches what may follow
+    a value. A value may contain the grammar's own tags: those that open in it are counted, and the value ends where
+    the grammar continues. Once the tags are not balanced they are not counted any more, so that each is read twice at
+    most. Raises `NotACall` if the value has no end.
+    """
+    first_end: tuple[int, int] | None = None
+    depth = 1
+    for tag in tags.finditer(text, start):
+        if tag[1]:
+            depth += is_balanced
+            continue
+        is_end = end_pattern.match(text, tag.end()) is not None
+        if is_end and depth == 1:
+            return *tag.span(), is_balanced
+        first_end = first_end or (tag.span() if is_end else None)
+        depth -= depth > 1
+    if first_end is None:
+        raise NotACall("a value is not closed")
+    return *first_end, False

@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, value_end
 from cnllm.leaks.markers import Markers, spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
@@ -90,7 +90,7 @@ def _arguments(
         if kind not in (None, "string") and (found := _json_value(text, head.end(), tags)) is not None:
             out[key], position = found
             continue
-        end, position, is_balanced = _value(text, head.end(), tags, is_balanced)
+        end, position, is_balanced = value_end(text, head.end(), tags.values, tags.value_end, is_balanced)
         value = text[head.end() : end]
         out[key] = coerce(value, property_schema(schema, key, schema), schema) if kind is None else value
     return out, position, is_balanced
@@ -105,29 +105,6 @@ def _json_value(text: str, start: int, tags: _Tags) -> tuple[Any, int] | None:
         return None
     closing = tags.argument_end.match(text, end)
     return None if closing is None else (value, closing.end())
-
-
-def _value(text: str, start: int, tags: _Tags, is_balanced: bool) -> tuple[int, int, bool]:
-    """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
-
-    A value may contain the grammar's own tags: those that open in it are counted, and the value ends where the
-    grammar continues. Once the tags are not balanced they are not counted any more, so that each is read twice at
-    most.
-    """
-    first_end: tuple[int, int] | None = None
-    depth = 1
-    for tag in tags.values.finditer(text, start):
-        if tag[1]:
-            depth += is_balanced
-            continue
-        is_end = tags.value_end.match(text, tag.end()) is not None
-        if is_end and depth == 1:
-            return *tag.span(), is_balanced
-        first_end = first_end or (tag.span() if is_end else None)
-        depth -= depth > 1
-    if first_end is None:
-        raise NotACall("a value is not closed")
-    return *first_end, False
 
 
 def ends_inside_value(body: str, tokens: tuple[str, ...]) -> bool:

@@ -23,6 +23,7 @@ from cnllm.leaks.grammars.base import (
     ParsedCall,
     read_name,
     strip_own_lines,
+    value_end,
 )
 from cnllm.schemas.coerce import coerce, property_schema
 
@@ -38,7 +39,7 @@ class _Tags:
         key, value = re.escape(key), re.escape(value)
         self.open_key = re.compile(rf"\s*<{key}>")
         self.close_key = re.compile(rf"</{key}>\s*<{value}>")
-        self.values = re.compile(rf"<(/?){value}>")
+        self.values = re.compile(rf"(<{value}>)|</{value}>")
         self.value_end = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
         self.wrapper = re.compile(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = re.compile(rf"\s*</({_WORD})>")
@@ -101,32 +102,9 @@ def _pairs(text: str, position: int, tags: _Tags, is_balanced: bool) -> tuple[li
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, position, is_balanced = _value(text, middle.end(), tags, is_balanced)
+        end, position, is_balanced = value_end(text, middle.end(), tags.values, tags.value_end, is_balanced)
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
     return out, position, is_balanced
-
-
-def _value(text: str, start: int, tags: _Tags, is_balanced: bool) -> tuple[int, int, bool]:
-    """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
-
-    A value may contain the grammar's own tags: those that open in it are counted, and the value ends where the
-    grammar continues. Once the tags are not balanced they are not counted any more, so that each is read twice at
-    most.
-    """
-    first_end: tuple[int, int] | None = None
-    depth = 1
-    for tag in tags.values.finditer(text, start):
-        if not tag[1]:
-            depth += is_balanced
-            continue
-        is_end = tags.value_end.match(text, tag.end()) is not None
-        if is_end and depth == 1:
-            return *tag.span(), is_balanced
-        first_end = first_end or (tag.span() if is_end else None)
-        depth -= depth > 1
-    if first_end is None:
-        raise NotACall("a value is not closed")
-    return *first_end, False
 
 
 def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> ParsedCall:
@@ -153,7 +131,7 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     open_count = close_count = 0
     end = 0
     for tag in tags.values.finditer(body):
-        open_count, close_count = open_count + (not tag[1]), close_count + bool(tag[1])
+        open_count, close_count = open_count + bool(tag[1]), close_count + (not tag[1])
         end = tag.end()
     if open_count == 0 or tags.block_tail.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
         return open_count > 0
