@@ -122,6 +122,19 @@ class Registry:
         self._refresh()
         return self._data_version.text
 
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Return the loaded files, the built-in one first."""
+        self._refresh()
+        return tuple(self._documents)
+
+    def corrections(self, model: str) -> dict[str, Any]:
+        """Return the values of public lists that a model's table says are wrong, by flag; `model` is "provider/id"."""
+        found: dict[str, Any] = {}
+        for document in self._documents:
+            found.update(document.data.get("models", {}).get(model, {}).get("corrects", {}))
+        return found
+
     def contents(self) -> list[bytes]:
         """Return the content of the loaded files as it was read, the built-in one first."""
         return [document.text for document in self._documents]
