@@ -70,7 +70,8 @@ def data_text(comment: str, head: Mapping[str, Any], models: Mapping[str, Any]) 
             else:
                 lines.append(f"{key} = {_value(value)}")
     text = "\n".join(lines) + "\n"
-    expected = parse(tomli_w.dumps({"schema": 1, **_plain(head), "models": _plain(models)}).encode(), UPDATES)
+    data = {"schema": 1, **head, **({"models": models} if models else {})}
+    expected = parse(tomli_w.dumps(_plain(data)).encode(), UPDATES)
     if parse(text.encode(), UPDATES) != expected:
         raise RegistryError("would not hold the same data", file=UPDATES, hint="report this; nothing was written")
     return text

@@ -51,7 +51,7 @@ def _table(entry: PublishedModel) -> dict[str, Any]:
     limits = _numbers(entry.values, "limits", MAX_LIMIT)
     if entry.input_only:
         limits.pop("context", None)
-    if limits := {key: int(value) for key, value in limits.items() if value}:
+    if limits := {key: int(value) for key, value in limits.items() if value and value == int(value)}:
         table["limits"] = limits
     price = _numbers(entry.values, "price", MAX_PRICE)
     if not entry.tiered and (price.get("input") or price.get("output")):
