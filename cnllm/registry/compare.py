@@ -92,15 +92,15 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
     )
 
 
-def matching(model: Model, entries: list[PublishedModel]) -> list[PublishedModel]:
+def matching(model: Model, entries: list[PublishedModel], *, by_key: bool = True) -> list[PublishedModel]:
     """Return the entries for the same id at the same provider.
 
     A provider is the same by its name; otherwise by its URL, unless that is of this machine, where every server may
-    answer; otherwise if the model's key is named after it.
+    answer; otherwise if the model's key is named after it, unless `by_key` is False: plans of one vendor share a key.
     """
     flags = model.flags
     address = _address(flags.base_url or "")
-    words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or ()}
+    words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or () if by_key}
     for matches in (
         [entry for entry in entries if _plain(entry.provider) == _plain(model.provider)],
         [entry for entry in entries if entry.base_url and _address(entry.base_url) == address != ""],

@@ -182,7 +182,12 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
         if not builtin:  # the tests check the built-in file
             from cnllm.registry.check_types import require_valid
 
-            require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
+            try:
+                require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
+            except RegistryError as error:
+                if is_data:
+                    error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
+                raise
         cache.write_entry(entry, msgspec.msgpack.encode(data))
     return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
 

@@ -72,7 +72,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         entries = {
             key: matches[0]
             for key, index in indexes.items()
-            if (matches := matching(model, index.get(model.id.casefold(), [])))
+            if (matches := matching(model, index.get(model.id.casefold(), []), by_key=False))
         }
         if entries:
             corrects = registry.corrections(name)

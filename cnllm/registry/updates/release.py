@@ -74,7 +74,8 @@ def check_release(content: bytes, label: str, keys: Mapping[str, bytes]) -> Rele
     key, body = head[1].decode(), content[head.end() :]
     if key not in keys:
         raise RegistryError(f"is signed with the key {key}, which is not a maintainer's", file=label, hint=_UNCHANGED)
-    if not _is_signed(body, base64.b64decode(head[2]), keys[key]):
+    signature = base64.b64decode(head[2])
+    if base64.b64encode(signature) != head[2] or not _is_signed(body, signature, keys[key]):
         raise RegistryError(f"is not what the key {key} signed", file=label, hint=_UNCHANGED)
     if hashlib.sha256(body).hexdigest().encode() != head[3]:
         raise RegistryError("is damaged: its SHA-256 is wrong", file=label, hint=_UNCHANGED)
