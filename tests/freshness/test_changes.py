@@ -319,3 +319,13 @@ def test_whatever_a_list_says_the_updates_hold_nothing_else_than_they_may(models
 
 
 _REGISTRY: dict[str, Registry] = {}
+
+
+def test_a_plan_that_shares_a_key_with_the_list_s_provider_is_another_endpoint() -> None:
+    """A comparison matches by the name of a key, too; an update does not, because plans have prices of their own."""
+    write_own(
+        '[providers.zai-plan]\nextends = "openai-compatible"\nprotocol = "openai-chat"\n'
+        f'base_url = "https://plan.example/v1"\nkeys = ["ZAI_API_KEY"]\n[models."zai-plan/{ID}"]\n'
+    )
+    found = changes(nested(**{ID: {"limit": {"output": 5}}}))
+    assert [name for name, _ in found] == [NAME]

@@ -73,3 +73,38 @@ def test_telemetry_and_a_cassette_carry_it(tmp_path: Path) -> None:
     assert ended.registry == reply.registry  # type: ignore[attr-defined]
     (file,) = tmp_path.glob("*.jsonl")
     assert json.loads(file.read_text())["registry"] == reply.registry
+
+
+def test_the_gateway_s_log_carries_it() -> None:
+    from cnllm.gateway.monitoring.entry import Entry
+    from cnllm.gateway.monitoring.facts import set_reply
+
+    with Client(simulate=True) as client:
+        reply = client.call("zai/glm-4.7", "hi")
+    entry = Entry("1", "POST", "/v1/chat/completions")
+    set_reply(entry, reply, reply.notes)
+    assert entry.registry == reply.registry
+
+
+def test_a_store_of_an_earlier_version_takes_the_column_and_loses_nothing(tmp_path: Path) -> None:
+    import sqlite3
+
+    from cnllm.store import Store
+    from cnllm.store.schema import MARK, STEPS, migrate
+
+    path = tmp_path / "a.db"
+    raw = sqlite3.connect(path, isolation_level=None)
+    migrate(raw, STEPS[:1], MARK)
+    raw.execute("INSERT INTO conversations VALUES ('c', '2026-11-01T00:00:00+00:00')")
+    columns = "conversation, began, state, model, origin"
+    raw.execute(f"INSERT INTO turns ({columns}) VALUES ('c', '2026-11-01T00:00:00+00:00', 'done', 'a/b', 'endpoint')")
+    raw.close()
+    with Store.open(path) as store:
+        (record,) = store.records()
+        assert [(turn.model, turn.registry) for turn in record.turns] == [("a/b", None)]
+        with Client(simulate=True) as client:
+            reply = client.call("zai/glm-4.7", "hi")
+        with store.conversation("c").turn([], model="a/b") as turn:
+            turn.finish(reply)
+        (record,) = store.records()
+        assert record.turns[1].registry == reply.registry
