@@ -17,16 +17,18 @@ NAME = "zai/glm-4.7"
 ID = "glm-4.7"
 
 
-def nested(provider: str = "zai", api: str | None = None, **models: Any) -> bytes:
-    """A list in the form of models.dev; an underscore of a name stands for a point."""
-    entry: dict[str, Any] = {"id": provider, "models": {id.replace("_", "."): model for id, model in models.items()}}
-    return json.dumps({provider: entry | ({} if api is None else {"api": api})}).encode()
+def nested(*place: str, **models: Any) -> bytes:
+    """A list in the form of models.dev, of one provider: its name and its address, and its models by id."""
+    provider, *api = place or ("zai",)
+    entry: dict[str, Any] = {"id": provider, "models": models}
+    return json.dumps({provider: entry | ({"api": api[0]} if api else {})}).encode()
 
 
-def flat(provider: str = "zai", **models: Any) -> bytes:
-    """A list in the form of litellm."""
+def flat(*place: str, **models: Any) -> bytes:
+    """A list in the form of litellm, of one provider."""
+    provider = place[0] if place else "zai"
     base = {"litellm_provider": provider, "mode": "chat"}
-    return json.dumps({f"{provider}/{id.replace('_', '.')}": base | model for id, model in models.items()}).encode()
+    return json.dumps({f"{provider}/{id}": base | model for id, model in models.items()}).encode()
 
 
 def cost(**prices: float) -> dict[str, float]:

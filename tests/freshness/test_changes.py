@@ -32,7 +32,7 @@ def price_in() -> float:
 
 def both(**prices: float) -> tuple[bytes, bytes]:
     """The same prices in both lists."""
-    return nested(glm_4_7=None, **{ID: {"cost": prices}}), flat(**{ID: cost(**prices)})
+    return nested(**{ID: {"cost": prices}}), flat(**{ID: cost(**prices)})
 
 
 # ── limits, prices, kinds of input ───────────────────────────────────────────
