@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import re
 import subprocess
 import sys
 import tomllib
@@ -21,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from cnllm.registry.public_lists import NO_CHAT
 
 ROOT = Path(__file__).resolve().parent.parent
 _CHAT, _MESSAGES, _RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
@@ -56,9 +57,6 @@ _BASE_URLS = {
     "venice-ai-sdk-provider": "https://api.venice.ai/api/v1",
 }
 _INPUTS = ("text", "image", "audio", "video", "pdf")
-_NO_CHAT = re.compile(r"rerank|embed|moderation|whisper|(?:^|[-/])(?:tts|asr|ocr)(?:-|$)", re.IGNORECASE)
-"""Ids of models that answer no chat although the list says text for both directions."""
-
 _BROAD_KEYS = {"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN", "SNOWFLAKE_CORTEX_PAT", "NEON_API_KEY"}
 """Variables of keys that open far more than one endpoint: nobody meant them for this program."""
 
@@ -177,7 +175,7 @@ def _models(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         modalities = data.get("modalities", {})
         if "text" not in modalities.get("output", ["text"]) or "text" not in modalities.get("input", ["text"]):
             continue  # pictures, speech, transcription: no chat
-        if _NO_CHAT.search(id):
+        if NO_CHAT.search(id):
             continue
         if "provider" in data:  # another protocol or address than the provider's own
             continue

@@ -224,6 +224,7 @@ def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> 
         "py.typed",
         "providers.toml",
         "catalogue.toml",
+        "release_keys.toml",
         "clients.toml",
         "login.html",
         "page.html",

@@ -110,7 +110,7 @@ class _Tape:
             "headers": redact.redact_request_headers(plan.headers, secrets),
             "body": redact.redact_data(plan.body, secrets),
         }
-        return _Entry(self, request, request_secrets)
+        return _Entry(self, request, request_secrets, getattr(plan, "model", None))
 
 
 def _tape(path: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
@@ -155,8 +155,9 @@ def append(path: Path, line: bytes) -> None:
 class _Entry:
     """One exchange in progress, written once: by the first of `whole`, `failed` and `abandoned`."""
 
-    def __init__(self, tape: _Tape, request: Json, request_secrets: tuple[str, ...]) -> None:
+    def __init__(self, tape: _Tape, request: Json, request_secrets: tuple[str, ...], model: Any) -> None:
         self._tape: _Tape | None = tape
+        self._model = model
         self._request_secrets = request_secrets
         self._when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._request = request
@@ -207,6 +208,8 @@ class _Entry:
                 "chunks": [as_json(chunk) for chunk in redact_chunks(self.chunks, secrets)],
             }
         entry["ended"] = ended
+        if version := getattr(self._model, "data_version", ""):  # a request of another program has no model
+            entry["registry"] = version
         if error is not None:
             entry["error"] = redact.redact_data(error, secrets)
         tape.write(entry)

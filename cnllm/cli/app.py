@@ -24,7 +24,7 @@ COMMANDS = {
     "templates": ("cnllm.cli.commands.templates:templates", "Saved options and prompts, to use with -t NAME."),
     "sanitize": ("cnllm.cli.commands.sanitize:sanitize", "Read the text that a model wrote and print its answer."),
     "fit": ("cnllm.cli.commands.fit:fit", "Change a conversation so that a model accepts it."),
-    "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
+    "registry": ("cnllm.cli.commands.registry:registry", "Check, find and refresh the files that describe endpoints."),
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of four protocols."),
     "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),

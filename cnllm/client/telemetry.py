@@ -117,7 +117,10 @@ class LeakFound(TelemetryEvent, frozen=True, kw_only=True, tag="leak"):
 
 
 class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
-    """A call ended: with a reply (`finish`), with an `error` (its class), or closed by its caller (neither)."""
+    """A call ended: with a reply (`finish`), with an `error` (its class), or closed by its caller (neither).
+
+    `registry` is the version of the data on the endpoint, as in `Reply.registry`.
+    """
 
     attempts: int
     seconds: float
@@ -128,6 +131,7 @@ class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     cost: Cost | None = None
     response_model: str | None = None
     response_id: str | None = None
+    registry: str | None = None
 
 
 class ToolEnded(TelemetryEvent, frozen=True, kw_only=True, tag="tool"):
@@ -278,7 +282,14 @@ class Watch:
             self._end()
             return
         self.notes(reply.notes)
-        self._end(finish=reply.finish, usage=reply.usage, cost=reply.cost, response_model=reply.model, id=reply.id)
+        self._end(
+            finish=reply.finish,
+            usage=reply.usage,
+            cost=reply.cost,
+            response_model=reply.model,
+            id=reply.id,
+            registry=reply.registry,
+        )
 
     def call_failed(self, error: CnllmError) -> None:
         """Report that the call ended with an error."""

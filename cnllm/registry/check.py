@@ -16,11 +16,12 @@ __all__ = ["check"]
 
 def check(paths: list[str] | None = None) -> list[Problem]:
     """Return every fault of the built-in file and the user's files, or the given files in their place."""
-    from cnllm.registry.documents import Document, builtin_path, catalogue_path, overlay_paths, parse, read
+    from cnllm.registry.documents import Document, builtin_path, catalogue_path, data_paths, overlay_paths, parse, read
     from cnllm.registry.registry import Registry
 
-    files = [(builtin_path(), True)]
-    files += [(Path(p), False) for p in (overlay_paths() if paths is None else paths)]
+    data = data_paths() if paths is None else []
+    overlays = overlay_paths() if paths is None else [Path(path) for path in paths]
+    files = [(builtin_path(), True), *((path, False) for path in (*data, *overlays))]
     faults: list[Problem] = []
     documents: list[Document] = []
     for path, builtin in files:
@@ -30,7 +31,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
                 documents.append(read(path, builtin=True))
                 continue
             text = path.read_bytes()
-            documents.append(Document(path, label, text, parse(text, label), builtin=False))
+            documents.append(Document(path, label, text, parse(text, label), builtin=False, is_data=path in data))
         except OSError as error:
             faults.append(Problem(label, None, f"cannot be read: {error.strerror}"))
         except RegistryError as error:

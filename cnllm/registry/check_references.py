@@ -59,7 +59,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem(
                 [*path, "status"], f"{dotted_path(path)}: no model is called '{use}'{did_you_mean(use, models)}"
             )
-        if table.get("status", {}).get("is") == "retired" and use is None:
+        if table.get("status", {}).get("is") == "retired" and use is None and not document.is_data:
             yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
         for name, source in table.get("sources", {}).items():
             for flag in source["backs"]:
@@ -70,6 +70,12 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                         [*path, "sources", name],
                         f"{dotted_path(path)}.sources.{name} backs '{flag}', which is not there",
                     )
+        for flag in table.get("corrects", {}):
+            if not _has_flag(table, flag):
+                yield problem(
+                    [*path, "corrects", flag],
+                    f"{dotted_path(path)}.corrects names '{flag}', which is not there: set the right value as well",
+                )
     if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
         yield Problem(
             document.label,

@@ -66,13 +66,24 @@ def type_problems(document: Document) -> list[Problem]:
     """Return the faults of a file against the types of the flags, in the order of lines."""
     source = document.source.split("\n")
     problems = []
-    for fault in (*_check_table(document.data, File, []), *value_faults(document.data)):
+    for fault in (*_file_faults(document), *value_faults(document.data)):
         line = document.line(fault.path)
         corrected = corrected_line(source, line, fault.path[-1], fault.meant) if fault.path else ""
         if "has no flag" in fault.message:
             corrected = corrected_key(source, line, fault.path[-1], suggested_word(fault.message))
         problems.append(Problem(document.label, line, fault.message, corrected=corrected or fault.corrected))
     return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _file_faults(document: Document) -> Iterator[Fault]:
+    """Yield the faults of a whole file by the rules for its kind."""
+    if not document.is_data:
+        yield from _check_table(document.data, File, [])
+        return
+    from cnllm.registry.data_rules import DataFile, data_faults
+
+    yield from _check_table(document.data, DataFile, [])
+    yield from data_faults(document.data)
 
 
 def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Fault]:

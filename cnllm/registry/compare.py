@@ -14,7 +14,16 @@ from cnllm.registry.model import Fact, Model
 from cnllm.registry.public_lists import CURRENCY, PublishedModel
 from cnllm.registry.registry import Registry
 
-__all__ = ["Cause", "Comparison", "Disagreement", "compare"]
+__all__ = [
+    "Cause",
+    "Comparison",
+    "Disagreement",
+    "compare",
+    "is_near",
+    "is_rounded",
+    "matching",
+    "number_pairs",
+]
 
 FLAGS = ("limits.context", "limits.output", "price.input", "price.output", "price.cached", "price.cache_write")
 _LEAST_ROUNDED = 10_000  # tokens; smaller limits are written out
@@ -65,10 +74,10 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
     names = registry.names()
     for name in names:
         model = registry.resolve(name)
-        matches = _matching(model, index.get(model.id.casefold(), []))
+        matches = matching(model, index.get(model.id.casefold(), []))
         match_count += bool(matches)
         for match in matches:
-            pairs = list(_pairs(model.flags, match))
+            pairs = list(number_pairs(model.flags, match))
             states.update(state for *_, state in pairs)
             there = f"{match.provider}/{match.id}"
             disagreements += [
@@ -83,15 +92,15 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
     )
 
 
-def _matching(model: Model, entries: list[PublishedModel]) -> list[PublishedModel]:
+def matching(model: Model, entries: list[PublishedModel], *, by_key: bool = True) -> list[PublishedModel]:
     """Return the entries for the same id at the same provider.
 
     A provider is the same by its name; otherwise by its URL, unless that is of this machine, where every server may
-    answer; otherwise if the model's key is named after it.
+    answer; otherwise if the model's key is named after it, unless `by_key` is False: plans of one vendor share a key.
     """
     flags = model.flags
     address = _address(flags.base_url or "")
-    words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or ()}
+    words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or () if by_key}
     for matches in (
         [entry for entry in entries if _plain(entry.provider) == _plain(model.provider)],
         [entry for entry in entries if entry.base_url and _address(entry.base_url) == address != ""],
@@ -113,7 +122,7 @@ def _address(url: str) -> str:
     return "" if _LOCAL.match(address) else address
 
 
-def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, State]]:
+def number_pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, State]]:
     """Yield (flag, ours, theirs, whether they agree) for the numbers that both have."""
     has_price = flags.price is not None and flags.price.currency == CURRENCY
     for flag in FLAGS:
@@ -123,20 +132,20 @@ def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, fl
         ours, theirs = getattr(getattr(flags, table), name, None), match.values.get(flag)
         if ours is None or theirs is None:
             continue
-        state: State = "same" if _near(ours, theirs) else "different"
+        state: State = "same" if is_near(ours, theirs) else "different"
         if flag == "limits.context" and match.input_only and flags.limits is not None:
             output = max(flags.limits.output or 0, match.values.get("limits.output", 0))
             state = "same" if theirs <= ours <= theirs + output else state
-        if state == "different" and table == "limits" and _is_rounded(ours, theirs):
+        if state == "different" and table == "limits" and is_rounded(ours, theirs):
             state = "rounded"
         elif state == "different" and flags.price is not None and table == "price":
             times = (flags.price.off_peak, flags.price.promotion)
-            if any(_near(theirs, time.get(name) or 0.0) for time in times if time is not None and theirs):
+            if any(is_near(theirs, time.get(name) or 0.0) for time in times if time is not None and theirs):
                 state = "off-peak"
         yield flag, ours, theirs, state
 
 
-def _is_rounded(a: float, b: float) -> bool:
+def is_rounded(a: float, b: float) -> bool:
     """Whether two limits are the same number of K or M, once by 1,000 and once by 1,024, or rounded to three digits."""
     small, large = sorted((a, b))
     if small < _LEAST_ROUNDED:
@@ -154,7 +163,7 @@ def _cause(flag: str, ours: float, theirs: float) -> Cause:
     return "price-higher" if theirs > ours else "price-lower"
 
 
-def _near(a: float, b: float) -> bool:
+def is_near(a: float, b: float) -> bool:
     """Whether two numbers are equal up to rounding."""
     return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
 

@@ -18,23 +18,36 @@ import msgspec
 from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
 from cnllm.registry import cache
-from cnllm.registry.files import builtin_file, catalogue_file, overlay_files
+from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
-__all__ = ["CATALOGUE", "Document", "builtin_path", "catalogue_path", "layer_tables", "overlay_paths", "packed", "read"]
+__all__ = [
+    "CATALOGUE",
+    "Document",
+    "builtin_path",
+    "catalogue_path",
+    "data_paths",
+    "layer_tables",
+    "overlay_paths",
+    "packed",
+    "read",
+]
 
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
 
 _SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-26"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-27"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
 
 
 class Document:
-    """A registry file: its data, and on request the line of each key. `label` is its name in messages."""
+    """A registry file: its data, and on request the line of each key. `label` is its name in messages.
+
+    `is_data` marks a data file (see `cnllm.registry.data_rules`).
+    """
 
     def __init__(
         self,
@@ -44,6 +57,7 @@ class Document:
         data: dict[str, Any],
         *,
         builtin: bool,
+        is_data: bool = False,
         status: os.stat_result | None = None,
     ) -> None:
         self.path = path
@@ -51,6 +65,7 @@ class Document:
         self.text = text
         self.data = data
         self.builtin = builtin
+        self.is_data = is_data
         self._status = status  # of the open file, when its text was read
         self._sought = 0
 
@@ -138,8 +153,16 @@ def overlay_paths() -> list[Path]:
     return [Path(name) for name in overlay_files()]
 
 
-def read(path: Path, *, builtin: bool = False) -> Document:
-    """Read, parse and (unless built in) check a registry file. Raises `RegistryError` with file and line."""
+def data_paths() -> list[Path]:
+    """Return the data files that exist (see `cnllm.registry.files.data_files`)."""
+    return [Path(name) for name in data_files()]
+
+
+def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Document:
+    """Read, parse and (unless built in) check a registry file. Raises `RegistryError` with file and line.
+
+    A data file (`is_data`) may hold less than the user's file, and its cache entry is another one.
+    """
     label = path.name if builtin else str(path)
     try:
         with path.open("rb") as file:
@@ -150,7 +173,8 @@ def read(path: Path, *, builtin: bool = False) -> Document:
             f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
         ) from error
     data = _shipped_data(path, text) if builtin else None
-    entry = _cache_entry(text, builtin) if data is None else None
+    kind = b"built-in" if builtin else b"data" if is_data else b""
+    entry = _cache_entry(text, kind) if data is None else None
     if data is None:
         data = _cached_data(entry)
     if data is None:
@@ -158,9 +182,14 @@ def read(path: Path, *, builtin: bool = False) -> Document:
         if not builtin:  # the tests check the built-in file
             from cnllm.registry.check_types import require_valid
 
-            require_valid(Document(path, label, text, data, builtin=False))
+            try:
+                require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))
+            except RegistryError as error:
+                if is_data:
+                    error.hint = f"bring the file before it back: cnllm registry rollback {path.stem}"
+                raise
         cache.write_entry(entry, msgspec.msgpack.encode(data))
-    return Document(path, label, text, data, builtin=builtin, status=status)
+    return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
 
 
 def parse(text: bytes, label: str) -> dict[str, Any]:
@@ -269,17 +298,20 @@ def _line_of_value(data: Any, source: str) -> int | None:
     return None
 
 
-def _cache_entry(text: bytes, builtin: bool) -> str | None:
+def _cache_entry(text: bytes, kind: bytes) -> str | None:
     """Return the path of the cache entry for a text; None for a text that may hold a password.
 
-    The built-in file, which is not checked, has an entry of its own. A password stays only in its owner's file.
+    The same text as another kind of file, which is checked by other rules, has another entry. A password stays only
+    in its owner's file.
     """
-    if not builtin and any(word in text for word in (b"headers", b"auth", b"@")):  # quick test: most files have none
+    if kind != b"built-in" and any(
+        word in text for word in (b"headers", b"auth", b"@")
+    ):  # quick test: most files have none
         import re
 
         if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
             return None
-    return cache.cache_entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
+    return cache.cache_entry("registry", _FORMAT, text, person=kind)
 
 
 def _cached_data(entry: str | None) -> dict[str, Any] | None:

@@ -7,7 +7,10 @@ from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
 
-__all__ = ["builtin_file", "catalogue_file", "overlay_files"]
+__all__ = ["RELEASE", "UPDATES", "builtin_file", "catalogue_file", "data_files", "data_folder", "overlay_files"]
+
+RELEASE, UPDATES = "release.toml", "updates.toml"
+"""The names of the data files: the data release, and the updates, which rank above it."""
 
 
 def builtin_file() -> str:
@@ -33,6 +36,17 @@ def overlay_files() -> list[str]:
         return [path for path in listed.split(os.pathsep) if path]
     user_file = os.path.join(paths.folder("config"), "providers.toml")
     return [user_file] if _exists(user_file) else []
+
+
+def data_folder() -> str:
+    """Return the folder of the data files, whether or not it exists."""
+    return os.path.join(paths.folder("config"), "registry")
+
+
+def data_files() -> list[str]:
+    """List the data files: the data release, then the updates. They rank between the built-in file and the user's."""
+    folder = data_folder()
+    return [path for name in (RELEASE, UPDATES) if _exists(path := os.path.join(folder, name))]
 
 
 def _exists(path: str) -> bool:

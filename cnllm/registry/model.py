@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cnllm.registry.flags import Flags
 from cnllm.types import Note, checks
+
+if TYPE_CHECKING:
+    from cnllm.registry.data_layer import DataVersion
 
 __all__ = ["ATOMS", "Fact", "Model", "conditions"]
 
@@ -47,10 +51,11 @@ class Model:
     `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired).
     `distrusts(env, origin)` returns the place in a file that keeps the key of that variable from that origin, or None.
     `family(id)` returns the family of a model's weights. `over(protocol)` returns the same model over another wire of
-    its endpoint; it is None where the caller chose the wire.
+    its endpoint; it is None where the caller chose the wire. `data_version` is the version of the data it comes from.
     """
 
     __slots__ = (
+        "_data_version",
         "_explain",
         "_family",
         "_flags_for",
@@ -82,6 +87,7 @@ class Model:
         explain: Callable[[], list[Fact]],
         family: Callable[[str], str | None] = lambda id: None,
         over: Callable[[str], Model] | None = None,
+        data_version: DataVersion | None = None,
     ) -> None:
         self.id = id
         self.provider = provider
@@ -95,6 +101,7 @@ class Model:
         self._explain = explain
         self._family = family
         self.over = over
+        self._data_version = data_version
         self._modes: dict[frozenset[str], Flags] = {}
         self._places: dict[tuple[str, frozenset[str]], str] = {}
 
@@ -102,6 +109,11 @@ class Model:
     def name(self) -> str:
         """Return "provider/id", which is unambiguous and goes into `Message.by`."""
         return f"{self.provider}/{self.id}"
+
+    @property
+    def data_version(self) -> str:
+        """Return the version of the data that the model comes from (`Registry.version`); "" where it has none."""
+        return "" if self._data_version is None else self._data_version.text
 
     @property
     def notes(self) -> tuple[Note, ...]:

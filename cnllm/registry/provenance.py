@@ -116,9 +116,10 @@ class Trace:
 
         A provider's source may back `models.FLAG`: that flag of all its models in the same file.
         """
+        own_first = [self.layer, *(layer for layer in self._layers if layer is not self.layer)]
         return [
             (".".join(merge.unset_path(flag)), source)
-            for other in self._layers
+            for other in own_first
             if other.path == self.layer.path
             for source in other.table.get("sources", {}).values()
             for flag in source.get("backs", ())

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
 
-__all__ = ["CURRENCY", "PublishedModel", "read_published"]
+__all__ = ["CURRENCY", "NO_CHAT", "ListName", "PublishedModel", "published_models", "read_published"]
 
 CURRENCY = "USD"
 """The currency of both files."""
+
+ListName = Literal["models.dev", "litellm"]
+"""The names of the two lists."""
+
+NO_CHAT = re.compile(r"rerank|embed|moderation|whisper|(?:^|[-/])(?:tts|asr|ocr)(?:-|$)", re.IGNORECASE)
+"""Ids of models that answer no chat although a list says text for both directions."""
 
 _HINT = "supported files: api.json of models.dev, and model_prices_and_context_window.json of litellm"
 _MODES = ("chat", "completion", "responses", None)
@@ -25,13 +32,16 @@ _PER_TOKEN = {
     "price.cache_write": "cache_creation_input_token_cost",
 }
 _PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached": "cache_read"}
+_KINDS = ("text", "image", "audio", "video", "file")
+_STATUS: dict[str, Literal["preview", "retired"]] = {"deprecated": "retired", "alpha": "preview", "beta": "preview"}
 _PER_MILLION |= {"price.cache_write": "cache_write"}
 
 
 class PublishedModel(Struct, frozen=True):
     """The data of a file on one model of one provider: values by flag, prices per million tokens.
 
-    `input_only` means that the file's context is the input alone: the window may be larger by the output.
+    `input_only` means that the file's context is the input alone: the window may be larger by the output. `tiered`:
+    long requests cost more. `is_chat`: it answers a chat in text, at the provider's own address.
     """
 
     provider: str
@@ -39,25 +49,39 @@ class PublishedModel(Struct, frozen=True):
     values: dict[str, float]
     base_url: str | None = None
     input_only: bool = False
+    input: tuple[str, ...] | None = None
+    reasoning: Literal["never", "toggle", "always"] | None = None
+    status: Literal["preview", "retired"] | None = None
+    tiered: bool = False
+    is_chat: bool = True
 
 
 def read_published(path: Path) -> list[PublishedModel]:
     """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
     try:
-        data = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise RegistryError(f"cannot be read: {error.strerror}", file=str(path), hint=_HINT) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RegistryError(f"is not JSON: {error}", file=str(path), hint=_HINT) from error
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise RegistryError(f"cannot be read: {reason}", file=str(path), hint=_HINT) from error
+    return published_models(content, str(path))[1]
+
+
+def published_models(content: bytes, label: str) -> tuple[ListName, list[PublishedModel]]:
+    """Return which of the two lists a content is, and every model of it. Raises `RegistryError` for any other."""
+    try:
+        data = msgspec.json.decode(content)
+    except (ValueError, RecursionError) as error:  # of msgspec; a thousand brackets
+        raise RegistryError(f"is not JSON: {error}", file=label, hint=_HINT) from error
     entries = {k: v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
-    reader: Callable[[dict[str, Any]], Iterator[PublishedModel]] | None = None
+    reader: Callable[[dict[str, Any]], Iterator[PublishedModel]]
+    name: ListName
     if any(isinstance(entry.get("models"), dict) for entry in entries.values()):
-        reader = _nested
+        name, reader = "models.dev", _nested
     elif any(isinstance(entry.get("litellm_provider"), str) for entry in entries.values()):
-        reader = _flat
-    if reader is None:
-        raise RegistryError("is not a list of models in a supported form", file=str(path), hint=_HINT)
-    return list(reader(entries))
+        name, reader = "litellm", _flat
+    else:
+        raise RegistryError("is not a list of models in a supported form", file=label, hint=_HINT)
+    return name, list(reader(entries))
 
 
 def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
@@ -71,7 +95,20 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
             limit, cost = _table(model.get("limit")), _table(model.get("cost"))
             values = _numbers(limit, {"limits.context": "context", "limits.output": "output"})
             values |= _numbers(cost, _PER_MILLION)
-            yield PublishedModel(provider, id, values, base_url if isinstance(base_url, str) else None)
+            modalities = _table(model.get("modalities"))
+            yield PublishedModel(
+                provider,
+                id,
+                values,
+                base_url if isinstance(base_url, str) else None,
+                input=_kinds(modalities.get("input")),
+                reasoning=_reasoning(model),
+                status=_STATUS.get(str(model.get("status"))),
+                tiered=bool(cost.get("tiers") or cost.get("context_over_200k")),
+                is_chat=all("text" in (_kinds(modalities.get(way)) or ("text",)) for way in ("input", "output"))
+                and "provider" not in model
+                and not NO_CHAT.search(id),
+            )
 
 
 def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
@@ -87,7 +124,40 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
         values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, _PER_TOKEN).items()}
         id = rest if slash and prefix == provider else name
-        yield PublishedModel(provider, id, values, input_only=True)
+        yield PublishedModel(
+            provider,
+            id,
+            values,
+            input_only=True,
+            input=_kinds(entry.get("supported_modalities")),
+            tiered=any("_above_" in key for key in entry),
+            is_chat=entry.get("mode") == "chat" and not NO_CHAT.search(id),
+        )
+
+
+def _kinds(value: object) -> tuple[str, ...] | None:
+    """Return the kinds of input in our words; None where they are unknown, or one is no kind of ours."""
+    if not isinstance(value, list) or not value or not all(isinstance(kind, str) for kind in value):
+        return None
+    kinds = ["file" if kind == "pdf" else kind for kind in value]
+    return tuple(dict.fromkeys(kinds)) if set(kinds) <= set(_KINDS) else None
+
+
+def _reasoning(model: Mapping[str, Any]) -> Literal["never", "toggle", "always"] | None:
+    """Return whether a model reasons, and can be told; None where the list does not say."""
+    options = model.get("reasoning_options")
+    if model.get("reasoning") is False:
+        return "never"
+    if model.get("reasoning") is not True or not isinstance(options, list):
+        return None
+    tables = [option for option in options if isinstance(option, dict)]
+    if any(table.get("type") == "toggle" or "none" in _list(table.get("values")) for table in tables):
+        return "toggle"
+    return None if tables else "always"
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _table(value: object) -> Mapping[str, Any]:

@@ -12,12 +12,13 @@ import msgspec
 
 from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
-from cnllm.registry import key_trust, merge, provenance
+from cnllm.registry import data_layer, key_trust, merge, provenance
 from cnllm.registry.documents import (
     CATALOGUE,
     Document,
     builtin_path,
     catalogue_path,
+    data_paths,
     layer_tables,
     overlay_paths,
     read,
@@ -53,7 +54,8 @@ class Registry:
         """Use these files from now on, and drop everything that was computed from others."""
         self._documents = documents
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
-        self._layers = Layers(documents)
+        self._layers = Layers(data_layer.documents_in_force(documents))
+        self._data_version = data_layer.DataVersion(documents)
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
         self._wide: Registry | None = None  # over the catalogue too, once that was needed
         for name in [key for key, value in vars(Registry).items() if isinstance(value, cached_property)]:
@@ -70,7 +72,7 @@ class Registry:
 
     @staticmethod
     def load(*overlays: str | os.PathLike[str], watch: bool = False) -> Registry:
-        """Read the built-in file with the user's overlays, or with the given ones instead.
+        """Read the built-in file with the data files and the user's overlays, or with the given ones instead.
 
         Later files override earlier ones. With `watch` an edited overlay is read again at the next use of the registry;
         otherwise `reload` reads it. Raises `RegistryError` (file, line) when a file is missing, is not TOML, or holds a
@@ -102,7 +104,7 @@ class Registry:
 
     def _current_stamps(self) -> tuple[tuple[str, int, int], ...]:
         """Return the times and sizes of the overlays, which an edit changes."""
-        paths = overlay_paths() if self._overlays is None else self._overlays
+        paths = [*data_paths(), *overlay_paths()] if self._overlays is None else self._overlays
         stats = ((str(p), p.stat()) for p in paths if p.exists())
         return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
@@ -113,6 +115,25 @@ class Registry:
         """List the paths of the loaded files, the built-in one first."""
         self._refresh()
         return [str(d.path) for d in self._documents]
+
+    @property
+    def version(self) -> str:
+        """Return the version of the data: the package's with a hash of its file, and the data files on top of it."""
+        self._refresh()
+        return self._data_version.text
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """Return the loaded files, the built-in one first."""
+        self._refresh()
+        return tuple(self._documents)
+
+    def corrections(self, model: str) -> dict[str, Any]:
+        """Return the values of public lists that a model's table says are wrong, by flag; `model` is "provider/id"."""
+        found: dict[str, Any] = {}
+        for document in self._documents:
+            found.update(document.data.get("models", {}).get(model, {}).get("corrects", {}))
+        return found
 
     def contents(self) -> list[bytes]:
         """Return the content of the loaded files as it was read, the built-in one first."""
@@ -157,7 +178,7 @@ class Registry:
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""
         self._refresh()
-        own = (name for d in self._documents if not d.builtin for name in d.data.get("models", {}))
+        own = (name for d in self._documents if not (d.builtin or d.is_data) for name in d.data.get("models", {}))
         return list(dict.fromkeys(own))
 
     def names(self, *, catalogue: bool = False) -> list[str]:
@@ -288,8 +309,8 @@ class Registry:
                 layer = next(la for la in reversed(layers) if key in la.table)
                 raise self._layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
         is_listed = f"{provider}/{id}" in self._layers.names("models")
-        holders = [d.path.name for d in self._documents if f"{provider}/{id}" in d.data.get("models", {})]
-        is_catalogued = holders == [CATALOGUE]
+        holders = [d for d in self._documents if not d.is_data and f"{provider}/{id}" in d.data.get("models", {})]
+        is_catalogued = is_listed and all(document.path.name == CATALOGUE for document in holders)
 
         def flags_for(mode: frozenset[str]) -> Flags:
             active = _active_conditions(when, mode)
@@ -324,6 +345,7 @@ class Registry:
                 provenance.facts(layers, table, when, self._layers.traces(provider, family, wire, foreign))
             ),
             family=lambda other: self._layers.family(other),  # by the files in use, also after a reload
+            data_version=self._data_version,
             # where the caller chose the wire, there is no other
             over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
@@ -517,8 +539,9 @@ def _option(name: str, value: Any) -> str | None:
 
 def _read_all(overlays: Sequence[Path] | None) -> list[Document]:
     """Read the built-in file and the overlays."""
+    data = [read(path, is_data=True) for path in data_paths()] if overlays is None else []
     paths = overlay_paths() if overlays is None else overlays
-    return [read(builtin_path(), builtin=True), *(read(p) for p in paths)]
+    return [read(builtin_path(), builtin=True), *data, *(read(p) for p in paths)]
 
 
 def _active_conditions(when: dict[str, Any], mode: frozenset[str]) -> list[str]:

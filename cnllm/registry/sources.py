@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, data_paths, layer_tables, overlay_paths, read
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
 from cnllm.registry.provenance import model_sources
@@ -44,8 +44,9 @@ class UnsourcedFlag(Struct, frozen=True):
 
 def load_documents(paths: Sequence[str] | None = None) -> list[Document]:
     """Read the user's files, or the given ones, after the built-in file. Raises `RegistryError`."""
+    data = [read(path, is_data=True) for path in data_paths()] if paths is None else []
     overlays = overlay_paths() if paths is None else [Path(p) for p in paths]
-    return [read(builtin_path(), builtin=True), *(read(p) for p in overlays)]
+    return [read(builtin_path(), builtin=True), *data, *(read(p) for p in overlays)]
 
 
 def stale_sources(files: Sequence[Document], days: int, today: datetime.date) -> list[Citation]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cnllm
 from cnllm.registry import cache
-from cnllm.registry.files import builtin_file, catalogue_file, overlay_files
+from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -214,7 +214,7 @@ def _load_registry() -> Registry:
 def _file_contents() -> list[bytes] | None:
     """Return the content of the loaded files; None where one cannot be read: the registry reports that better."""
     try:
-        return [_read_file(place) for place in (builtin_file(), *overlay_files())]
+        return [_read_file(place) for place in (builtin_file(), *data_files(), *overlay_files())]
     except (OSError, ValueError):
         return None
 

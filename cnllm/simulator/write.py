@@ -100,6 +100,7 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
         notes=[],
         message=Message("assistant", (*parts, *calls), model.name),
         incomplete=[],
+        registry=model.data_version,
     )
 
 

@@ -35,7 +35,10 @@ class Failure(Struct, frozen=True):
 
 
 class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One turn. `messages` are as `Message.to_dict` gives them; `exchanges` are lines of a cassette."""
+    """One turn. `messages` are as `Message.to_dict` gives them; `exchanges` are lines of a cassette.
+
+    `registry` is the version of the data on the endpoint; null where there was no reply.
+    """
 
     number: int
     began: str
@@ -55,6 +58,7 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: Failure | None = None
     notes: list[Note] = []
     incomplete: list[ToolCall] = []
+    registry: str | None = None
     exchanges: list[dict[str, Any]] = []
 
 

@@ -58,6 +58,7 @@ STEPS: Sequence[Step] = (
         )""",
         "CREATE INDEX exchanges_of ON exchanges (turn)",
     ),
+    ("ALTER TABLE turns ADD COLUMN registry TEXT",),  # the version of the data on the endpoint
 )
 """The statements from each version to the next; the first from an empty file."""
 

@@ -26,7 +26,7 @@ __all__ = ["Store", "store_path"]
 
 _TURN = (
     "id, began, model, origin, state, process, protocol, base_url, finish, raw_finish, reply_id, reply_model, "
-    "usage, cost, currency, seconds, error, notes, incomplete"
+    "usage, cost, currency, seconds, error, notes, incomplete, registry"
 )
 
 
@@ -238,6 +238,7 @@ class Store:
             error=self._json(error, Failure, None, place, "the error"),
             notes=self._json(rest[0], list[Note], [], place, "the notes"),
             incomplete=calls,
+            registry=None if rest[2] is None else as_text(rest[2]),
             exchanges=[entry for entry in entries if entry is not None],
         )
 

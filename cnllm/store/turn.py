@@ -124,6 +124,7 @@ class Turn:
             "currency": cost.currency if cost else None,
             "notes": self._json(reply.notes),
             "incomplete": self._json(reply.incomplete),
+            "registry": reply.registry or None,
         }
 
     def _json(self, value: Any) -> str:

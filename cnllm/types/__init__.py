@@ -479,7 +479,8 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     `incomplete` holds calls that were cut off; they are never executable. `raw` is the decoded body; for a stream it is
     None unless the caller asked to keep it. `model` and `id` are as the endpoint named them. `parsed` is the answer to
     a `schema`: checked against it, or an instance of the model class given for it. It is None without a schema, without
-    a whole answer, or where the answer is invalid (the note `answer-invalid` says why).
+    a whole answer, or where the answer is invalid (the note `answer-invalid` says why). `registry` is the version of
+    the data on the endpoint, by which the request was built and the reply was read; "" where there is no endpoint.
     """
 
     text: str
@@ -497,6 +498,7 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     raw: Any = None
     parsed: Answer_co | None = None
     timing: Timing = Timing()
+    registry: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""

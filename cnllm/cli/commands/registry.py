@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import options
+from cnllm.cli.commands.registry_release import rollback, upgrade
+from cnllm.cli.commands.registry_update import update
 from cnllm.cli.output import answer, errors, stdio, terminal
 
 __all__ = ["registry"]
@@ -12,7 +14,11 @@ __all__ = ["registry"]
 
 @click.group(cls=options.Group)
 def registry() -> None:
-    """Check and find the files that describe endpoints."""
+    """Check, find and refresh the files that describe endpoints."""
+
+
+for _command in (update, upgrade, rollback):
+    registry.add_command(_command)
 
 
 @registry.command(
@@ -70,14 +76,24 @@ def schema() -> None:
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
 @options.as_json("an array")
 def path(as_json: bool) -> None:
-    """Print the files in use, later ones over earlier; the first comes with cnllm."""
-    from cnllm.registry import Registry
+    """Print the files in use, later ones over earlier; the first comes with cnllm.
 
-    files = Registry.load().files
+    The version of the data goes to stderr.
+    """
+    from cnllm.registry import Registry
+    from cnllm.registry.data_layer import is_outdated
+
+    registry = Registry.load()
     if as_json:
-        answer.print_json(files)
-    else:
-        answer.print_line("\n".join(files))
+        answer.print_json(registry.files)
+        return
+    answer.print_line("\n".join(registry.files))
+    stdio.print_line(f"version of the data: {registry.version}")
+    for document in registry.documents:
+        if document.is_data and is_outdated(document):
+            stdio.print_line(
+                f"{document.label} is not used: it was made for an older cnllm, and this one's data are newer"
+            )
 
 
 @registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))

@@ -10,7 +10,9 @@ from cnllm.registry.known_issues import KnownIssue
 from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
 from cnllm.registry.problem import Problem
+from cnllm.registry.public_lists import ListName
 from cnllm.registry.sources import Citation, UnsourcedFlag
+from cnllm.registry.updates.changes import Action, Kind
 from cnllm.types import Note
 
 __all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]
@@ -62,6 +64,23 @@ class Difference(TypedDict):
     flag: str
     a: FlagFact | None
     b: FlagFact | None
+
+
+class UpdatedValue(TypedDict):
+    """A value that public lists have in place of ours. `applied`: it was written to the file of updates.
+
+    `flag` is "" for a new model, whose whole table is in `theirs`. `theirs` of a disputed value is a table by list.
+    """
+
+    model: str
+    flag: str
+    kind: Kind
+    action: Action
+    ours: Any
+    theirs: Any
+    lists: list[ListName]
+    where: str
+    applied: bool
 
 
 class Key(TypedDict):
@@ -123,6 +142,7 @@ LISTINGS: dict[str, Any] = {
     "registry-check-unbacked": list[UnsourcedFlag],
     "registry-check-against": list[Disagreement],
     "registry-path": list[str],
+    "registry-update": list[UpdatedValue],
     "keys-list": list[Key],
     "keys-test": KeyTest,
     "aliases-list": list[Alias],

@@ -71,7 +71,7 @@ def _part(part: Part, reasoning: bool) -> str:
 
 
 def _facts(turn: RecordedTurn) -> Iterator[str]:
-    """Yield the known facts about a turn: time, origin, state, finish, usage, cost, seconds."""
+    """Yield the known facts about a turn: time, origin, state, finish, usage, cost, seconds, registry."""
     yield local_time(turn.began)
     if turn.origin != "endpoint":
         yield turn.origin
@@ -88,3 +88,5 @@ def _facts(turn: RecordedTurn) -> Iterator[str]:
         yield f"{turn.cost.amount.normalize():f} {turn.cost.currency}"
     if turn.seconds is not None:
         yield f"{turn.seconds:.1f} s"
+    if turn.registry is not None:
+        yield f"registry {turn.registry}"

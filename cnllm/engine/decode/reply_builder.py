@@ -782,6 +782,7 @@ class ReplyBuilder:
             message=Message("assistant", self._message, by=self.registry_model.name),
             incomplete=self._incomplete,
             raw=self.raw,
+            registry=self.registry_model.data_version,
         )
 
     @property

@@ -190,6 +190,7 @@ class Loop:
                 notes=[] if self.plan is None else self.plan.notes,
                 message=turn,
                 incomplete=[],
+                registry="" if self.plan is None else self.plan.model.data_version,
             )
             self._append_turn(turn)
         self.stopped = "cancelled" if self.cancelled else "error"

@@ -15,7 +15,7 @@ class Entry(Struct):
     `verb` is what is done with the resource, empty where there is none. `first` is the number of seconds until the
     first piece of a streamed reply. `tool_calls` are those of the reply, `tool_results` those that the client returned
     with this request; `tool_errors` counts the results that report an error and the calls whose arguments are unusable.
-    `broken` says how the chain of calls and results broke.
+    `broken` says how the chain of calls and results broke. `registry` is the version of the data on the endpoint.
     """
 
     id: str
@@ -42,4 +42,5 @@ class Entry(Struct):
     cut: bool | None = None
     recovered: bool | None = None
     broken: str = ""
+    registry: str = ""
     notes: list[Note] = []

@@ -53,6 +53,7 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
     entry.finish = reply.finish
     entry.usage = reply.usage
     entry.cost = reply.cost
+    entry.registry = reply.registry
     calls = [*reply.tool_calls, *reply.incomplete]
     entry.tool_calls = len(calls)
     entry.tool_errors = (entry.tool_errors or 0) + sum(call.problem is not None for call in reply.tool_calls)

@@ -308,6 +308,15 @@ class Table(Flags, frozen=True):
         dict[str, dict[str, Any]] | None, flag("providers: flags of one family as this provider serves it.")
     ] = None
     sources: Annotated[dict[str, Source] | None, flag("The sources of this table's facts.", every_wire=True)] = None
+    corrects: Annotated[
+        dict[str, float | str | list[str]] | None,
+        flag(
+            "models: the values of public lists that this table's values correct, by flag. `cnllm registry update` "
+            "leaves such a value alone, and says when the lists have caught up.",
+            "Public lists repeat an error long after somebody has found it.",
+            every_wire=True,
+        ),
+    ] = None
 
 
 class Route(Base, frozen=True):

@@ -1,0 +1,145 @@
+"""Define `cnllm registry update`: limits, prices and new models from public lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import options
+from cnllm.cli.output import answer, stdio
+
+if TYPE_CHECKING:
+    from cnllm.registry.updates.changes import Change, PublicList
+
+__all__ = ["update"]
+
+_ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
+
+
+@click.command(
+    epilog=options.examples(
+        "cnllm registry update --from models.dev --from litellm",
+        "cnllm registry update --from api.json --dry-run",
+        "cnllm registry update --from models.dev --from litellm --yes --accept limits",
+    )
+)
+@click.option(
+    "--from",
+    "sources",
+    metavar="LIST",
+    multiple=True,
+    required=True,
+    help="models.dev or litellm (downloaded), or a FILE or URL of one of them. Repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the changes and write nothing.")
+@click.option("--yes", is_flag=True, help="Make the changes that need no decision, without a question.")
+@click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    type=click.Choice(_ASKED),
+    help="Decide for all changes of this kind that need a decision. Repeatable.",
+)
+@options.as_json("an array of changes")
+def update(sources: tuple[str, ...], dry_run: bool, yes: bool, accepted: tuple[str, ...], as_json: bool) -> None:
+    """Compare the registry with public lists, and write the changes to a file between it and your own file.
+
+    New models change without a question; so do limits, prices and kinds of input where both lists say the same. The
+    rest is your decision: what one list says alone, status, reasoning, and prices that become zero, three times as high
+    or less than a third. Addresses, keys, headers and everything else that moves a call never change. Your own file
+    stays as it is, and wins. In a pipe nothing is written without --yes.
+    """
+    from cnllm.cli import questions
+    from cnllm.cli.output import registry_changes
+    from cnllm.registry import Registry
+    from cnllm.registry.updates.changes import find_changes
+    from cnllm.registry.updates.patch_file import write_updates
+
+    lists = [_read_list(source) for source in sources]
+    registry = Registry.load()
+    own_files = [document.label for document in registry.documents if not (document.builtin or document.is_data)]
+    changes = find_changes(registry, lists, own_files)
+    if not as_json:
+        registry_changes.print_changes(changes)
+    chosen: list[Change] = []
+    if not dry_run:
+        asks = not (yes or as_json) and questions.can_ask()
+        chosen = _ask(changes, accepted) if asks else _without_questions(changes, yes, accepted)
+    path = write_updates(registry, chosen, lists) if chosen else None
+    if as_json:
+        written = set(map(id, chosen))
+        answer.print_json([_row(change, id(change) in written) for change in changes])
+    _report(changes, chosen, str(path), is_dry=dry_run)
+
+
+def _read_list(source: str) -> PublicList:
+    """Return the list with a name, at a URL, or in a file."""
+    import datetime
+    from pathlib import Path
+
+    from cnllm.cli import download
+    from cnllm.registry.updates import lists
+
+    url = lists.LIST_URLS.get(source, source)
+    if not download.is_url(url):
+        return lists.list_from_file(Path(source))
+    content = download.download(url, lists.MAX_BYTES)
+    return lists.list_from_bytes(content, url, datetime.datetime.now(datetime.UTC).date())
+
+
+def _without_questions(changes: Sequence[Change], yes: bool, accepted: Sequence[str]) -> list[Change]:
+    """Return the changes to make where nobody is asked."""
+    return [
+        change
+        for change in changes
+        if (change.action == "automatic" and yes) or (change.action == "ask" and change.kind in accepted)
+    ]
+
+
+def _ask(changes: Sequence[Change], accepted: Sequence[str]) -> list[Change]:
+    """Return the changes that a person wants: the automatic ones together, the others by kind or one by one."""
+    from cnllm.cli import questions
+    from cnllm.cli.output.registry_changes import KIND_TITLES, count, value_text
+
+    automatic = [change for change in changes if change.action == "automatic"]
+    chosen: list[Change] = []
+    if automatic and questions.choose(f"Make {count(len(automatic), 'change')} that need no decision?", "yn") == "y":
+        chosen += automatic
+    for kind, title in KIND_TITLES.items():
+        found = [change for change in changes if change.action == "ask" and change.kind == kind]
+        if not found or kind in accepted:
+            chosen += found
+            continue
+        letter = questions.choose(f"{title}: take none of {len(found)}, all, or one by one?", "nao")
+        if letter == "a":
+            chosen += found
+        for change in found if letter == "o" else ():
+            values = f"{value_text(change.ours)} → {value_text(change.theirs)}"
+            if questions.choose(f"{change.model} {change.flag}: {values}?", "ny") == "y":
+                chosen.append(change)
+    return chosen
+
+
+def _row(change: Change, applied: bool) -> dict[str, object]:
+    import msgspec
+
+    return {**msgspec.to_builtins(change), "applied": applied}
+
+
+def _report(changes: Sequence[Change], chosen: Sequence[Change], path: str, *, is_dry: bool) -> None:
+    """Print what was written, and what waits for a decision."""
+    from cnllm.cli.output.registry_changes import count
+
+    if chosen:
+        stdio.print_line(f"{count(len(chosen), 'change')} written to {path}; to undo: cnllm registry rollback updates")
+    written = set(map(id, chosen))
+    rest = [change for change in changes if id(change) not in written]
+    ready, open_ones = (sum(change.action == action for change in rest) for action in ("automatic", "ask"))
+    if ready and not is_dry:
+        stdio.print_line(f"{count(ready, 'change')} not made: --yes makes them")
+    if open_ones and not is_dry:
+        stdio.print_line(f"{count(open_ones, 'change')} left for your decision: on a terminal, or with --accept KIND")
+    if not changes:
+        stdio.print_line("nothing differs")

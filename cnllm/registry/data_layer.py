@@ -1,0 +1,85 @@
+"""Place the data files among the loaded files, and name the version of the data.
+
+A data file corrects models that the built-in file or the user describes. What it adds on its own ranks with the
+catalogue: it counts only for a name that the other files do not have. So no short name and no alias leads elsewhere
+because of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import cnllm
+from cnllm.config.process import cached_property
+from cnllm.registry import cache
+from cnllm.registry.documents import CATALOGUE, Document
+from cnllm.registry.files import RELEASE
+
+__all__ = ["DataVersion", "documents_in_force", "is_outdated", "release_version"]
+
+_HASH = 4  # bytes
+
+
+def documents_in_force(documents: Sequence[Document]) -> list[Document]:
+    """Return the documents, the data files among them with the models that count here.
+
+    With the catalogue every model counts; otherwise those that another file describes.
+    """
+    if not any(document.is_data for document in documents):
+        return list(documents)
+    has_catalogue = any(document.builtin and document.path.name == CATALOGUE for document in documents)
+    names = {name for document in documents if not document.is_data for name in document.data.get("models", ())}
+    return [
+        _part(document, None if has_catalogue else names) if document.is_data else document for document in documents
+    ]
+
+
+def _part(document: Document, names: set[str] | None) -> Document:
+    """Return a data file with these of its models; None: all. An outdated one has none."""
+    models = {} if is_outdated(document) else document.data.get("models", {})
+    part = copy.copy(document)
+    part.data = {"models": {name: models[name] for name in models if names is None or name in names}}
+    return part
+
+
+def is_outdated(document: Document) -> bool:
+    """Whether a data file was made for an older version of the package: the data of this version are newer."""
+    made_for = document.data.get("made_for")
+    return made_for is not None and _numbers(made_for) < _numbers(cnllm.__version__)
+
+
+def release_version(document: Document) -> str | None:
+    """Return the version of a data release, as "2026-11-23.3"; None for a file that is none."""
+    head = document.data.get("release")
+    return None if head is None else f"{head['date']}.{head['serial']}"
+
+
+class DataVersion:
+    """The version of the loaded data, computed once: the first reply of a registry asks for it."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._documents = documents
+
+    @cached_property
+    def text(self) -> str:
+        """Return it, as "0.1.0+3f9a1c2b", "0.1.0+3f9a1c2b release 2026-11-23.3 updates 5d41402a"."""
+        parts: list[str] = []
+        for document in self._documents:
+            if document.builtin and document.path.name != CATALOGUE:
+                parts.insert(0, f"{cnllm.__version__}+{_digest(document)}")
+            elif document.is_data and not is_outdated(document):
+                is_release = document.path.name == RELEASE
+                parts.append(f"release {release_version(document)}" if is_release else f"updates {_digest(document)}")
+        return " ".join(parts) or cnllm.__version__
+
+
+def _digest(document: Document) -> str:
+    """Return the beginning of the digest of a file's text, in hex. Loading hashlib would take longer."""
+    return cache.digest(b"", document.text)[:_HASH].hex()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, so that versions can be compared."""
+    numbers = (part for part in version.partition("+")[0].split("."))
+    return tuple(int(part) for part in numbers if part.isdigit())

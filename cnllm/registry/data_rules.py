@@ -1,0 +1,132 @@
+"""Restrict data files: updates and data releases may say what a model costs and holds, and nothing that moves a call.
+
+A data file has no addresses, keys, headers, paths, aliases, routes or defaults: those keys do not exist in it. So a
+hostile data file can name a wrong price; it cannot send a key or a call anywhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from cnllm.registry.fault import Fault
+from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.endpoint import Status
+
+__all__ = [
+    "INPUT_KINDS",
+    "MAX_LIMIT",
+    "MAX_PRICE",
+    "MODEL_NAME",
+    "DataFile",
+    "DataModel",
+    "ReleaseHead",
+    "data_faults",
+    "is_amount",
+]
+
+MAX_LIMIT = 10**9
+"""Tokens: a larger limit is an error of the source."""
+
+MAX_PRICE = 100_000.0
+"""For a million tokens: a higher price is an error of the source."""
+
+MODEL_NAME = re.compile(r"(?=.{3,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.~@:+-]+)+\Z")
+"""The names of models in a data file: an id stands in the path of some requests, so it has no `..` and no query."""
+
+INPUT_KINDS = ("text", "image", "audio", "video", "file")
+"""The kinds of input that a data file may name."""
+
+
+class DataLimits(Base, frozen=True):
+    """The limits of a model."""
+
+    context: Annotated[int | None, flag("The tokens that fit into the window.")] = None
+    output: Annotated[int | None, flag("The greatest number of tokens of a reply.")] = None
+
+
+class DataPrice(Base, frozen=True):
+    """The prices of a model, for a million tokens."""
+
+    currency: Annotated[str | None, flag("The ISO 4217 code of the prices.")] = None
+    input: Annotated[float | None, flag("The price of input.")] = None
+    output: Annotated[float | None, flag("The price of output.")] = None
+    cached: Annotated[float | None, flag("The price of input from the cache.")] = None
+    cache_write: Annotated[float | None, flag("The price of input written to the cache.")] = None
+
+
+class DataReasoning(Base, frozen=True):
+    """Whether a model reasons."""
+
+    mode: Annotated[Literal["never", "toggle", "always"] | None, flag("Whether it reasons, and can be told.")] = None
+
+
+class DataSource(Base, frozen=True):
+    """The source of facts in the same table."""
+
+    url: Annotated[str, flag("A URL, or the name of a file.")]
+    seen: Annotated[datetime.date, flag("The day on which it was read.")]
+    how: Annotated[Literal["docs", "code"], flag("The kind of source.")]
+    backs: Annotated[list[str], flag("The flags of this table that it supports.")]
+
+
+class DataModel(Base, frozen=True):
+    """The facts of a model that a data file may hold."""
+
+    limits: Annotated[DataLimits | None, flag("The limits of tokens.")] = None
+    price: Annotated[DataPrice | None, flag("The prices of tokens.")] = None
+    input: Annotated[list[Literal["text", "image", "audio", "video", "file"]] | None, flag("What it reads.")] = None
+    status: Annotated[Status | None, flag("Whether it is current, in preview or retired.")] = None
+    reasoning: Annotated[DataReasoning | None, flag("Whether it reasons.")] = None
+    sources: Annotated[dict[str, DataSource] | None, flag("The sources of these facts.")] = None
+
+
+class ReleaseHead(Base, frozen=True):
+    """The head of a data release."""
+
+    date: Annotated[datetime.date, flag("The day of the release.")]
+    serial: Annotated[int, flag("Its number, which grows with each release.")]
+
+
+class DataFile(Base, frozen=True):
+    """A whole data file."""
+
+    schema: Annotated[int | None, flag("The version of this format.")] = None
+    made_for: Annotated[str | None, flag("The version of the package whose data it corrects.")] = None
+    release: Annotated[ReleaseHead | None, flag("The head of a data release.")] = None
+    models: Annotated[dict[str, DataModel] | None, flag('The models, by "provider/id-on-the-wire".')] = None
+
+
+def data_faults(data: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the values of a data file that have the right type and cannot be meant."""
+    serial = _table(data, "release").get("serial")
+    if type(serial) is int and not 0 < serial <= MAX_LIMIT:
+        yield Fault(["release", "serial"], f"release.serial = {serial}; it is a number from 1")
+    for name, table in _table(data, "models").items():
+        path = ["models", name]
+        if not MODEL_NAME.match(name):
+            yield Fault(path, f"models.{name!a}: no model has such a name in a data file")
+        for key, most in (("limits", MAX_LIMIT), ("price", MAX_PRICE)):
+            for flag_name, value in _table(table, key).items():
+                if type(value) in (int, float) and not is_amount(value, most, zero=key == "price"):
+                    yield Fault([*path, key, flag_name], f"{key}.{flag_name} = {value}; no model has such a value")
+        use = _table(table, "status").get("use")
+        if type(use) is str and not MODEL_NAME.match(use):
+            yield Fault([*path, "status", "use"], "status.use is no name of a model")
+        currency = _table(table, "price").get("currency")
+        if type(currency) is str and not re.fullmatch("[A-Z]{3}", currency):
+            yield Fault([*path, "price", "currency"], "price.currency is an ISO 4217 code")
+
+
+def is_amount(value: float, most: float, *, zero: bool) -> bool:
+    """Whether a number can be a limit or a price: it is finite, not negative, and not too large."""
+    return math.isfinite(value) and (value >= 0 if zero else value > 0) and value <= most
+
+
+def _table(table: object, key: str) -> dict[str, Any]:
+    """Return a table in a table; empty where there is none, which the check of types reports."""
+    inner = table.get(key) if type(table) is dict else None
+    return inner if type(inner) is dict else {}

@@ -1,0 +1,1 @@
+"""Keep the registry fresh: updates from public lists, and signed data releases. Both write data files."""

@@ -1,0 +1,247 @@
+"""Find what public lists say differently, and decide what may change by itself and what a person must decide.
+
+Limits, prices and kinds of input change by themselves where both lists agree; ids that are new become stubs. Everything
+else is a question. A flag that the user's own file sets never changes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.registry.compare import FLAGS, is_near, is_rounded, matching, number_pairs
+from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, is_amount
+from cnllm.registry.model import Model
+from cnllm.registry.public_lists import CURRENCY, ListName, PublishedModel
+from cnllm.registry.registry import Registry
+from cnllm.registry.updates.stubs import new_models
+
+__all__ = ["Action", "Change", "Kind", "PublicList", "find_changes"]
+
+Kind = Literal["new", "limits", "price", "price-jump", "input", "status", "reasoning"]
+"""What changes. A price jump is a price that triples, falls below a third, or becomes or was zero."""
+
+Action = Literal["automatic", "ask", "disputed", "corrected", "caught-up"]
+"""What becomes of a change: it is made; it is a question; nothing, because the lists differ from each other; nothing,
+because we correct the lists; nothing, and our correction can go, because the lists have caught up."""
+
+_JUMP = 3.0
+_BY_AGREEMENT = ("limits", "price", "input")
+
+
+class PublicList(Struct, frozen=True):
+    """A public list as it was read: its name, where from and when, and its models."""
+
+    name: ListName
+    url: str
+    seen: datetime.date
+    models: list[PublishedModel]
+
+
+class Change(Struct, frozen=True):
+    """A value that the lists `lists` have in place of ours.
+
+    `flag` is dotted, or "" for a new model, whose `theirs` is its whole table. `where` is the line of our value.
+    """
+
+    model: str
+    flag: str
+    kind: Kind
+    action: Action
+    ours: Any
+    theirs: Any
+    lists: tuple[ListName, ...]
+    where: str = ""
+
+
+def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Sequence[str] = ()) -> list[Change]:
+    """Compare every described model with the lists, and return what differs, by kind and by model.
+
+    `own_files` are the user's own files: what they set stays. Two lists of the same name count as one.
+    """
+    indexes = {one.name: _by_id(one.models) for one in lists}  # of the same name: the last one
+    names = registry.names(catalogue=True)
+    found: list[Change | None] = []
+    own = frozenset(own_files)
+    for name in names:
+        model = registry.resolve(name)
+        entries = {
+            key: matches[0]
+            for key, index in indexes.items()
+            if (matches := matching(model, index.get(model.id.casefold(), []), by_key=False))
+        }
+        if entries:
+            corrects = registry.corrections(name)
+            judged = [_judged(change, own, corrects) for change in _differences(model, entries)]
+            found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
+    new = [
+        Change(name, "", "new", "automatic", None, table, names_of_lists)
+        for name, (table, names_of_lists) in new_models(registry, names, lists).items()
+    ]
+    kinds, actions = get_args(Kind), get_args(Action)
+    return sorted(
+        [*new, *filter(None, found)],
+        key=lambda change: (kinds.index(change.kind), actions.index(change.action), change.model),
+    )
+
+
+def _by_id(models: Sequence[PublishedModel]) -> dict[str, list[PublishedModel]]:
+    """Return the models by their ids, whatever the case."""
+    index: dict[str, list[PublishedModel]] = {}
+    for entry in models:
+        index.setdefault(entry.id.casefold(), []).append(entry)
+    return index
+
+
+def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> Iterator[Change]:
+    """Yield the values that differ, each flag once. Where a list confirms our value, there is no difference."""
+    for flag in FLAGS:
+        ours, values = _number(model, flag), _numbers(model, flag, entries)
+        if values is not None and values:
+            yield from _change(model, flag, ours, values)
+    flags = model.flags
+    kinds = {
+        name: [kind for kind in INPUT_KINDS if kind in entry.input]
+        for name, entry in entries.items()
+        if entry.input is not None
+    }
+    if kinds and not any(_equal(value, flags.input) for value in kinds.values()):
+        yield from _change(model, "input", flags.input, kinds)
+    status = {name: entry.status for name, entry in entries.items() if entry.status is not None}
+    ours_is = flags.status.is_ if flags.status is not None else None
+    if status and ours_is not in status.values():
+        yield from _change(model, "status.is", ours_is, status)
+    mode = flags.reasoning.mode if flags.reasoning is not None else None
+    modes = {name: entry.reasoning for name, entry in entries.items() if entry.reasoning is not None}
+    has_switch = flags.reasoning is not None and bool(flags.reasoning.on or flags.reasoning.off)
+    if mode not in (None, "unknown") and modes and mode not in modes.values():
+        modes = {name: value for name, value in modes.items() if value != "toggle" or has_switch}
+        yield from _change(model, "reasoning.mode", mode, modes)
+
+
+def _number(model: Model, flag: str) -> float | None:
+    table, _, name = flag.partition(".")
+    value: float | None = getattr(getattr(model.flags, table), name, None)
+    return value
+
+
+def _numbers(model: Model, flag: str, entries: Mapping[ListName, PublishedModel]) -> dict[ListName, float] | None:
+    """Return the numbers of the lists that differ from ours; None where one agrees with ours, or none can be compared.
+
+    A number that no model can have is left out, and so is a price in another currency.
+    """
+    values: dict[ListName, float] = {}
+    is_price = flag.startswith("price.")
+    for name, entry in entries.items():
+        value = entry.values.get(flag)
+        if value is None or not _is_possible(flag, value):
+            continue
+        if _number(model, flag) is None:
+            if _may_add(model, flag, entry):
+                values[name] = value
+            continue
+        state = next((state for other, *_, state in number_pairs(model.flags, entry) if other == flag), None)
+        if state is None:
+            continue
+        if state != "different":
+            return None
+        values[name] = value if is_price else int(value)
+    return values
+
+
+def _is_possible(flag: str, value: float) -> bool:
+    is_price = flag.startswith("price.")
+    if not is_amount(value, MAX_PRICE if is_price else MAX_LIMIT, zero=is_price):
+        return False
+    return is_price or value == int(value)
+
+
+def _may_add(model: Model, flag: str, entry: PublishedModel) -> bool:
+    """Whether a list may fill a gap. A zero mostly means unknown, and a part of a window or of a price is none."""
+    if flag == "limits.context":
+        return not entry.input_only
+    if not flag.startswith("price."):
+        return True
+    price = model.flags.price
+    return bool(entry.values[flag]) and not entry.tiered and price is not None and price.currency == CURRENCY
+
+
+def _agree(flag: str, a: Any, b: Any) -> bool:
+    """Whether two lists have the same value."""
+    return _equal(a, b) or (flag.startswith("limits.") and is_rounded(a, b))
+
+
+def _change(model: Model, flag: str, ours: Any, values: Mapping[ListName, Any]) -> Iterator[Change]:
+    """Yield the change to the value of the lists; a disputed one where they differ from each other."""
+    if not values:
+        return
+    first, *rest = values.values()
+    kind: Kind = "status" if flag == "status.is" else flag.partition(".")[0]  # type: ignore[assignment]
+    action: Action = "ask"
+    if not all(_agree(flag, first, other) for other in rest):
+        action, first = "disputed", dict(values)
+    elif rest and kind in _BY_AGREEMENT:
+        action = "automatic"
+    yield Change(model.name, flag, kind, action, ours, first, tuple(values), model.where(flag))
+
+
+def _judged(change: Change, own_files: frozenset[str], corrects: Mapping[str, Any]) -> Change | None:
+    """Return the change as a correction of ours leaves it; None where the user's own file sets the value."""
+    theirs = list(change.theirs.values()) if change.action == "disputed" else [change.theirs]
+    is_own = change.where.rpartition(":")[0] in own_files
+    if change.flag in corrects:
+        stands = is_own or any(_equal(value, corrects[change.flag]) for value in theirs)
+        action: Action = "corrected" if stands else "disputed" if change.action == "disputed" else "ask"
+        return replace(change, action=action)
+    return None if is_own else change
+
+
+def _caught_up(
+    model: Model, entries: Mapping[ListName, PublishedModel], corrects: Mapping[str, Any]
+) -> Iterator[Change]:
+    """Yield the corrections of ours that every list which has the value agrees with."""
+    for flag, wrong in corrects.items():
+        head, _, name = flag.partition(".")
+        ours = model.flags.input if flag == "input" else getattr(getattr(model.flags, head, None), name, None)
+        values = {
+            key: value
+            for key, entry in entries.items()
+            if (value := entry.input if flag == "input" else entry.values.get(flag)) is not None
+        }
+        if (
+            ours is not None
+            and values
+            and all(_equal(value, ours) and not _equal(value, wrong) for value in values.values())
+        ):
+            kind: Kind = "input" if flag == "input" else "limits" if head == "limits" else "price"
+            yield Change(model.name, flag, kind, "caught-up", ours, ours, tuple(values), model.where(flag))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return is_near(a, b)
+    return sorted(a) == sorted(b) if isinstance(a, list | tuple) and isinstance(b, list | tuple) else bool(a == b)
+
+
+def _with_jumps(changes: list[Change | None]) -> list[Change | None]:
+    """Return the changes of one model; if one price jumps, all its prices are a question."""
+    prices = [change for change in changes if change is not None and change.kind == "price"]
+    if not any(_is_jump(change) for change in prices):
+        return changes
+    return [
+        replace(change, kind="price-jump", action="ask" if change.action == "automatic" else change.action)
+        if change is not None and change.kind == "price"
+        else change
+        for change in changes
+    ]
+
+
+def _is_jump(change: Change) -> bool:
+    values = change.theirs.values() if change.action == "disputed" else [change.theirs]
+    if change.ours is None:
+        return not all(values)
+    return any(not change.ours or not value or not 1 / _JUMP <= value / change.ours <= _JUMP for value in values)
