@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
@@ -47,7 +48,8 @@ class Model:
     `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired).
     `distrusts(env, origin)` returns the place in a file that keeps the key of that variable from that origin, or None.
     `family(id)` returns the family of a model's weights. `over(protocol)` returns the same model over another wire of
-    its endpoint; it is None where the caller chose the wire.
+    its endpoint; it is None where the caller chose the wire. `memo` belongs to the engine, which keeps there what it
+    computed for this model.
     """
 
     __slots__ = (
@@ -62,6 +64,7 @@ class Model:
         "distrusts",
         "flags",
         "id",
+        "memo",
         "over",
         "protocol",
         "provider",
@@ -97,6 +100,7 @@ class Model:
         self.over = over
         self._modes: dict[frozenset[str], Flags] = {}
         self._places: dict[tuple[str, frozenset[str]], str] = {}
+        self.memo: dict[Any, Any] = {}
 
     @property
     def name(self) -> str:
