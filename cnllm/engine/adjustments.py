@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,14 +18,19 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The notes on one request. `mode` selects the `when` tables that may be the origin of a flag."""
+    """The notes on one request. `mode` selects the `when` tables that may be the origin of a flag.
 
-    def __init__(self, model: Model, policy: str, defaults: Collection[str] = ()) -> None:
+    `notes` are those to begin with; without them they are the model's.
+    """
+
+    def __init__(
+        self, model: Model, policy: str, defaults: Collection[str] = (), notes: Sequence[Note] | None = None
+    ) -> None:
         self.model = model
         self.policy = policy
         self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
-        self.notes: list[Note] = list(model.notes)
+        self.notes: list[Note] = list(model.notes if notes is None else notes)
         self._note_set: set[Note] = set(self.notes)
         self._origins: dict[tuple[str, frozenset[str]], str] = {}
 
@@ -75,6 +80,11 @@ class Ledger:
     def refuse(self, code: NoteCode, flag: str, subject: object, reason: str) -> NoReturn:
         """Raise `CannotSend`: the option cannot be sent in any form."""
         self._refuse(self._build_note(code, flag, subject, reason))
+
+    def extend(self, notes: Sequence[Note]) -> None:
+        """Record changes that were made before."""
+        for note in notes:
+            self._append(note)
 
     def _append(self, note: Note) -> None:
         """Append a note once."""

@@ -20,6 +20,7 @@ from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
 
 __all__ = [
+    "CLIENT_OPTIONS",
     "EXTRA_PARAMS",
     "OPTION_NAMES",
     "PARAMS",
@@ -38,7 +39,7 @@ EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", 
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
 PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls"))
 """The parameters that are options of a call, whatever the model's registry says."""
-_CLIENT_OPTIONS = ("api_key", "fallback", "limits", "timeout")
+CLIENT_OPTIONS = ("api_key", "fallback", "limits", "timeout")
 """Options for the client; accepted so that one set of options serves both."""
 
 
@@ -370,7 +371,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
                     checks.check_json_value(f"tools ({checks.short_text(tool.name)})", struct_values(tool))
             elif name == "schema":
                 checks.check_json_value(name, None if value is None else _schema(value)[0])
-            elif name not in (*_CLIENT_OPTIONS, "recovery"):
+            elif name not in (*CLIENT_OPTIONS, "recovery"):
                 checks.check_json_value(name, value)
         except (TypeError, ValueError) as error:
             return error
@@ -407,6 +408,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "prefill": _bool_reader("prefill"),
 }
 """The readers of options that are one field of `RequestOptions` each, with the same name."""
-_KNOWN = {*_READERS, *_PARAMS, *_CLIENT_OPTIONS, "tool_choice", "schema"}
+_KNOWN = {*_READERS, *_PARAMS, *CLIENT_OPTIONS, "tool_choice", "schema"}
 OPTION_NAMES = frozenset({*_KNOWN, *PARAMS, "params", "stream", "system"})
 """The names of all options of a call, without those that only a registry declares."""

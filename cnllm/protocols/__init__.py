@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Part, ReasoningDelta, Reply, Request, Seal, TextDelta
+from cnllm.types import Event, Media, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 
 __all__ = [
     "PROTOCOLS",
@@ -30,6 +30,7 @@ __all__ = [
     "ServerCodec",
     "ServerStream",
     "Stamp",
+    "UsualMessage",
     "Wire",
     "server_api",
     "server_codec",
@@ -146,12 +147,26 @@ FastDecoder = Callable[[bytes], tuple[str, str | int | None] | None]
 reasoning, None for the answer, or the index of the call whose arguments the piece continues."""
 
 
+class UsualMessage(NamedTuple):
+    """A whole reply of the usual form: texts, complete calls as (id, name, arguments), and what is known of it."""
+
+    text: str
+    reasoning: str
+    calls: list[tuple[str, str, str]]
+    finish: str
+    usage: Usage
+    id: str | None
+    model: str | None
+    created: float | None
+
+
 class Wire(Struct, frozen=True):
     """The client side of one protocol.
 
     `encode_body(request, flags)` returns the body without parameters and patches, which are data; its messages stand
     under the key `turns`. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
-    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `ordered`: parts come one after the
+    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `read_usual(body, flags)` reads a whole
+    body of the usual form, and returns None for any other. `ordered`: parts come one after the
     other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
     parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
     at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
@@ -165,6 +180,7 @@ class Wire(Struct, frozen=True):
     decode_chunk: Callable[..., list[Event]]
     turns: str
     fast_decoder: Callable[[Flags], FastDecoder] | None = None
+    read_usual: Callable[[dict[str, Any], Flags], UsualMessage | None] | None = None
     ordered: bool = True
     json_arrays: bool = False
     list_params: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -52,6 +52,7 @@ class Model:
     `distrusts(env, origin)` returns the place in a file that keeps the key of that variable from that origin, or None.
     `family(id)` returns the family of a model's weights. `over(protocol)` returns the same model over another wire of
     its endpoint; it is None where the caller chose the wire. `data_version` is the version of the data it comes from.
+    `memo` belongs to the engine, which keeps there what it computed for this model.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class Model:
         "distrusts",
         "flags",
         "id",
+        "memo",
         "over",
         "protocol",
         "provider",
@@ -104,6 +106,7 @@ class Model:
         self._data_version = data_version
         self._modes: dict[frozenset[str], Flags] = {}
         self._places: dict[tuple[str, frozenset[str]], str] = {}
+        self.memo: dict[Any, Any] = {}
 
     @property
     def name(self) -> str:

@@ -128,7 +128,8 @@ def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool
     reader, timeouts = connection.reader, plan.timeouts
     reader.begin_response()
     try:
-        connection.wait(timeouts.idle)
+        # A request that fits into the socket's buffer is sent at once: its time counts as part of the wait.
+        connection.wait(timeouts.idle if len(plan.content) >= _SIZE else timeouts.first_byte)
         if not _send_all(connection, head, plan.content):
             return False
         connection.wait(timeouts.first_byte)

@@ -7,6 +7,9 @@ middle arrives in pieces of one to seven bytes; that keeps the suite short.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from cases import each
 from examples import SHARE
@@ -14,7 +17,7 @@ from examples import SHARE
 import cnllm
 from cnllm import engine
 
-from .corpus import GENERIC, Case, Exchange, cases
+from .corpus import BASE_URL, GENERIC, Case, Exchange, cases, registry
 from .expect import differences, is_empty
 from .reading import (
     Outcome,
@@ -126,3 +129,33 @@ def check_same(one: Outcome, other: Outcome) -> None:
     assert reply_dict(one.reply) == reply_dict(other.reply)
     assert fold(one.events) == fold(other.events)
     assert (type(one.error), str(one.error)) == (type(other.error), str(other.error))
+
+
+def is_whole(exchange: Exchange) -> bool:
+    return not exchange.stream and exchange.protocol == "openai-chat"
+
+
+@each("case", lambda: cases(is_whole))
+def test_a_whole_body_is_read_directly_as_the_general_reader_reads_it(case: Case) -> None:
+    model, exchange = case.resolve(), case.exchange
+    url = None if model.flags.base_url else BASE_URL
+    model = registry().resolve(model.name, protocol=model.protocol, base_url=url) if url else model
+    plan = engine.build_request(model, "Hi")
+
+    def general() -> cnllm.Reply:
+        parser = engine.StreamParser(model, plan=plan, status=exchange.status, headers=exchange.headers)
+        parser.feed(exchange.content)
+        return parser.close()
+
+    direct = outcome(
+        lambda: engine.parse_response(model, exchange.status, exchange.headers, exchange.content, plan=plan)
+    )
+    assert direct == outcome(general)
+
+
+def outcome(parse: Callable[[], cnllm.Reply]) -> Any:
+    """The reply, or the error with its reply."""
+    try:
+        return parse()
+    except cnllm.CnllmError as error:
+        return type(error), str(error), error.reply

@@ -13,6 +13,7 @@ _RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d
 _FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday
 _FIRST_SECOND = -62_135_596_800  # the year 1 begins
 _LAST_SECOND = 253_402_300_800  # the year 9999 ends
+_DAY = 24 * 3600  # seconds
 _ZONE = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
 
 
@@ -33,7 +34,13 @@ def local_day(zone: str, seconds: float) -> str | None:
     offset = _offset(zone)
     if offset is None or not _FIRST_SECOND <= seconds < _LAST_SECOND - 24 * 3600 or seconds < 0:
         return None
-    return time.strftime("%Y-%m-%d", time.gmtime(seconds + offset * 60))
+    return _day(int(seconds + offset * 60) // _DAY)
+
+
+@lru_cache(maxsize=32)
+def _day(number: int) -> str:
+    """Return the day with a number since 1970."""
+    return time.strftime("%Y-%m-%d", time.gmtime(number * _DAY))
 
 
 @lru_cache(maxsize=32)

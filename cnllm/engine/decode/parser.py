@@ -13,6 +13,7 @@ from cnllm.engine.decode.reply_setup import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.sse import TOO_LONG, SseParser
 from cnllm.engine.decode.structured import OutputReader
+from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
@@ -428,6 +429,9 @@ def parse_response(
     Raises `EndpointError`, or `StreamCut` where the body is a stream that was cut. Without `plan` the prompt is
     unknown: whether a call written as text is a quotation is judged by the reply alone, and no call is excluded.
     """
+    content = content if type(content) is bytes else checks.as_bytes("content", content)
+    if type(plan) is Plan and type(status) is int and (reply := read_usual_reply(plan, status, content)) is not None:
+        return reply
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
-    parser.feed(content if type(content) is bytes else checks.as_bytes("content", content))
+    parser.feed(content)
     return parser.close()

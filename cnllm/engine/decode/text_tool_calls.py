@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cnllm.leaks.prompt import PromptTexts
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["TextCalls", "Then", "text_call_filters"]
+__all__ = ["TextCalls", "Then", "has_marker", "text_call_filters"]
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -57,6 +57,12 @@ def text_call_filters(
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
     return TextCalls(*rules, offered or None, sentences, FLAG if prompted else "leaks", messages)
+
+
+def has_marker(flags: Flags, tools: Sequence[Function], then: Then | None, texts: Sequence[str]) -> bool:
+    """Whether a marker of calls may begin in any of the texts of a reply to a request with these tools."""
+    rules = _active_rules(_RuleList(flags.leaks or ()), then, False, any(tool.definition is None for tool in tools))
+    return rules is not None and any(map(rules[1].may_begin, texts))
 
 
 class _RuleList:

@@ -1,55 +1,44 @@
 """Build the request for a conversation: model, messages and options go in, a plan comes out.
 
-The stages, in this order: options → mode and its flags → tools → structured output → history → body → plan. Each
-change to what the caller asked for is noted in the ledger by the stage that makes it.
+The stages: options → what they decide (`prepare`) → history → body → plan. What the options of a call decide is the
+same for all calls with these options: it is kept, as far as it does not depend on the messages.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+import marshal
 from typing import TYPE_CHECKING, Any, Unpack
 
+from msgspec.structs import astuple as struct_values
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
-from cnllm.engine.encode import other_params, params, prefill, structured, url_headers
-from cnllm.engine.encode.call_rules import CallRules, call_rules
-from cnllm.engine.encode.client_data import ask_for_object, fit_client_data, resolve_client_data
-from cnllm.engine.encode.mode import Draft, draft, settle
+from cnllm.engine.encode import other_params, prefill, structured
+from cnllm.engine.encode.client_data import resolve_client_data
+from cnllm.engine.encode.mode import Draft, draft
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.encode.reasoning import plan_reasoning
-from cnllm.engine.encode.strict_tools import apply_strict
-from cnllm.engine.encode.structured import OutputMethod
-from cnllm.engine.encode.tools import (
-    adapt_tools,
-    drop_unsupported,
-    resolve_tool_choice,
-    shorten_names,
-    takes_parallel,
-)
+from cnllm.engine.encode.prepare import Prepared, address, prepare
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit
-from cnllm.engine.history.prompted_tools import PromptedTools
-from cnllm.engine.history.reasoning import reasoning_gap
-from cnllm.engine.options import RequestOptions, option_fault, read_options
+from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
+from cnllm.jsonpath import merge_patch
 from cnllm.protocols import EncodeInput, wire
-from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags
-from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
-from cnllm.types.client_data import ClientData
 from cnllm.types.content import system_message
 from cnllm.types.convert import as_messages
 from cnllm.types.faults import message_fault
-from cnllm.types.policy import Limits, Recovery
+from cnllm.types.policy import Limits
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions
     from cnllm.types.message_types import Messages
 
 __all__ = ["build_request"]
+
+_MOST_PREPARED = 64  # sets of options that a model keeps
+_LARGEST_KEY = 100_000  # bytes
 
 
 def build_request(
@@ -67,167 +56,156 @@ def build_request(
     system = options.pop("system", None)
     given: dict[str, Any] = dict(options)
     settings, client_notes = resolve_client_data(given, model)
-    wish = read_options(settings, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
         checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
+    key = _options_key(settings, stream)
+    kept = None if key is None else model.memo.get(key)
+    wish = None
+    if kept is None:
+        if key is not None:  # a copy, which nobody changes later
+            settings = {**settings, **marshal.loads(key)[0]}
+        wish = read_options(settings, call, model.flags.params or ())
     turns = as_messages(messages)
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]
+    images = media.has_media(turns)
     try:
-        plan = _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), settings, given)
-        return replace(plan, notes=[*client_notes, *plan.notes]) if client_notes and plan.model is model else plan
+        prepared = None if kept is None else kept.get(images)
+        if prepared is None:
+            wish = read_options(settings, call, model.flags.params or ()) if wish is None else wish
+            prepared = prepare(draft(model, turns, wish, stream=stream, images=images), settings)
+            if prepared.over is not None:
+                return _notes_first(client_notes, _build_over(prepared.over, prepared.request, given), model)
+            if key is not None and prepared.is_reusable:
+                _keep(prepared, model, key, images)
+        return _notes_first(client_notes, _build(prepared, turns, Limits.of(settings.get("limits"))), model)
     except checks.FAILURES as error:
         if (fault := _fault(turns, settings)) is not None:
             raise fault from error
         raise
 
 
-def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> Plan:
-    """Run the stages for a draft; `arguments` are the caller's options for this model, `given` those for any."""
-    wish = request.options
-    ledger = Ledger(request.model, wish.on_unsupported, wish.defaults)
+def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
+    """Return the plan with notes before its own, unless the plan is for another wire, which has them."""
+    return replace(plan, notes=[*notes, *plan.notes]) if notes and plan.model is model else plan
 
-    # Mode and flags.
-    if (other := _other_wire(request)) is not None:
-        return _build_over(other, request, given)
-    options, prompted = drop_unsupported(wish, request.model.flags, ledger)
-    request = settle(request.with_options(options), _STEPS, ledger)
-    if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
-        arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
-        request = settle(with_schema, _STEPS, ledger)
-    if (other := _other_wire(request)) is not None:
-        return _build_over(other, request, given)
-    request = _with_mode_defaults(request, arguments, ledger)
 
-    # Tools and structured output.
-    offered = request.options.tools
-    forced = request.options.choice in ("required", "named") and bool(request.tools)
-    request, output = _structured_output(request, prompted, ledger)
-    if request.options.other_params:
-        request = replace(request, options=other_params.take_declared(request.options, request.flags))
-        ledger.defaults = request.options.defaults
-    options, flags, tools = request.options, request.flags, request.tools
-    short_names = shorten_names(tools, flags, ledger.for_option("tools"))
-    reasoning = plan_reasoning(options.reasoning, flags.reasoning, ledger.for_option("reasoning"))
-    if type(options.extra_body) is ClientData:
-        extra, given_params = fit_client_data(options.extra_body, options.params, flags, ledger)
-        options = replace(options, extra_body=extra, params=given_params)
-        request = replace(request, options=options)
+# ── what is kept ─────────────────────────────────────────────────────────────
+
+
+def _options_key(options: dict[str, Any], stream: bool) -> bytes | None:
+    """Return the options as bytes, which hold the type of each value; None where they hold more than plain data.
+
+    `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
+    """
+    plain = {name: value for name, value in options.items() if name not in CLIENT_OPTIONS}
+    try:
+        key = marshal.dumps((plain, stream), 0)
+    except ValueError:
+        return None
+    return key if len(key) <= _LARGEST_KEY else None
+
+
+def _keep(prepared: Prepared, model: Model, key: bytes, images: bool) -> None:
+    """Keep what the options decide, without messages, for the model's next request."""
+    if len(model.memo) >= _MOST_PREPARED:
+        model.memo.clear()
+    kept = replace(prepared, request=replace(prepared.request, messages=[]), template=_template(prepared))
+    model.memo.setdefault(key, {})[images] = kept
+
+
+def _template(prepared: Prepared) -> bytes:
+    """Return the parts of a body that its caller could change: each request gets a copy of its own."""
+    output = prepared.output
+    schema = None if output is None else output.wire_schema
+    return marshal.dumps(([struct_values(tool) for tool in prepared.wire_tools], schema, prepared.params), 0)
+
+
+# ── one request ──────────────────────────────────────────────────────────────
+
+
+def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
+    """Build the plan of a prepared request for its messages."""
+    request, output = prepared.request, prepared.output
+    options, flags, model, mode = request.options, request.flags, request.model, request.mode
+    ledger = Ledger(model, options.on_unsupported, prepared.defaults, prepared.notes)
+    ledger.mode = mode
+    tools, schema, values = prepared.wire_tools, None if output is None else output.wire_schema, prepared.params
+    if prepared.template is not None:
+        fields, schema, values = marshal.loads(prepared.template)
+        tools = tuple([Function(*field) for field in fields])
 
     # History and body.
-    history = _history(request, prompted, output, ledger)
-    values, parallel, single = _params(request, ledger)
-    streams = _streams(request, ledger)
-    spec = wire(request.model.protocol)
-    names = {name: short for short, name in short_names.items()}
+    messages = turns
+    if prepared.prompted is not None:
+        messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prepared.prompted))
+    if output is not None:
+        messages = structured.add_instruction(messages, output)
+    history = fit(messages, model, flags, options.tools, ledger, request.images)
+    ledger.extend(prepared.later_notes)
+    spec = wire(model.protocol)
     body = spec.encode_body(
         EncodeInput(
-            model=request.model.id,
+            model=model.id,
             messages=history,
-            tools=adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
-            choice=options.choice if tools else None,
-            tool_name=None if options.tool_name is None else names.get(options.tool_name, options.tool_name),
-            parallel=parallel,
-            names=names,
+            tools=tools,
+            choice=options.choice if request.tools else None,
+            tool_name=None if options.tool_name is None else prepared.names.get(options.tool_name, options.tool_name),
+            parallel=prepared.parallel,
+            names=prepared.names,
             method=None if output is None else output.method,
-            schema=None if output is None else output.wire_schema,
+            schema=schema,
             schema_name="answer" if output is None else output.name,
-            stream=streams,
+            stream=prepared.streams,
         ),
         flags,
     )
+    url, headers = prepared.url, prepared.headers
     if options.prefill:
         flags = prefill.apply_prefill(body[spec.turns], flags, ledger)
-    params.apply_params(body, values, flags, ledger)
-    bodies.add_patches(body, reasoning, flags, history, ledger)
+        url, headers = address(request, flags, prepared.streams, ledger)
+    merge_patch(body, values)
+    bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
     if options.other_params:
         other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
     bodies.add_extra_body(body, options, flags, ledger)
     body, content = bodies.encode(body, ledger)
-
-    # The plan.
-    rules = _call_rules(wish, request, prompted, forced, single)
-    url, userinfo = url_headers.endpoint_url(request.model, flags, streams, ledger)
-    headers = url_headers.request_headers(flags, options, streams, url_headers.basic_auth(userinfo, flags, ledger))
-    continues = output is None and prompted is None and "reasoning" not in request.mode
+    continues = output is None and prepared.prompted is None and "reasoning" not in mode
     return Plan(
         method="POST",
         url=url,
-        headers=headers,
+        headers=dict(headers),
         body=body,
         content=content,
         notes=ledger.notes,
-        model=request.model,
+        model=model,
         flags=flags,
-        stream=streams,
+        stream=prepared.streams,
         asked_stream=request.stream,
-        tools=offered if prompted is None else prompted.tools,
-        callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
-        renamed=short_names,
+        tools=prepared.offered,
+        callable=prepared.callable,
+        renamed=prepared.renamed,
         strict_forms=request.strict_forms,
-        call_rules=rules,
-        prompted=prompted is not None,
+        call_rules=prepared.rules,
+        prompted=prepared.prompted is not None,
         text_calls=options.recover_text_calls,
         schema=options.schema,
         answer=output,
         corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
-        prompt=_last_user_text(request.messages),
-        messages=tuple(request.messages),
+        prompt=_last_user_text(turns),
+        messages=tuple(turns),
         max_output=bodies.output_limit(body, flags),
         stops=bodies.stop_texts(options, body, flags),
-        limits=Limits.of(arguments.get("limits")),
-        recovery=_recovery(options, flags),
+        limits=limits,
+        recovery=prepared.recovery,
         prefill=prefill.prefill_rules(flags) if continues else None,
         if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
-
-
-# ── mode and flags ───────────────────────────────────────────────────────────
-
-
-def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
-    """Turn reasoning off where the turn that continues has none of this model's, and the endpoint refuses that."""
-    rules = request.flags.reasoning
-    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in request.mode:
-        return request
-    index = reasoning_gap(request.messages, request.model)
-    if index is None:
-        return request
-    subject, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
-    ledger = ledger.for_option("reasoning")
-    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", subject, did):
-        return request
-    return request.with_options(replace(request.options, reasoning="off"))
-
-
-def _strict_tools(request: Draft, ledger: Ledger) -> Draft:
-    """Put strict tools into strict form, or take `strict` away."""
-    if "strict" not in request.mode:
-        return request
-    options, forms = apply_strict(request.options, request.flags, ledger.for_option("tools"))
-    if options == request.options:
-        return request
-    return replace(request.with_options(options), strict_forms={**forms, **request.strict_forms})
-
-
-def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
-    """Replace a tool choice that the endpoint does not take."""
-    options, tools = resolve_tool_choice(request.options, request.flags, ledger)
-    return request if options is request.options else replace(request.with_options(options), tools=tools)
-
-
-_STEPS = (_reasoning_off, _strict_tools, _tool_choice)
-
-
-def _other_wire(request: Draft) -> Model | None:
-    """Return the model over the wire that takes this mode; None where its own does, or the caller chose the wire."""
-    model, protocol = request.model, request.flags.protocol
-    return None if model.over is None or protocol in (None, model.protocol) else model.over(str(protocol))
 
 
 def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:
@@ -239,120 +217,12 @@ def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan
     return replace(plan, notes=[*plan.notes, note])
 
 
-def _with_mode_defaults(request: Draft, arguments: dict[str, Any], ledger: Ledger) -> Draft:
-    """Return the draft with the defaults of its own mode. Those that decide the mode were read before it."""
-    call = request.flags.call
-    if call is request.model.flags.call:
-        return request
-    late = read_options(arguments, call, request.flags.params or ())
-    ledger.defaults = late.defaults
-    options = replace(
-        request.options,
-        params=late.params,
-        other_params=late.other_params,
-        parallel_tool_calls=late.parallel_tool_calls,
-        extra_body=late.extra_body,
-        extra_headers=late.extra_headers,
-        if_cut=late.if_cut,
-        recover_text_calls=late.recover_text_calls,
-        corrections=late.corrections,
-        defaults=late.defaults,
-    )
-    return replace(request, options=options)
-
-
-# ── tools and structured output ──────────────────────────────────────────────
-
-
-def _structured_output(
-    request: Draft, prompted: PromptedTools | None, ledger: Ledger
-) -> tuple[Draft, OutputMethod | None]:
-    """Choose the method for an answer by a schema. For a tool, offer the tool whose arguments are the answer."""
-    flag = prompted_tools.FLAG if prompted is not None else None
-    output = structured.choose_method(
-        request.options, request.flags, ledger, lambda options: request.with_options(options).flags, flag
-    )
-    if output is not None and output.method == "tool":
-        options = structured.add_answer_tool(request.options, output)
-        request = replace(request.with_options(options), tools=options.tools)
-        ledger.mode = request.mode
-    return request, output
-
-
-def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None, bool]:
-    """Return the parameters, `parallel_tool_calls` where the wire has a place for it, and whether calls come singly."""
-    options, flags = request.options, request.flags
-    parallel = options.parallel_tool_calls if request.tools else None
-    if parallel is not None and not takes_parallel(options, flags, ledger):
-        parallel = None
-    single = parallel is False
-    values = dict(options.params)
-    for name in wire(request.model.protocol).list_params:
-        if type(values.get(name)) is str:
-            values[name] = [values[name]]
-    declared = flags.params or {}
-    if parallel is not None and "parallel_tool_calls" in declared:
-        values["parallel_tool_calls"], parallel = parallel, None
-        single = single and param_rules.state(declared["parallel_tool_calls"]) == "works"
-    return values, parallel, single
-
-
-def _call_rules(
-    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, forced: bool, single: bool
-) -> CallRules | None:
-    """Return the rules for the calls of the reply, by the caller's own options and what went out."""
-    patch = request.flags.body.set if request.flags.body is not None else None
-    tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
-    if prompted is not None:
-        forced, single = prompted.must is not None, prompted.single
-    return call_rules(wish, tools, patch or {}, forced=forced, single=single)
-
-
-# ── history and body ─────────────────────────────────────────────────────────
-
-
-def _history(
-    request: Draft, prompted: PromptedTools | None, output: OutputMethod | None, ledger: Ledger
-) -> list[Message]:
-    """Return the messages as this endpoint takes them, with the instructions for prompted tools and for the output."""
-    messages = request.messages
-    if prompted is not None:
-        messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prompted))
-    if output is not None:
-        messages = structured.add_instruction(messages, output)
-    return fit(messages, request.model, request.flags, request.options.tools, ledger, request.images)
-
-
-def _streams(request: Draft, ledger: Ledger) -> bool:
-    """Whether the wire streams, whatever the caller iterates over."""
-    rules, stream = request.flags.stream, request.stream
-    if rules is None:
-        return stream
-    if stream and request.tools and rules.tools is False:
-        ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
-        return False
-    if not stream and rules.required:
-        ledger.note("stream-collected", "stream.required", "a whole reply", "streamed, and collected")
-        return True
-    return stream
-
-
 def _last_user_text(messages: list[Message]) -> str:
-    return next((text for message in reversed(messages) if message.role == "user" and (text := message.text)), "")
-
-
-# ── the plan ─────────────────────────────────────────────────────────────────
-
-
-def _recovery(options: RequestOptions, flags: Flags) -> Recovery:
-    """Return what is tried when the reply breaks off: as the call says, else as the registry does."""
-    declared = _declared_recovery(flags.recovery or RecoveryFlags())
-    return declared if options.recovery is None else options.recovery.with_defaults(declared)
-
-
-@lru_cache(maxsize=64)
-def _declared_recovery(flags: RecoveryFlags) -> Recovery:
-    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)
+    """Return the text of the user's last message."""
+    for message in reversed(messages):
+        if message.role == "user" and (text := message.text):
+            return text
+    return ""
 
 
 def _fault(messages: list[Message], options: dict[str, Any]) -> Exception | None:

@@ -33,7 +33,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     `tools` are those that the body offers: fewer than `options.tools` where a choice is narrowed to one of them.
     `strict_forms` hold the caller's own parameters, by tool, where strict mode changed them. `images` says whether
-    any message holds a picture or another medium.
+    any message holds a picture or another medium, `depends_on_messages` whether a step has read them.
     """
 
     model: Model
@@ -45,6 +45,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     flags: Flags
     tools: tuple[Function, ...]
     strict_forms: dict[str, dict[str, Any]] = {}
+    depends_on_messages: bool = False
 
     def with_options(self, options: RequestOptions) -> Draft:
         """Return the draft with other options, in the mode and with the flags that follow from them."""

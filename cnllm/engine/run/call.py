@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.decode.parser import StreamParser
+from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections, retry_policy
@@ -132,6 +133,8 @@ class Call:
 
     def _parse(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         """Parse a whole response."""
+        if (reply := read_usual_reply(self.plan, status, body)) is not None:
+            return reply
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         parser.feed(body)
         return parser.close()
@@ -323,14 +326,14 @@ class Call:
         for tries in range(1, limit + 1):
             nested = self._nested_call(retry)
             try:
-                yield from nested.complete()
+                reply = yield from nested.complete()
             except (StreamCut, TransportError, EndpointError) as error:
                 last_error = error
                 if not retry_policy.may_recover(error):
                     break
             else:
-                assert nested.parser is not None
-                return (yield from self._deliver_recovered(cut.reply, nested.parser.close()))
+                whole = reply if nested.parser is None else nested.parser.close()  # a usual reply needs no parser
+                return (yield from self._deliver_recovered(cut.reply, whole))
             if tries < limit:
                 yield Sleep(retry_policy.backoff(tries, self._retry, self._chance), last_error)
         yield FinalEvents([e for e in last if e not in before])

@@ -3,6 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder
 from cnllm.protocols.chat.client_encode import encode_body, takes_medium
+from cnllm.protocols.chat.client_usual import read_usual
 
 __all__ = ["WIRE"]
 
@@ -19,6 +20,7 @@ WIRE = Wire(
     decode_chunk=decode_chunk,
     turns="messages",
     fast_decoder=fast_decoder,
+    read_usual=read_usual,
     ordered=False,
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,

@@ -17,7 +17,7 @@ from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["decode_chunk", "fast_decoder"]
+__all__ = ["decode_chunk", "fast_decoder", "find_fault"]
 
 
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
@@ -28,7 +28,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
         sink.model = data["model"] or None
     if sink.created is None and type(data.get("created")) in (int, float):
         sink.created = data["created"] or None
-    fault = _fault(data, flags)
+    fault = find_fault(data, flags)
     if fault is not None and sink.fault is None:
         sink.fault = fault
     out: list[Event] = []
@@ -169,7 +169,7 @@ def _detail_text(item: Any) -> str:
     return ""
 
 
-def _fault(data: dict[str, Any], flags: Flags) -> Any:
+def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in a body or chunk, or None. An object with 0 as its code reports success."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():

@@ -1,0 +1,289 @@
+"""Prepare a request as far as its options decide it, whatever its messages say.
+
+The stages, in this order: mode and its flags → tools → structured output → reasoning → parameters → URL and headers.
+Each change to what the caller asked for is noted in the ledger by the stage that makes it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode import other_params, params, structured, url_headers
+from cnllm.engine.encode.call_rules import CallRules, call_rules
+from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
+from cnllm.engine.encode.mode import Draft, settle
+from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
+from cnllm.engine.encode.strict_tools import apply_strict
+from cnllm.engine.encode.structured import OutputMethod
+from cnllm.engine.encode.tools import (
+    adapt_tools,
+    drop_unsupported,
+    resolve_tool_choice,
+    shorten_names,
+    takes_parallel,
+)
+from cnllm.engine.history import prompted_tools
+from cnllm.engine.history.prompted_tools import PromptedTools
+from cnllm.engine.history.reasoning import reasoning_gap
+from cnllm.engine.options import Function, RequestOptions, read_options
+from cnllm.protocols import wire
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Recovery as RecoveryFlags
+from cnllm.registry.model import Model
+from cnllm.types import Note
+from cnllm.types.client_data import ClientData
+from cnllm.types.policy import Recovery
+
+__all__ = ["Prepared", "address", "prepare"]
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A request without its messages.
+
+    `notes` come before those on the messages, `later_notes` after them. `params` are the keys of the body for the
+    parameters, `wire_tools` the tools as the endpoint takes them, `template`
+    both and the schema of the answer as bytes, for a copy. `over` is the model over another wire, where the
+    mode needs one: then nothing else counts. `is_reusable` says that other messages with these options give the same.
+    """
+
+    request: Draft
+    over: Model | None = None
+    notes: tuple[Note, ...] = ()
+    later_notes: tuple[Note, ...] = ()
+    defaults: frozenset[str] = frozenset()
+    prompted: PromptedTools | None = None
+    output: OutputMethod | None = None
+    offered: tuple[Function, ...] = ()
+    callable: tuple[Function, ...] = ()
+    wire_tools: tuple[Function, ...] = ()
+    reasoning: ReasoningPlan = ReasoningPlan()
+    renamed: dict[str, str] = {}
+    names: dict[str, str] = {}
+    params: dict[str, Any] = {}
+    parallel: bool | None = None
+    streams: bool = False
+    rules: CallRules | None = None
+    recovery: Recovery = Recovery()
+    url: str = ""
+    headers: dict[str, str] = {}
+    template: bytes | None = None
+    is_reusable: bool = False
+
+
+def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
+    """Run the stages for a draft; `arguments` are the caller's options for this model.
+
+    Raises `CannotSend`, `TypeError` or `ValueError` for options that the endpoint cannot take.
+    """
+    wish = request.options
+    ledger = Ledger(request.model, wish.on_unsupported, wish.defaults)
+
+    # Mode and flags.
+    if (other := _other_wire(request)) is not None:
+        return Prepared(request=request, over=other)
+    options, prompted = drop_unsupported(wish, request.model.flags, ledger)
+    request = settle(request.with_options(options), _STEPS, ledger)
+    if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
+        arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
+        request = settle(with_schema, _STEPS, ledger)
+    if (other := _other_wire(request)) is not None:
+        return Prepared(request=request, over=other)
+    request = _with_mode_defaults(request, arguments, ledger)
+
+    # Tools and structured output.
+    offered = request.options.tools
+    forced = request.options.choice in ("required", "named") and bool(request.tools)
+    request, output = _structured_output(request, prompted, ledger)
+    if request.options.other_params:
+        request = replace(request, options=other_params.take_declared(request.options, request.flags))
+        ledger.defaults = request.options.defaults
+    renamed = shorten_names(request.tools, request.flags, ledger.for_option("tools"))
+    reasoning = plan_reasoning(request.options.reasoning, request.flags.reasoning, ledger.for_option("reasoning"))
+    if type(request.options.extra_body) is ClientData:
+        extra, given = fit_client_data(request.options.extra_body, request.options.params, request.flags, ledger)
+        request = replace(request, options=replace(request.options, extra_body=extra, params=given))
+    options, flags, tools = request.options, request.flags, request.tools
+
+    # Parameters, URL and headers.
+    notes = tuple(ledger.notes)
+    values, parallel, single = _params(request, ledger)
+    streams = _streams(request, ledger)
+    wire_tools = adapt_tools(tools, flags, ledger.for_option("tools")) if tools else ()
+    body: dict[str, Any] = {}
+    params.apply_params(body, values, flags, ledger)
+    rules = _call_rules(wish, request, prompted, forced, single)
+    url, headers = ("", {}) if options.prefill else address(request, flags, streams, ledger)
+    later_notes = tuple(ledger.notes[len(notes) :])
+    return Prepared(
+        request=request,
+        notes=notes,
+        later_notes=later_notes,
+        defaults=frozenset(ledger.defaults),
+        prompted=prompted,
+        output=output,
+        offered=offered if prompted is None else prompted.tools,
+        callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
+        wire_tools=tuple(wire_tools),
+        reasoning=reasoning,
+        renamed=renamed,
+        names={name: short for short, name in renamed.items()},
+        params=body,
+        parallel=parallel,
+        streams=streams,
+        rules=rules,
+        recovery=_recovery(options, flags),
+        url=url,
+        headers=headers,
+        is_reusable=not request.depends_on_messages,
+    )
+
+
+def address(request: Draft, flags: Flags, streams: bool, ledger: Ledger) -> tuple[str, dict[str, str]]:
+    """Return the URL and the headers of a request. Raises `CannotSend` where there is no valid URL."""
+    url, userinfo = url_headers.endpoint_url(request.model, flags, streams, ledger)
+    basic = url_headers.basic_auth(userinfo, flags, ledger)
+    return url, url_headers.request_headers(flags, request.options, streams, basic)
+
+
+# ── mode and flags ───────────────────────────────────────────────────────────
+
+
+def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
+    """Turn reasoning off where the turn that continues has none of this model's, and the endpoint refuses that."""
+    rules = request.flags.reasoning
+    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in request.mode:
+        return request
+    request = replace(request, depends_on_messages=True)
+    index = reasoning_gap(request.messages, request.model)
+    if index is None:
+        return request
+    subject, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
+    ledger = ledger.for_option("reasoning")
+    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", subject, did):
+        return request
+    return request.with_options(replace(request.options, reasoning="off"))
+
+
+def _strict_tools(request: Draft, ledger: Ledger) -> Draft:
+    """Put strict tools into strict form, or take `strict` away."""
+    if "strict" not in request.mode:
+        return request
+    options, forms = apply_strict(request.options, request.flags, ledger.for_option("tools"))
+    if options == request.options:
+        return request
+    return replace(request.with_options(options), strict_forms={**forms, **request.strict_forms})
+
+
+def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
+    """Replace a tool choice that the endpoint does not take."""
+    options, tools = resolve_tool_choice(request.options, request.flags, ledger)
+    return request if options is request.options else replace(request.with_options(options), tools=tools)
+
+
+_STEPS = (_reasoning_off, _strict_tools, _tool_choice)
+
+
+def _other_wire(request: Draft) -> Model | None:
+    """Return the model over the wire that takes this mode; None where its own does, or the caller chose the wire."""
+    model, protocol = request.model, request.flags.protocol
+    return None if model.over is None or protocol in (None, model.protocol) else model.over(str(protocol))
+
+
+def _with_mode_defaults(request: Draft, arguments: dict[str, Any], ledger: Ledger) -> Draft:
+    """Return the draft with the defaults of its own mode. Those that decide the mode were read before it."""
+    call = request.flags.call
+    if call is request.model.flags.call:
+        return request
+    late = read_options(arguments, call, request.flags.params or ())
+    ledger.defaults = late.defaults
+    options = replace(
+        request.options,
+        params=late.params,
+        other_params=late.other_params,
+        parallel_tool_calls=late.parallel_tool_calls,
+        extra_body=late.extra_body,
+        extra_headers=late.extra_headers,
+        if_cut=late.if_cut,
+        recover_text_calls=late.recover_text_calls,
+        corrections=late.corrections,
+        defaults=late.defaults,
+    )
+    return replace(request, options=options)
+
+
+# ── tools and structured output ──────────────────────────────────────────────
+
+
+def _structured_output(
+    request: Draft, prompted: PromptedTools | None, ledger: Ledger
+) -> tuple[Draft, OutputMethod | None]:
+    """Choose the method for an answer by a schema. For a tool, offer the tool whose arguments are the answer."""
+    flag = prompted_tools.FLAG if prompted is not None else None
+    output = structured.choose_method(
+        request.options, request.flags, ledger, lambda options: request.with_options(options).flags, flag
+    )
+    if output is not None and output.method == "tool":
+        options = structured.add_answer_tool(request.options, output)
+        request = replace(request.with_options(options), tools=options.tools)
+        ledger.mode = request.mode
+    return request, output
+
+
+def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None, bool]:
+    """Return the parameters, `parallel_tool_calls` where the wire has a place for it, and whether calls come singly."""
+    options, flags = request.options, request.flags
+    parallel = options.parallel_tool_calls if request.tools else None
+    if parallel is not None and not takes_parallel(options, flags, ledger):
+        parallel = None
+    single = parallel is False
+    values = dict(options.params)
+    for name in wire(request.model.protocol).list_params:
+        if type(values.get(name)) is str:
+            values[name] = [values[name]]
+    declared = flags.params or {}
+    if parallel is not None and "parallel_tool_calls" in declared:
+        values["parallel_tool_calls"], parallel = parallel, None
+        single = single and param_rules.state(declared["parallel_tool_calls"]) == "works"
+    return values, parallel, single
+
+
+def _call_rules(
+    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, forced: bool, single: bool
+) -> CallRules | None:
+    """Return the rules for the calls of the reply, by the caller's own options and what went out."""
+    patch = request.flags.body.set if request.flags.body is not None else None
+    tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
+    if prompted is not None:
+        forced, single = prompted.must is not None, prompted.single
+    return call_rules(wish, tools, patch or {}, forced=forced, single=single)
+
+
+def _streams(request: Draft, ledger: Ledger) -> bool:
+    """Whether the wire streams, whatever the caller iterates over."""
+    rules, stream = request.flags.stream, request.stream
+    if rules is None:
+        return stream
+    if stream and request.tools and rules.tools is False:
+        ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
+        return False
+    if not stream and rules.required:
+        ledger.note("stream-collected", "stream.required", "a whole reply", "streamed, and collected")
+        return True
+    return stream
+
+
+def _recovery(options: RequestOptions, flags: Flags) -> Recovery:
+    """Return what is tried when the reply breaks off: as the call says, else as the registry does."""
+    declared = _declared_recovery(flags.recovery or RecoveryFlags())
+    return declared if options.recovery is None else options.recovery.with_defaults(declared)
+
+
+@lru_cache(maxsize=64)
+def _declared_recovery(flags: RecoveryFlags) -> Recovery:
+    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)

@@ -1,0 +1,81 @@
+"""Read a chat completion of the usual form: one choice, one message, text, reasoning in a field, complete calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.jsonpath import get_first
+from cnllm.protocols import UsualMessage
+from cnllm.protocols.chat.client_decode import find_fault
+from cnllm.protocols.usage import read_counts
+from cnllm.registry.flags import Flags
+from cnllm.types import Usage
+
+__all__ = ["read_usual"]
+
+_CALL_KEYS = frozenset({"id", "index", "type", "function"})
+_NO_USAGE = Usage()
+
+
+def read_usual(data: dict[str, Any], flags: Flags) -> UsualMessage | None:
+    """Return the message of a body; None where the body is not of the usual form."""
+    choices = data.get("choices")
+    if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
+        return None
+    message, finish = choice.get("message"), choice.get("finish_reason")
+    if type(message) is not dict or type(finish) is not str or not finish:
+        return None
+    if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error"):
+        return None
+    content = message.get("content")
+    if type(content) is not str:
+        if content is not None:
+            return None
+        content = ""
+    if message.get("refusal") or message.get("function_call"):
+        return None
+    reasoning = ""
+    for field in (flags.reasoning.fields if flags.reasoning else None) or ():
+        if value := message.get(field):
+            if type(value) is not str:
+                return None
+            reasoning = reasoning or value
+    items = message.get("tool_calls")
+    calls = [] if not items else _calls(items)
+    if calls is None or find_fault(data, flags) is not None:
+        return None
+    usage = get_first(data, flags.usage.at if flags.usage else None)
+    created = data.get("created")
+    return UsualMessage(
+        content,
+        reasoning,
+        calls,
+        finish,
+        read_counts(usage, flags) if type(usage) is dict else _NO_USAGE,
+        _text(data.get("id")),
+        _text(data.get("model")),
+        (created or None) if type(created) in (int, float) else None,
+    )
+
+
+def _calls(items: Any) -> list[tuple[str, str, str]] | None:
+    """Return the calls of a message; None where one is not complete, or has more keys than usual."""
+    if type(items) is not list:
+        return None
+    calls: list[tuple[str, str, str]] = []
+    for item in items:
+        if type(item) is not dict or not _CALL_KEYS.issuperset(item) or type(item.get("index")) in (list, dict):
+            return None
+        id, function = item.get("id"), item.get("function")
+        if type(id) is not str or not id or type(function) is not dict:
+            return None
+        name, arguments = function.get("name"), function.get("arguments")
+        if type(name) is not str or not name or type(arguments) is not str or not arguments:
+            return None
+        calls.append((id, name, arguments))
+    return calls
+
+
+def _text(value: Any) -> str | None:
+    """Return a text; None for anything else, and where it is empty."""
+    return value or None if type(value) is str else None
