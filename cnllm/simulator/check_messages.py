@@ -261,7 +261,9 @@ def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
 
 
 def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
-    """Return the fields that may hold reasoning, except the one in which it is sent back."""
+    """Return the fields that may hold reasoning, except the one in which it is sent back; none where that is unknown."""
+    if rules.replay == "unknown":
+        return []
     if not server_codec(context.model.protocol).dialects:
         return ["reasoning"] if rules.replay == "never" else []
     takes_fields = is_replayed(rules) and form(rules) in ("field", "details", BOTH, "seal")
