@@ -55,9 +55,7 @@ def facts(
                 break
         else:
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
-        yield Fact(
-            origin.flag, _redacted(keys, value), one.layer.name, where or "", origin.source, origin.seen, origin.how
-        )
+        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *origin[3:])
 
 
 def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -76,6 +74,7 @@ class _Origin(NamedTuple):
     source: str | None = None
     seen: str | None = None
     how: str | None = None
+    rounded: bool = False
 
 
 class Trace:
@@ -106,7 +105,8 @@ class Trace:
         if spelled is not None:
             source = self._source(flag)
             seen = str(source["seen"]) if "seen" in source else None
-            return _Origin(flag, _line(self.layer, spelled), False, source.get("url"), seen, source.get("how"))
+            line, is_rounded = _line(self.layer, spelled), source.get("rounded", False)
+            return _Origin(flag, line, False, source.get("url"), seen, source.get("how"), is_rounded)
         if any(_starts_with(path, unset) for unset in self._unset):
             return _Origin(flag, _line(self.layer, ["unset"]), True)
         return None

@@ -261,7 +261,7 @@ def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
 
 
 def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
-    """Return the fields that may hold reasoning, except the one in which it is sent back; none where that is unknown."""
+    """Return the fields of reasoning, except the one in which it is sent back; none where replay is unknown."""
     if rules.replay == "unknown":
         return []
     if not server_codec(context.model.protocol).dialects:

@@ -147,7 +147,8 @@ _CAUSES = {
 def _source(fact: Fact | None) -> tuple[str, str]:
     if fact is None:
         return "", ""
-    return _strip_scheme(fact.source or fact.where), fact.seen or ""
+    source = _strip_scheme(fact.source or fact.where)
+    return f"inferred: {source}" if fact.how == "inferred" else source, fact.seen or ""
 
 
 def _strip_scheme(source: str) -> str:
