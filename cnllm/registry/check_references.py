@@ -1,12 +1,12 @@
-"""Check the names in a registry file: protocols, families, providers, models, and the flags that sources back."""
+"""Check the names in a registry file: protocols, families, providers and models."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Iterator
-from typing import Any
 
 from cnllm.errors import CnllmError, RegistryError
+from cnllm.registry.check_citations import has_flag
 from cnllm.registry.correction import corrected_line, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
@@ -20,7 +20,7 @@ __all__ = ["reference_problems"]
 
 
 def reference_problems(document: Document, registry: Registry) -> Iterator[Problem]:
-    """Yield the faults of references: unknown names, sources of absent flags, a toggle without its switch."""
+    """Yield the faults of references: unknown names, a toggle without its switch."""
     models = set(registry.names())
     providers = set(registry.providers)
     protocols = registry._layers.names("protocols")
@@ -61,17 +61,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             )
         if table.get("status", {}).get("is") == "retired" and use is None and not document.is_data:
             yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
-        for name, source in table.get("sources", {}).items():
-            for flag in source["backs"]:
-                if flag.startswith("models.") and path[0] == "providers":
-                    continue  # a flag of all its models in this file
-                if not _has_flag(table, flag):
-                    yield problem(
-                        [*path, "sources", name],
-                        f"{dotted_path(path)}.sources.{name} backs '{flag}', which is not there",
-                    )
         for flag in table.get("corrects", {}):
-            if not _has_flag(table, flag):
+            if not has_flag(table, flag):
                 yield problem(
                     [*path, "corrects", flag],
                     f"{dotted_path(path)}.corrects names '{flag}', which is not there: set the right value as well",
@@ -163,20 +154,3 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                 yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
         except CnllmError as error:
             yield problem(path, f"{dotted_path(path)}: {error.message}")
-
-
-def _has_flag(table: dict[str, Any], flag: str) -> bool:
-    """Whether a table has a value at a dotted path. A key may contain dots."""
-    value: Any = table
-    keys = flag.split(".")
-    while keys:
-        if type(value) is not dict:
-            return False
-        for length in range(len(keys), 0, -1):
-            key = ".".join(keys[:length])
-            if key in value:
-                value, keys = value[key], keys[length:]
-                break
-        else:
-            return False
-    return True

@@ -53,8 +53,9 @@ class Disagreement(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """The result of a comparison: `found` of `models` are in the file, `numbers` could be compared.
 
-    `rounded` of the numbers agree up to the meaning of K and M (1,000 or 1,024), `off_peak` are our prices of idle
-    hours or of a promotion. The disagreements are ordered by cause, then by model.
+    `rounded` of the numbers agree up to the meaning of K and M (1,000 or 1,024), or are ones that we round, as their
+    citation says. `off_peak` are our prices of idle hours or of a promotion. The disagreements are ordered by cause,
+    then by model.
     """
 
     models: int
@@ -77,14 +78,16 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
         matches = matching(model, index.get(model.id.casefold(), []))
         match_count += bool(matches)
         for match in matches:
-            pairs = list(number_pairs(model.flags, match))
-            states.update(state for *_, state in pairs)
             there = f"{match.provider}/{match.id}"
-            disagreements += [
-                Disagreement(name, flag, ours, theirs, there, _fact(model, flag), _cause(flag, ours, theirs))
-                for flag, ours, theirs, state in pairs
-                if state == "different"
-            ]
+            for flag, ours, theirs, state in number_pairs(model.flags, match):
+                fact = _fact(model, flag) if state == "different" else None
+                if fact is not None and fact.rounded:
+                    state = "rounded"
+                states[state] += 1
+                if state == "different":
+                    disagreements.append(
+                        Disagreement(name, flag, ours, theirs, there, fact, _cause(flag, ours, theirs))
+                    )
     order = get_args(Cause)
     sorted_ones = sorted(dict.fromkeys(disagreements), key=lambda d: order.index(d.cause))
     return Comparison(

@@ -31,13 +31,14 @@ __all__ = [
     "overlay_paths",
     "packed",
     "read",
+    "read_text",
 ]
 
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
 
-_SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-27"  # count up when the cached data changes, or the rules of the checks
+_SECTIONS = ("protocols", "families", "providers", "models", "sources")
+_FORMAT = b"cnllm-registry-28"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
@@ -164,14 +165,7 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
     A data file (`is_data`) may hold less than the user's file, and its cache entry is another one.
     """
     label = path.name if builtin else str(path)
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            text = file.read()
-    except OSError as error:
-        raise RegistryError(
-            f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
-        ) from error
+    status, text = _read_bytes(path, label)
     data = _shipped_data(path, text) if builtin else None
     kind = b"built-in" if builtin else b"data" if is_data else b""
     entry = _cache_entry(text, kind) if data is None else None
@@ -190,6 +184,23 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
                 raise
         cache.write_entry(entry, msgspec.msgpack.encode(data))
     return Document(path, label, text, data, builtin=builtin, is_data=is_data, status=status)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a registry file. Raises `RegistryError` where there is none, or it is not TOML."""
+    _, text = _read_bytes(path, str(path))
+    parse(text, str(path))
+    return text.decode()
+
+
+def _read_bytes(path: Path, label: str) -> tuple[os.stat_result, bytes]:
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()), file.read()
+    except OSError as error:
+        raise RegistryError(
+            f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
+        ) from error
 
 
 def parse(text: bytes, label: str) -> dict[str, Any]:
@@ -222,10 +233,14 @@ def layer_tables(data: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, An
     for section in ("protocols", "families", "providers", "models"):
         layers += [([section, name], table) for name, table in data.get(section, {}).items()]
     for path, table in layers:
-        yield path, table
-        for kind in ("on", "families"):
-            for name, inner in table.get(kind, {}).items():
-                yield [*path, kind, name], inner
+        yield from _with_inner_layers(path, table)
+
+
+def _with_inner_layers(path: list[str], table: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    yield path, table
+    for kind in ("on", "families"):
+        for name, inner in table.get(kind, {}).items():
+            yield from _with_inner_layers([*path, kind, name], inner)
 
 
 def packed(text: bytes) -> bytes:

@@ -24,7 +24,10 @@ ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images")
 
 
 class Fact(Struct, frozen=True):
-    """An effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source that backs it."""
+    """An effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source that backs it.
+
+    `rounded` says that the source has a more exact value.
+    """
 
     flag: str
     value: object
@@ -33,6 +36,7 @@ class Fact(Struct, frozen=True):
     source: str | None = None
     seen: str | None = None
     how: str | None = None
+    rounded: bool = False
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from cnllm.config.process import cached_property
 from cnllm.registry import merge
+from cnllm.registry.citations import citations
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
@@ -54,16 +55,14 @@ def facts(
                 break
         else:
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
-        yield Fact(
-            origin.flag, _redacted(keys, value), one.layer.name, where or "", origin.source, origin.seen, origin.how
-        )
+        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *origin[3:])
 
 
 def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the sources of a model's provider in a file. Those of `models.FLAG` back that flag of the model."""
     if len(path) > 1 and path[0] == "models":
         provider = data.get("providers", {}).get(path[1].partition("/")[0], {})
-        yield from provider.get("sources", {}).values()
+        yield from (source for _, source in citations(data, provider))
 
 
 class _Origin(NamedTuple):
@@ -75,6 +74,7 @@ class _Origin(NamedTuple):
     source: str | None = None
     seen: str | None = None
     how: str | None = None
+    rounded: bool = False
 
 
 class Trace:
@@ -105,7 +105,8 @@ class Trace:
         if spelled is not None:
             source = self._source(flag)
             seen = str(source["seen"]) if "seen" in source else None
-            return _Origin(flag, _line(self.layer, spelled), False, source.get("url"), seen, source.get("how"))
+            line, is_rounded = _line(self.layer, spelled), source.get("rounded", False)
+            return _Origin(flag, line, False, source.get("url"), seen, source.get("how"), is_rounded)
         if any(_starts_with(path, unset) for unset in self._unset):
             return _Origin(flag, _line(self.layer, ["unset"]), True)
         return None
@@ -121,12 +122,12 @@ class Trace:
             (".".join(merge.unset_path(flag)), source)
             for other in own_first
             if other.path == self.layer.path
-            for source in other.table.get("sources", {}).values()
-            for flag in source.get("backs", ())
+            for _, source in citations(other.document.data, other.table)
+            for flag in source["backs"]
         ] + [
             (flag.removeprefix("models."), source)
             for source in model_sources(self.layer.document.data, self.layer.path)
-            for flag in source.get("backs", ())
+            for flag in source["backs"]
             if flag.startswith("models.")
         ]
 

@@ -14,6 +14,8 @@ from cases import each
 
 from cnllm import Registry
 from cnllm.registry.check import check
+from cnllm.registry.citations import citations, written_citations
+from cnllm.registry.documents import layer_tables
 from cnllm.registry.sources import unsourced_paths
 
 from .support import BUILTIN, builtin
@@ -82,15 +84,32 @@ def test_every_key_has_the_name_of_a_variable_and_an_endpoints_own_stands_first(
         assert len(keys) == len(set(keys))
 
 
-def test_sections_and_names_stand_in_order() -> None:
-    order = re.findall(r"^\[(providers|families)\.([^\].]+)\]", TEXT, re.MULTILINE)
-    for section in ("providers", "families"):
-        names = [name for kind, name in order if kind == section]
-        assert names == sorted(names) == sorted(DATA[section])
+def test_families_and_aliases_stand_in_the_order_of_the_alphabet() -> None:
+    families = re.findall(r"^\[families\.([^\].]+)\]", TEXT, re.MULTILINE)
+    assert families == sorted(families) == sorted(DATA["families"])
     aliases = [name.casefold() for name in DATA["aliases"]]
     assert aliases == sorted(aliases)
-    owners = [name.partition("/")[0] for name in DATA["models"]]
-    assert [owner for owner, _ in itertools.groupby(owners)] == sorted(set(owners))
+
+
+def test_models_stand_below_their_provider() -> None:
+    found = re.findall(r"^\[(?:providers\.([a-z0-9-]+)|models\.\"([^/\"]+)/[^\n]*)\]", TEXT, re.MULTILINE)
+    owners = [owner for owner, _ in itertools.groupby(provider or model for provider, model in found)]
+    assert owners == list(DATA["providers"])
+    assert len(owners) == len(set(owners))
+
+
+def test_vendors_of_china_stand_first_and_plans_beside_their_vendor() -> None:
+    sections = [s.partition("\n")[0].rstrip(" ─") for s in TEXT.split("\n# ── ")[1:]]
+    listed = re.findall(r"^#   (.*)$", TEXT.partition("# Contents:\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert listed == sections
+    first = [sections.index(name) for name in ("DeepSeek", "Zhipu, Z.ai (GLM)", "Alibaba (Qwen)", "01.AI (Yi)")]
+    last = [sections.index(name) for name in ("Chinese hosts of many vendors", "OpenAI", "hosts of many vendors")]
+    assert first + last == sorted(first + last)
+    for part in TEXT.split("\n# ── "):
+        providers = set(re.findall(r"^\[providers\.([a-z0-9-]+)\]", part, re.MULTILINE))
+        for name in providers:
+            if vendor := re.fullmatch(r"(.*?)(?:-ai)?(?:-coding|-token|-agent)?-plan(?:-\w+)?", name):
+                assert any(other.startswith(vendor[1]) for other in providers - {name}), name
 
 
 def test_defaults_say_the_rest() -> None:
@@ -205,15 +224,53 @@ def test_models_with_the_same_weights_are_named_after_the_same_size() -> None:
 
 
 # ── sources ──────────────────────────────────────────────────────────────────
-def test_sources_are_places_with_a_day(registry: Registry) -> None:
+def test_sources_are_places_with_a_day() -> None:
     url = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+(:[^\s@]+)?@[0-9a-f]{7,40}|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+:\S+")
+    for name, source in DATA["sources"].items():
+        where = source["url"]
+        assert url.fullmatch(where) or where.startswith("the union of"), (name, where)
+        assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), name
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name), name
+
+
+def test_each_source_is_named_once() -> None:
+    urls = [source["url"] for source in DATA["sources"].values()]
+    assert sorted(urls) == sorted(set(urls))
+
+
+def test_citations_are_names_and_flags() -> None:
     for name, table in EVERY.items():
-        for key, source in table.get("sources", {}).items():
-            where = source["url"]
-            assert url.fullmatch(where) or where.startswith("the union of"), (name, key, where)
-            assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), (name, key)
-            assert source["backs"], (name, key)
-            assert len(set(source["backs"])) == len(source["backs"]), (name, key)
+        for key, value in table.get("sources", {}).items():
+            for citation in written_citations(value):
+                assert "url" not in citation, (name, key)
+                assert citation["backs"], (name, key)
+                assert len(set(citation["backs"])) == len(citation["backs"]), (name, key)
+
+
+THIRD_PARTIES = re.compile(
+    r"apidog|apiyi|dev\.to/|litellm|mastra\.ai|model-?prices|models\.?dev|modelparams|novita|opencode|/pi-(ai|catalog)|"
+    r"vercel\.com/ai-gateway|xpay|dify-official|config-center|cc-switch|fastgpt|/lobehub"
+)
+
+
+def test_what_a_third_party_says_is_no_documentation() -> None:
+    document = builtin()
+    for path, table in layer_tables(document.data):
+        for name, source in citations(document.data, table):
+            assert source["how"] != "docs" or not THIRD_PARTIES.search(source["url"]), (path, name)
+
+
+def test_a_package_is_cited_with_the_file_that_has_the_value() -> None:
+    """`registry check` says so of the built-in file; this counts them, so that the rule cannot pass over all."""
+    document = builtin()
+    packages = [
+        source
+        for _, table in layer_tables(document.data)
+        for _, source in citations(document.data, table)
+        if source["url"].startswith(("https://pypi.org/", "https://www.npmjs.com/"))
+    ]
+    assert len(packages) > 1000
+    assert all("path" in source for source in packages if source["how"] in ("docs", "code", "catalogue"))
 
 
 # ── nobody's private business ────────────────────────────────────────────────

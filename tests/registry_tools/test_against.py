@@ -169,3 +169,13 @@ def test_disagreements_are_ordered_by_their_cause(load: Load, tmp_path: Path) ->
     data = nested(limit={"context": 2_000_000, "output": 100_000}, cost={"input": 9, "output": 0})
     causes = [d.cause for d in compared(load, tmp_path, data, models).disagreements]
     assert causes == ["context", "output", "price-higher", "price-zero"]
+
+
+@pytest.mark.parametrize(("rounded", "found"), [("true", []), ("false", ["limits.context"])])
+def test_a_value_that_its_citation_calls_rounded_is_no_disagreement(
+    load: Load, tmp_path: Path, rounded: str, found: list[str]
+) -> None:
+    own = MODELS.replace('backs = ["limits", "price"] }', f'backs = ["limits", "price"], rounded = {rounded} }}')
+    result = compared(load, tmp_path, nested(limit={"context": 950, "output": 100}), own)
+    assert [d.flag for d in result.disagreements] == found
+    assert result.rounded == 1 - len(found)
