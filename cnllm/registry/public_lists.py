@@ -1,4 +1,4 @@
-"""Read two public files of limits and prices from disk into one form. The content shows which of the two it is."""
+"""Read two public files of models from disk into one form. The content shows which of the two it is."""
 
 from __future__ import annotations
 
@@ -26,12 +26,18 @@ _PER_TOKEN = {
 }
 _PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached": "cache_read"}
 _PER_MILLION |= {"price.cache_write": "cache_write"}
+_OFF_PEAK = {flag.replace("price.", "price.off_peak."): name for flag, name in _PER_TOKEN.items()}
+_KINDS = {"pdf": "file"}
+_SUPPORTS = {"image": "vision", "audio": "audio_input", "video": "video_input", "file": "pdf_input"}
+_OFF_WORDS = {"none", "off", "disabled"}
 
 
 class PublishedModel(Struct, frozen=True):
     """The data of a file on one model of one provider: values by flag, prices per million tokens.
 
-    `input_only` means that the file's context is the input alone: the window may be larger by the output.
+    `input_only` means that the file's context is the input alone: the window may be larger by the output. What the file
+    does not say is None: the kinds of `input`, whether the model reasons, whether that can be turned off, whether it
+    takes tools.
     """
 
     provider: str
@@ -39,6 +45,11 @@ class PublishedModel(Struct, frozen=True):
     values: dict[str, float]
     base_url: str | None = None
     input_only: bool = False
+    input: frozenset[str] | None = None
+    reasoning: bool | None = None
+    reasoning_off: bool | None = None
+    tools: bool | None = None
+    currency: str = CURRENCY
 
 
 def read_published(path: Path) -> list[PublishedModel]:
@@ -71,7 +82,19 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
             limit, cost = _table(model.get("limit")), _table(model.get("cost"))
             values = _numbers(limit, {"limits.context": "context", "limits.output": "output"})
             values |= _numbers(cost, _PER_MILLION)
-            yield PublishedModel(provider, id, values, base_url if isinstance(base_url, str) else None)
+            kinds = _table(model.get("modalities")).get("input")
+            yield PublishedModel(
+                provider,
+                id,
+                values,
+                base_url if isinstance(base_url, str) else None,
+                input=frozenset(_KINDS.get(k, k) for k in kinds if isinstance(k, str))
+                if isinstance(kinds, list)
+                else None,
+                reasoning=_yes_or_no(model, "reasoning"),
+                reasoning_off=_has_switch(model.get("reasoning_options")),
+                tools=_yes_or_no(model, "tool_call"),
+            )
 
 
 def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
@@ -86,13 +109,41 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
         prefix, slash, rest = name.partition("/")
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
         values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, _PER_TOKEN).items()}
+        values |= {
+            flag: round(value * 1e6, 9)
+            for flag, value in _numbers(_table(entry.get("off_peak_pricing")), _OFF_PEAK).items()
+        }
         id = rest if slash and prefix == provider else name
-        yield PublishedModel(provider, id, values, input_only=True)
+        kinds = {kind for kind, word in _SUPPORTS.items() if entry.get(f"supports_{word}") is True}
+        yield PublishedModel(
+            provider,
+            id,
+            values,
+            input_only=True,
+            input=frozenset({"text", *kinds}) if kinds else None,  # the file leaves out what it does not know
+            reasoning=_yes_or_no(entry, "supports_reasoning"),
+            tools=_yes_or_no(entry, "supports_function_calling"),
+        )
 
 
 def _table(value: object) -> Mapping[str, Any]:
     """Return a value as a table; empty for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def _yes_or_no(table: Mapping[str, Any], name: str) -> bool | None:
+    """Return a boolean of a table, None for anything else."""
+    value = table.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def _has_switch(options: object) -> bool | None:
+    """Return True where the options of reasoning have a switch or a level that turns it off; otherwise nobody knows."""
+    for option in options if isinstance(options, list) else ():
+        words = _table(option).get("values")
+        if _table(option).get("type") == "toggle" or (isinstance(words, list) and _OFF_WORDS & {*map(str, words)}):
+            return True
+    return None
 
 
 def _numbers(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
