@@ -73,8 +73,8 @@ class Comparison(Struct, frozen=True):
     """The result of a comparison: `found` of `models` are in the file, `values` could be compared.
 
     `rounded` of the values agree up to the meaning of K and M (1,000 or 1,024), `off_peak` are our prices of idle
-    hours or of a promotion, `currency` are prices in another currency that agree at `rates`: the ratio for each currency
-    that the file itself shows in most of its prices. The disagreements are ordered by cause, then by model.
+    hours or of a promotion, `currency` are prices in another currency that agree at `rates`: the ratio by currency in
+    the middle of all prices of the file. The disagreements are ordered by cause, then by model.
     """
 
     models: int
