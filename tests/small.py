@@ -21,6 +21,7 @@ PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai")
 _TABLE = re.compile(r"^\[(?=[a-z])", re.MULTILINE)
 _HEAD = re.compile(r"(models|providers)\.\"?([A-Za-z0-9_-]+)")
 _ITEM = re.compile(r"\"(?P<provider>[\w-]+)/[^\"\n]+\",")
+_CITED = re.compile(r"^(?:sources\.)?(?P<name>[a-z0-9-]+) *= [\[{]", re.MULTILINE)
 _ALIAS = re.compile(r"^(?P<name>\"?[\w./:-]+\"?)\s*=\s*\"(?P<provider>[\w-]+)/")
 
 
@@ -40,7 +41,18 @@ def _small_text() -> str:
     text = documents.builtin_path().read_text(encoding="utf-8")
     starts = [0, *(match.start() for match in _TABLE.finditer(text)), len(text)]
     tables = (text[start:end] for start, end in itertools.pairwise(starts))
-    return "".join(_without_others(table) for table in tables)
+    kept = [_without_others(table) for table in tables]
+    cited = set(_CITED.findall("".join(table for table in kept if not table.startswith("[sources]"))))
+    return "".join(_cited_sources(table, cited) if table.startswith("[sources]") else table for table in kept)
+
+
+def _cited_sources(table: str, cited: set[str]) -> str:
+    """Return the table of sources with those that are cited."""
+    return "".join(
+        line
+        for line in table.splitlines(keepends=True)
+        if (source := _CITED.match(line)) is None or source["name"] in cited
+    )
 
 
 def _without_others(table: str) -> str:

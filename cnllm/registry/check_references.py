@@ -1,10 +1,9 @@
-"""Check the names in a registry file: protocols, families, providers, models, and the flags that sources back."""
+"""Check the names in a registry file: protocols, families, providers and models."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Iterator
-from typing import Any
 
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.correction import corrected_line, suggested_word
@@ -20,7 +19,7 @@ __all__ = ["reference_problems"]
 
 
 def reference_problems(document: Document, registry: Registry) -> Iterator[Problem]:
-    """Yield the faults of references: unknown names, sources of absent flags, a toggle without its switch."""
+    """Yield the faults of references: unknown names, a toggle without its switch."""
     models = set(registry.names())
     providers = set(registry.providers)
     protocols = registry._layers.names("protocols")
@@ -61,15 +60,6 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             )
         if table.get("status", {}).get("is") == "retired" and use is None:
             yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
-        for name, source in table.get("sources", {}).items():
-            for flag in source["backs"]:
-                if flag.startswith("models.") and path[0] == "providers":
-                    continue  # a flag of all its models in this file
-                if not _has_flag(table, flag):
-                    yield problem(
-                        [*path, "sources", name],
-                        f"{dotted_path(path)}.sources.{name} backs '{flag}', which is not there",
-                    )
     if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
         yield Problem(
             document.label,
@@ -157,20 +147,3 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                 yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
         except CnllmError as error:
             yield problem(path, f"{dotted_path(path)}: {error.message}")
-
-
-def _has_flag(table: dict[str, Any], flag: str) -> bool:
-    """Whether a table has a value at a dotted path. A key may contain dots."""
-    value: Any = table
-    keys = flag.split(".")
-    while keys:
-        if type(value) is not dict:
-            return False
-        for length in range(len(keys), 0, -1):
-            key = ".".join(keys[:length])
-            if key in value:
-                value, keys = value[key], keys[length:]
-                break
-        else:
-            return False
-    return True

@@ -17,7 +17,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.check_values import unnamed_model, value_faults
 from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
 from cnllm.registry.fault import Fault
-from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
+from cnllm.registry.flags import Call, Citation, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, write_hint
@@ -110,6 +110,8 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
     for key, field in fields.items():
         if field.required and key not in data:
             yield Fault(path, f"{name} lacks '{key}'")
+    if cls is Citation and "url" in data:
+        yield from (Fault(path, f"{name} lacks '{key}'") for key in ("seen", "how") if key not in data)
     yield from _check_markers(data, cls, path)
 
 
@@ -196,11 +198,15 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
     elif origin is dict and type(value) is dict and args[1] is not Any:
         for key, item in value.items():
             yield from _check_value(item, args[1], [*path, key])
-    elif origin is list and type(value) is list and _is_struct(args[0]):
+    elif origin is list and type(value) is list and _struct(args[0]):
         for index, item in enumerate(value):
             yield from _check_value(item, args[0], [*path, str(index)])
-    elif type(value) is dict and Param in args:
-        yield from _check_table(value, Param, path)
+    elif type(value) is dict and (table := _struct(kind)):
+        yield from _check_table(value, table, path)
+    elif type(value) is list and (
+        lists := [a for a in args if typing.get_origin(a) is list and _struct(*typing.get_args(a))]
+    ):
+        yield from _check_value(value, lists[0], path)
     elif type(value) is str and Param in args and value in _STATE_WORDS:
         message = f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
         yield Fault(path, message)
@@ -255,6 +261,11 @@ def _literals(kind: Any) -> list[str]:
 def _is_struct(kind: Any) -> bool:
     """Whether a type is a table."""
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _struct(kind: Any) -> type[Struct] | None:
+    """Return the table that a type is, or allows beside other values; None where it allows none."""
+    return next((one for one in (kind, *typing.get_args(kind)) if _is_struct(one)), None)
 
 
 def _misplaced(path: list[str], cls: type[Struct]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import types
 import typing
 from collections.abc import Sequence
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from cnllm.registry.problem import did_you_mean
 
@@ -31,7 +34,10 @@ def expected_type(kind: Any) -> str:
         return "a list"
     if origin is dict:
         return "a table"
-    return _TYPES.get(kind, "")
+    if origin in (types.UnionType, typing.Union):
+        words = [expected_type(arg) for arg in args if arg is not type(None)]
+        return " or ".join(words) if all(words) else ""
+    return "a table" if isinstance(kind, type) and issubclass(kind, Struct) else _TYPES.get(kind, "")
 
 
 def corrected_value(value: Any, kind: Any) -> Any:

@@ -26,8 +26,8 @@ __all__ = ["CATALOGUE", "Document", "builtin_path", "catalogue_path", "layer_tab
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
 
-_SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-26"  # count up when the cached data changes, or the rules of the checks
+_SECTIONS = ("protocols", "families", "providers", "models", "sources")
+_FORMAT = b"cnllm-registry-27"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
@@ -193,10 +193,14 @@ def layer_tables(data: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, An
     for section in ("protocols", "families", "providers", "models"):
         layers += [([section, name], table) for name, table in data.get(section, {}).items()]
     for path, table in layers:
-        yield path, table
-        for kind in ("on", "families"):
-            for name, inner in table.get(kind, {}).items():
-                yield [*path, kind, name], inner
+        yield from _with_inner_layers(path, table)
+
+
+def _with_inner_layers(path: list[str], table: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    yield path, table
+    for kind in ("on", "families"):
+        for name, inner in table.get(kind, {}).items():
+            yield from _with_inner_layers([*path, kind, name], inner)
 
 
 def packed(text: bytes) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from cnllm.config.process import cached_property
 from cnllm.registry import merge
+from cnllm.registry.citations import citations
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
@@ -63,7 +64,7 @@ def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict
     """Yield the sources of a model's provider in a file. Those of `models.FLAG` back that flag of the model."""
     if len(path) > 1 and path[0] == "models":
         provider = data.get("providers", {}).get(path[1].partition("/")[0], {})
-        yield from provider.get("sources", {}).values()
+        yield from (source for _, source in citations(data, provider))
 
 
 class _Origin(NamedTuple):
@@ -120,12 +121,12 @@ class Trace:
             (".".join(merge.unset_path(flag)), source)
             for other in self._layers
             if other.path == self.layer.path
-            for source in other.table.get("sources", {}).values()
-            for flag in source.get("backs", ())
+            for _, source in citations(other.document.data, other.table)
+            for flag in source["backs"]
         ] + [
             (flag.removeprefix("models."), source)
             for source in model_sources(self.layer.document.data, self.layer.path)
-            for flag in source.get("backs", ())
+            for flag in source["backs"]
             if flag.startswith("models.")
         ]
 

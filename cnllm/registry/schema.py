@@ -29,6 +29,7 @@ def json_schema() -> dict[str, Any]:
     for name in ("Flags", "Table"):
         call = parts[name]["properties"]["call"]
         parts[name]["properties"]["call"] = {"description": call["description"], "$ref": "#/$defs/Call"}
+    parts["Citation"]["dependentRequired"] = {"url": ["seen", "how"]}  # it stands for itself
     atom = f"(no-)?({'|'.join(ATOMS)})"
     table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}
     return {

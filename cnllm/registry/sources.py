@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cnllm.registry.citations import citations
 from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
@@ -72,8 +73,8 @@ def unsourced_paths(document: Document) -> list[str]:
     for path, table in layer_tables(document.data):
         if path[0] in ("defaults", "protocols"):
             continue  # the wire itself, not the behaviour of an endpoint
-        backs = [b for s in table.get("sources", {}).values() for b in s.get("backs", ())]
-        shared = [b for s in model_sources(document.data, path) for b in s.get("backs", ())]
+        backs = [b for _, s in citations(document.data, table) for b in s["backs"]]
+        shared = [b for s in model_sources(document.data, path) for b in s["backs"]]
         backs += [b.removeprefix("models.") for b in shared if b.startswith("models.")]
         flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in _WITHOUT_SOURCE}
         for keys, _ in flatten(flags):
@@ -86,7 +87,7 @@ def unsourced_paths(document: Document) -> list[str]:
 def _citations(document: Document, today: datetime.date) -> Iterator[Citation]:
     """Yield the citations of a file."""
     for path, table in layer_tables(document.data):
-        for name, source in table.get("sources", {}).items():
+        for name, source in citations(document.data, table):
             date = datetime.date.fromisoformat(source["seen"])
             yield Citation(
                 source["url"],

@@ -223,8 +223,12 @@ def page() -> str:
                 parts += _inner(flag)
     parts += [
         "## Sources",
-        "Where the facts of a table come from: `sources.NAME` beside them.",
+        "Where the facts come from. A file names each source once, as `[sources]` at its top level, and a table cites "
+        'it in its own `sources`: `NAME = ["limits", "price"]` lists what the source backs there.',
         _keys_table(flags.Source),
+        '`NAME = { backs = ["limits"], how = "inferred" }` says what differs; a list may hold both forms. In a '
+        "small file a citation may name its own `url`, and then needs no entry in `[sources]`.",
+        _keys_table(flags.Citation),
     ]
     parts += ["## What a table may hold besides", _keys_table(flags.Table, flags.Flags)]
     parts += ["## A registry file", _keys_table(flags.File)]

@@ -14,6 +14,7 @@ from cases import each
 
 from cnllm import Registry
 from cnllm.registry.check import check
+from cnllm.registry.citations import written_citations
 from cnllm.registry.sources import unsourced_paths
 
 from .support import BUILTIN, builtin
@@ -205,15 +206,27 @@ def test_models_with_the_same_weights_are_named_after_the_same_size() -> None:
 
 
 # ── sources ──────────────────────────────────────────────────────────────────
-def test_sources_are_places_with_a_day(registry: Registry) -> None:
+def test_sources_are_places_with_a_day() -> None:
     url = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+(:[^\s@]+)?@[0-9a-f]{7,40}|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+:\S+")
+    for name, source in DATA["sources"].items():
+        where = source["url"]
+        assert url.fullmatch(where) or where.startswith("the union of"), (name, where)
+        assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), name
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name), name
+
+
+def test_each_source_is_named_once() -> None:
+    urls = [source["url"] for source in DATA["sources"].values()]
+    assert sorted(urls) == sorted(set(urls))
+
+
+def test_citations_are_names_and_flags() -> None:
     for name, table in EVERY.items():
-        for key, source in table.get("sources", {}).items():
-            where = source["url"]
-            assert url.fullmatch(where) or where.startswith("the union of"), (name, key, where)
-            assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), (name, key)
-            assert source["backs"], (name, key)
-            assert len(set(source["backs"])) == len(source["backs"]), (name, key)
+        for key, value in table.get("sources", {}).items():
+            for citation in written_citations(value):
+                assert "url" not in citation, (name, key)
+                assert citation["backs"], (name, key)
+                assert len(set(citation["backs"])) == len(citation["backs"]), (name, key)
 
 
 # ── nobody's private business ────────────────────────────────────────────────

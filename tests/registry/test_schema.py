@@ -60,6 +60,8 @@ GOOD = [
     "[models.'zai/x']\nprice = { currency = 'USD', input = 1, output = 2.5, tiers = [{ above = 1000, input = 2 }] }\n",
     "[families.glm]\nerrors = [{ kind = 'rate', status = [429], code = ['1'], text = ['x'], retry = true }]\n",
     "[providers.zai.sources]\na = { url = 'u', seen = 2026-11-20, how = 'docs', backs = ['keys'], quote = 'q' }\n",
+    "[providers.zai]\nkeys = []\nsources = { list = ['keys', { backs = ['keys'], path = 'a.json', rounded = true }] }\n"
+    "[sources]\nlist = { url = 'u', seen = 2026-11-20, how = 'code', path = 'b.json' }\n",
 ]
 
 

@@ -9,8 +9,7 @@ One word for one thing: `otherwise` is what becomes of something asked for that 
 flag says what is done when something happens.
 """
 
-import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import Base, about, flag, inner_table
@@ -20,6 +19,7 @@ from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, Stream, UsagePaths
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
 from cnllm.registry.flags.simulator import Refusal, Simulator
+from cnllm.registry.flags.sources import Citation, Source
 from cnllm.registry.flags.tools import Leak, ToolChoice, Tools
 from cnllm.registry.levels import LEVELS
 
@@ -29,6 +29,7 @@ __all__ = [
     "Body",
     "Budget",
     "Call",
+    "Citation",
     "Effort",
     "ErrorPaths",
     "ErrorRule",
@@ -263,19 +264,6 @@ class Flags(Base, frozen=True):
         return f"<{type(self).__name__} {', '.join(names)}>"
 
 
-class Source(Base, frozen=True):
-    """The source of facts in the same table."""
-
-    url: Annotated[str, flag("A URL, repository:path@commit, or a thread.")]
-    seen: Annotated[datetime.date, flag("The day on which it was read.")]
-    how: Annotated[
-        Literal["docs", "recorded", "code", "issue", "probe", "inferred"],
-        flag("The kind of source.", reasons={"probe": "for overlays that `cnllm probe` writes"}),
-    ]
-    backs: Annotated[list[str], flag("The flags of this table that it supports.")]
-    quote: Annotated[str | None, flag("A short quotation.")] = None
-
-
 class Table(Flags, frozen=True):
     """A layer of the registry: flags, and the keys that only a layer has."""
 
@@ -307,7 +295,13 @@ class Table(Flags, frozen=True):
     families: Annotated[
         dict[str, dict[str, Any]] | None, flag("providers: flags of one family as this provider serves it.")
     ] = None
-    sources: Annotated[dict[str, Source] | None, flag("The sources of this table's facts.", every_wire=True)] = None
+    sources: Annotated[
+        dict[str, list[str | Citation] | Citation] | None,
+        flag(
+            "What backs this table's facts, by the name of a source: its flags, or a table where something differs.",
+            every_wire=True,
+        ),
+    ] = None
 
 
 class Route(Base, frozen=True):
@@ -358,6 +352,7 @@ class File(Base, frozen=True):
     ] = None
     providers: Annotated[dict[str, Table] | None, flag("The endpoints.")] = None
     models: Annotated[dict[str, Table] | None, flag('The models, by "provider/id-on-the-wire".')] = None
+    sources: Annotated[dict[str, Source] | None, flag("The sources, each named once, which tables cite.")] = None
     aliases: Annotated[dict[str, str] | None, flag("Short names, each of one model.")] = None
     family_aliases: Annotated[
         dict[str, str] | None,

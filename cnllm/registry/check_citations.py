@@ -1,0 +1,74 @@
+"""Check what the tables of a registry file cite: names of sources, and the flags that they back."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from cnllm.registry.citations import written_citations
+from cnllm.registry.correction import corrected_key, suggested_word
+from cnllm.registry.documents import layer_tables
+from cnllm.registry.problem import Problem, did_you_mean, dotted_path
+
+if typing.TYPE_CHECKING:
+    from cnllm.registry.documents import Document
+
+__all__ = ["citation_problems"]
+
+
+def citation_problems(document: Document) -> Iterator[Problem]:
+    """Yield the faults of citations: unknown and unused sources, flags that are not there."""
+    named = document.data.get("sources", {})
+    unused = dict.fromkeys(named)
+    lines = document.source.split("\n")
+
+    def problem(path: list[str], message: str, corrected: str = "") -> Problem:
+        return Problem(document.label, document.line(path), message, corrected=corrected)
+
+    for path, table in layer_tables(document.data):
+        for name, value in table.get("sources", {}).items():
+            place = [*path, "sources", name]
+            unused.pop(name, None)
+            for citation in written_citations(value):
+                if "url" in citation:
+                    if document.builtin:
+                        yield problem(place, f"{dotted_path(place)} has a url; name the source under [sources]")
+                elif name not in named:
+                    meant = did_you_mean(name, named)
+                    line = document.line(place)
+                    yield problem(
+                        place,
+                        f"{dotted_path(path)}.sources: no source is called '{name}'{meant}",
+                        corrected_key(lines, line, name, suggested_word(meant)),
+                    )
+                yield from (
+                    problem(place, f"{dotted_path(place)} backs '{flag}', which is not there")
+                    for flag in citation["backs"]
+                    # `models.FLAG` of a provider is a flag of all its models in this file
+                    if not (flag.startswith("models.") and path[0] == "providers") and not _has_flag(table, flag)
+                )
+    for name in unused:
+        yield Problem(
+            document.label,
+            document.line(["sources", name]),
+            f"sources.{name} backs nothing",
+            "error" if document.builtin else "warning",
+        )
+
+
+def _has_flag(table: dict[str, Any], flag: str) -> bool:
+    """Whether a table has a value at a dotted path. A key may contain dots."""
+    value: Any = table
+    keys = flag.split(".")
+    while keys:
+        if type(value) is not dict:
+            return False
+        for length in range(len(keys), 0, -1):
+            key = ".".join(keys[:length])
+            if key in value:
+                value, keys = value[key], keys[length:]
+                break
+        else:
+            return False
+    return True

@@ -1,0 +1,90 @@
+"""Sources that a file names once, and what its tables cite of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cnllm import Fact, Registry
+from cnllm.registry.check import check
+
+from .support import HOME
+
+NAMED = """[sources]
+list = { url = "https://example.org/list", seen = 2026-11-01, how = "code", path = "list.json" }
+page = { url = "https://example.org/page", seen = 2026-11-02, how = "docs" }
+"""
+MODEL = '[models."home/m"]\nlimits = { context = 1000, output = 100 }\ntools.supported = true\n'
+
+
+def facts(tmp_path: Path, cited: str, named: str = NAMED) -> dict[str, Fact]:
+    file = tmp_path / "providers.toml"
+    file.write_text(f'{HOME}{MODEL}[models."home/m".sources]\n{cited}\n{named}')
+    return {fact.flag: fact for fact in Registry.load(file).resolve("home/m").explain()}
+
+
+def test_a_list_of_flags_takes_all_from_the_named_source(tmp_path: Path) -> None:
+    found = facts(tmp_path, 'list = ["limits", "tools"]')
+    for flag in ("limits.context", "limits.output", "tools.supported"):
+        fact = found[flag]
+        assert (fact.source, str(fact.seen), fact.how) == ("https://example.org/list", "2026-11-01", "code")
+
+
+def test_what_a_citation_says_wins_over_the_named_source(tmp_path: Path) -> None:
+    found = facts(tmp_path, 'list = { backs = ["limits"], how = "inferred", seen = 2026-11-09 }')
+    fact = found["limits.context"]
+    assert (fact.source, str(fact.seen), fact.how) == ("https://example.org/list", "2026-11-09", "inferred")
+
+
+def test_a_list_may_hold_both(tmp_path: Path) -> None:
+    found = facts(tmp_path, 'list = ["limits.context", { backs = ["limits.output"], how = "inferred" }, "tools"]')
+    how = {flag: found[flag].how for flag in ("limits.context", "limits.output", "tools.supported")}
+    assert how == {"limits.context": "code", "limits.output": "inferred", "tools.supported": "code"}
+
+
+def test_a_citation_with_a_url_stands_for_itself(tmp_path: Path) -> None:
+    own = 'page = { url = "https://example.org/own", seen = 2026-11-03, how = "probe", backs = ["limits"] }'
+    fact = facts(tmp_path, own)["limits.context"]
+    assert (fact.source, str(fact.seen), fact.how) == ("https://example.org/own", "2026-11-03", "probe")
+
+
+def test_an_unknown_name_is_no_source(tmp_path: Path) -> None:
+    assert facts(tmp_path, 'lists = ["limits"]')["limits.context"].source is None
+
+
+@pytest.mark.parametrize(
+    ("cited", "message", "corrected"),
+    [
+        ('lists = ["limits"]', "no source is called 'lists'. Did you mean 'list'?", 'list = ["limits"]'),
+        ('list = ["limts"]', "list backs 'limts', which is not there", ""),
+        ('list = ["limits", { backs = ["price"] }]', "list backs 'price', which is not there", ""),
+        ('list = { path = "a" }', "lacks 'backs'", ""),
+        (
+            'list = { backs = ["limits"], hw = "docs" }',
+            "Did you mean 'how'?",
+            'list = { backs = ["limits"], how = "docs" }',
+        ),
+        (
+            'list = ["limits", { backs = ["tools"], how = "doc" }]',
+            "Did you mean 'docs'?",
+            'list = ["limits", { backs = ["tools"], how = "docs" }]',
+        ),
+        ('list = ["limits", 1]', "a text or a table is expected, not a number", ""),
+        ('own = { url = "u", seen = 2026-11-20, backs = ["limits"] }', "lacks 'how'", ""),
+    ],
+)
+def test_faults_of_citations(tmp_path: Path, cited: str, message: str, corrected: str) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(f'{HOME}{MODEL}[models."home/m".sources]\n{cited}\n{NAMED}')
+    line = f"{HOME}{MODEL}".count("\n") + 2
+    faults = [p for p in check([str(file)]) if p.severity == "error"]
+    assert [(p.line, message in p.message) for p in faults] == [(line, True)], faults
+    assert faults[0].corrected == corrected
+
+
+def test_a_source_that_backs_nothing_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(f'{NAMED}{HOME}{MODEL}[models."home/m".sources]\nlist = ["limits", "tools"]\n')
+    (problem,) = check([str(file)])
+    assert (problem.severity, problem.line, problem.message) == ("warning", 3, "sources.page backs nothing")
