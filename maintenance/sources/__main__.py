@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m maintenance.sources", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="NAME", action="append", help="the name of a source; may be repeated")
-    parser.add_argument("--cache", metavar="DIR", type=Path, default=Path("build/sources"), help="where sources are kept")
+    parser.add_argument(
+        "--cache", metavar="DIR", type=Path, default=Path("build/sources"), help="where sources are kept"
+    )
     parser.add_argument("--offline", action="store_true", help="read only what is in the cache")
     parser.add_argument("--json", action="store_true", help="print every verdict as JSON")
     options = parser.parse_args(arguments)

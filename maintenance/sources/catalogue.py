@@ -12,7 +12,7 @@ from typing import Any
 from cnllm.registry.public_lists import CURRENCY, PublishedModel
 from maintenance.sources import parse
 
-__all__ = ["Entry", "Form", "entries", "forms", "get"]
+__all__ = ["Entry", "Form", "entries", "forms", "get", "has_flag"]
 
 HERE = Path(__file__).resolve().parent
 _KINDS = {"pdf": "file", "document": "file"}
@@ -47,12 +47,18 @@ def entries(form: Form, files: Mapping[str, bytes]) -> Iterator[Entry]:
                         yield path, model
 
 
+def has_flag(form: Form, flag: str) -> bool:
+    """Whether the entries of a form may have the value of a flag."""
+    names = {"reasoning.mode": "reasoning", "tools.supported": "tools"}
+    return flag in form["fields"] or names.get(flag, flag) in form
+
+
 def get(data: Any, path: str) -> Any:
     """Return the value at a path, or at the first of several with " | " between them that is there and not false."""
     value: Any = None
     for choice in path.split(" | "):
         value = _at(data, choice)
-        if value not in (None, False):
+        if value is not None and value is not False:
             return value
     return value
 

@@ -108,9 +108,7 @@ def _is_overruled(flag: str, back: str, cited: list[tuple[str, dict[str, Any]]])
     return any((flag == b or flag.startswith(b + ".")) and len(b) > len(back) for b in backs)
 
 
-def _claim(
-    table: str, where: str, model: str, flag: str, value: Any, name: str, source: Mapping[str, Any]
-) -> Claim:
+def _claim(table: str, where: str, model: str, flag: str, value: Any, name: str, source: Mapping[str, Any]) -> Claim:
     """Return a claim with what its source says of itself."""
     return Claim(
         table,

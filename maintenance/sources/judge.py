@@ -25,6 +25,8 @@ __all__ = ["Judge", "State", "Verdict"]
 State = Literal["differs", "not-found", "agrees", "not-comparable", "not-reachable"]
 """What a source says: another value, nothing, the same; prose says it or not; it cannot be had here."""
 
+_DAY = re.compile(r"-(?:20)?\d{6}$")
+_MOST_PROSE = 200  # files that are searched for a word: among more it occurs anyway
 _MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]+>", re.S | re.I)
 
 
@@ -66,8 +68,9 @@ class Judge:
         except Unreachable as error:
             return Verdict(claim, "not-reachable", remark=str(error).splitlines()[0])
         forms = self._forms(claim.url, location, files) if claim.model else []
-        if any(index for _, index in forms):
-            return self._compared(claim, location, forms)
+        told = [(form, index) for form, index in forms if index and catalogue.has_flag(form, claim.flag)]
+        if told:
+            return self._compared(claim, location, told)
         return _prose(claim, files, location.path)
 
     def _forms(self, url: str, location: Location, files: Mapping[str, bytes]) -> list[tuple[Form, Any]]:
@@ -89,7 +92,7 @@ class Judge:
         found: list[tuple[Any, Entry]] = []
         elsewhere: list[tuple[Any, Entry]] = []
         for form, index in forms:
-            same_id = index.get(model.id.casefold(), [])
+            same_id = _same_id(model.id, form, index)
             if "*" not in "".join(form["files"]) or location.path not in {path for path, _ in same_id}:
                 own = _own(model, form, same_id)
             else:  # the citation names one of many files
@@ -122,6 +125,16 @@ def _whole(location: Location) -> Location:
     """Return the location that is fetched: of a package, all of it, for the entries may be in several files."""
     keep = location.path if location.kind == "repository" else ""
     return Location(location.kind, location.name, location.version, keep)
+
+
+def _same_id(id: str, form: Form, index: Mapping[str, list[Entry]]) -> list[Entry]:
+    """Return the entries of an id; else those of the same one with other signs, or without the day at its end."""
+    if exact := index.get(id.casefold()):
+        return exact
+    spelled = {plain_name(id)}
+    if form.get("without_day"):
+        spelled.add(plain_name(_DAY.sub("", id)))
+    return [entry for name, entries in index.items() if plain_name(name) in spelled for entry in entries]
 
 
 def _own(model: Model, form: Form, entries: list[Entry]) -> list[Entry]:
@@ -188,8 +201,8 @@ def _prose(claim: Claim, files: Mapping[str, bytes], path: str) -> Verdict:
                 return Verdict(claim, "agrees", claim.quote, name)
         return Verdict(claim, "not-found", explained=claim.how == "inferred", remark="the quotation is not there")
     word = str(claim.value) if isinstance(claim.value, str | int | float) and claim.value not in (True, False) else ""
-    if len(word) < 3:
-        return Verdict(claim, "not-comparable", remark="a value without words")
+    if len(word) < 3 or len(inside) > _MOST_PROSE:
+        return Verdict(claim, "not-comparable")
     there = next((name for name in inside if word in _text(files, name)), None)
     return Verdict(claim, "not-comparable", there=there or "", remark="" if there else f"{word!r} is not there")
 

@@ -25,13 +25,19 @@ def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
         if open_ones:
             yield f"{title} ({len(open_ones)})"
         for name, group in groupby(open_ones, key=lambda v: v.claim.name):
-            yield f"  {name}  {open_ones[0].claim.url if len({v.claim.name for v in open_ones}) == 1 else ''}".rstrip()
-            for verdict in group:
-                yield "    " + _line(verdict)
+            found = list(group)
+            yield f"  {name} ({len(found)}): {found[0].claim.url}"
+            yield from ("    " + _line(verdict) for verdict in found)
     yield ""
-    for name, counts in sorted(_counts(verdicts).items(), key=lambda item: -item[1].total()):
+    counted = _counts(verdicts)
+    absent = [name for name, counts in counted.items() if set(counts) == {"not-reachable"}]
+    for name, counts in sorted(counted.items(), key=lambda item: -item[1].total()):
+        if name in absent:
+            continue
         figures = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         yield f"{name}: {figures}"
+    if absent:
+        yield f"not reachable ({len(absent)}): {', '.join(sorted(absent))}"
 
 
 def as_json(verdicts: Sequence[Verdict]) -> str:
