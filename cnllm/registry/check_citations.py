@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.registry.citations import written_citations
+from cnllm.registry.citations import citations, written_citations
 from cnllm.registry.correction import corrected_key, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path
@@ -15,6 +16,12 @@ if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
 
 __all__ = ["citation_problems"]
+
+_READABLE = ("docs", "code", "catalogue")
+"""The kinds of source whose values stand in a file that a program can read again."""
+
+_ARCHIVE = re.compile(r"^https://(?:www\.npmjs\.com/package|pypi\.org/project)/|^[\w.-]+/[\w.-]+(?:@\S+)?$")
+"""The URLs of packages, and of repositories without a path."""
 
 
 def citation_problems(document: Document) -> Iterator[Problem]:
@@ -48,6 +55,7 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                     # `models.FLAG` of a provider is a flag of all its models in this file
                     if not (flag.startswith("models.") and path[0] == "providers") and not _has_flag(table, flag)
                 )
+    yield from (problem(place, message) for place, message in _missing_paths(document) if document.builtin)
     for name in unused:
         yield Problem(
             document.label,
@@ -55,6 +63,16 @@ def citation_problems(document: Document) -> Iterator[Problem]:
             f"sources.{name} backs nothing",
             "error" if document.builtin else "warning",
         )
+
+
+def _missing_paths(document: Document) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for citations of a package or repository that do not say which of its files has the value."""
+    for path, table in layer_tables(document.data):
+        for name, source in citations(document.data, table):
+            is_readable = source["how"] in _READABLE and _ARCHIVE.search(source["url"])
+            if is_readable and "path" not in source:
+                place = [*path, "sources", name]
+                yield place, f"{dotted_path(place)} has no path; name the file of {source['url']} that has the value"
 
 
 def _has_flag(table: dict[str, Any], flag: str) -> bool:

@@ -14,7 +14,8 @@ from cases import each
 
 from cnllm import Registry
 from cnllm.registry.check import check
-from cnllm.registry.citations import written_citations
+from cnllm.registry.citations import citations, written_citations
+from cnllm.registry.documents import layer_tables
 from cnllm.registry.sources import unsourced_paths
 
 from .support import BUILTIN, builtin
@@ -227,6 +228,32 @@ def test_citations_are_names_and_flags() -> None:
                 assert "url" not in citation, (name, key)
                 assert citation["backs"], (name, key)
                 assert len(set(citation["backs"])) == len(citation["backs"]), (name, key)
+
+
+THIRD_PARTIES = re.compile(
+    r"apidog|apiyi|dev\.to/|litellm|mastra\.ai|model-?prices|models\.?dev|modelparams|novita|opencode|/pi-(ai|catalog)|"
+    r"vercel\.com/ai-gateway|xpay|dify-official|config-center|cc-switch|fastgpt|/lobehub"
+)
+
+
+def test_what_a_third_party_says_is_no_documentation() -> None:
+    document = builtin()
+    for path, table in layer_tables(document.data):
+        for name, source in citations(document.data, table):
+            assert source["how"] != "docs" or not THIRD_PARTIES.search(source["url"]), (path, name)
+
+
+def test_a_package_is_cited_with_the_file_that_has_the_value() -> None:
+    """`registry check` says so of the built-in file; this counts them, so that the rule cannot pass over all."""
+    document = builtin()
+    packages = [
+        source
+        for _, table in layer_tables(document.data)
+        for _, source in citations(document.data, table)
+        if source["url"].startswith(("https://pypi.org/", "https://www.npmjs.com/"))
+    ]
+    assert len(packages) > 1000
+    assert all("path" in source for source in packages if source["how"] in ("docs", "code", "catalogue"))
 
 
 # ── nobody's private business ────────────────────────────────────────────────

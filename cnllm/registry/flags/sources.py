@@ -6,10 +6,17 @@ from typing import Annotated, Literal
 from cnllm.registry.flags.describe import Base, flag
 
 How = Annotated[
-    Literal["docs", "recorded", "code", "issue", "probe", "inferred"],
-    flag("The kind of source.", reasons={"probe": "for overlays that `cnllm probe` writes"}),
+    Literal["docs", "recorded", "code", "catalogue", "issue", "probe", "inferred"],
+    flag(
+        "The kind of source: the endpoint's own documentation, recorded traffic, program code, a third party's list or "
+        "description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar.",
+        reasons={"probe": "for overlays that `cnllm probe` writes"},
+    ),
 ]
-_PATH = "The file inside the package, which holds the values."
+_PATH = (
+    "The file or folder inside a package or repository that holds the values; `{provider}` stands for the name of the "
+    "provider whose table cites it."
+)
 
 
 class Source(Base, frozen=True):
