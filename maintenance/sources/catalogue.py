@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ Entry = tuple[str, PublishedModel]
 """An entry and the file in which it stands."""
 
 
+@functools.cache
 def forms(url: str) -> list[Form]:
     """Return the forms of the catalogues in a source."""
     tables = tomllib.loads((HERE / "catalogues.toml").read_text(encoding="utf-8"))["catalogues"]

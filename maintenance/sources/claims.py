@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -58,10 +58,10 @@ def claims(document: Document) -> Iterator[Claim]:
                     if flag not in COMPARED or not model:
                         continue
                     if not _is_overruled(flag, back, cited):
-                        yield _claim(dotted_path(path), where, model, flag, value, name, source)
+                        yield _claim(path, where, model, flag, value, name, source)
                 if not model or not any(flag in COMPARED for flag in values):
                     value = next(iter(values.values()), None)
-                    yield _claim(dotted_path(path), where, "", back, value, name, source)
+                    yield _claim(path, where, "", back, value, name, source)
 
 
 def inherited(registry: Registry, own: list[Claim]) -> Iterator[Claim]:
@@ -86,7 +86,7 @@ def _shared(document: Document, provider: str, name: str, source: Mapping[str, A
         where = f"{document.label}:{document.line(['models', model]) or ''}"
         for flag, value in _values(table, back).items():
             if flag in COMPARED and not _is_overruled(flag, "", cited):
-                yield _claim(dotted_path(["models", model]), where, model, flag, value, name, source)
+                yield _claim(["models", model], where, model, flag, value, name, source)
 
 
 def _values(table: Mapping[str, Any], back: str) -> dict[str, Any]:
@@ -108,17 +108,20 @@ def _is_overruled(flag: str, back: str, cited: list[tuple[str, dict[str, Any]]])
     return any((flag == b or flag.startswith(b + ".")) and len(b) > len(back) for b in backs)
 
 
-def _claim(table: str, where: str, model: str, flag: str, value: Any, name: str, source: Mapping[str, Any]) -> Claim:
-    """Return a claim with what its source says of itself."""
+def _claim(
+    place: Sequence[str], where: str, model: str, flag: str, value: Any, name: str, source: Mapping[str, Any]
+) -> Claim:
+    """Return a claim of the table at `place`, with what its source says of itself."""
+    provider = place[1].partition("/")[0] if place[0] in ("providers", "models") else ""
     return Claim(
-        table,
+        dotted_path(list(place)),
         where,
         model,
         flag,
         value,
         name,
-        str(source["url"]),
-        str(source.get("path", "")),
+        str(source["url"]).replace("{provider}", provider),
+        str(source.get("path", "")).replace("{provider}", provider),
         str(source.get("how", "")),
         bool(source.get("rounded", False)),
         str(source.get("quote", "")),

@@ -33,8 +33,8 @@ _MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]+>", re.S 
 class Verdict(Struct, frozen=True):
     """The result for one claim.
 
-    `theirs` is the value of the source and `there` its place. `explained` is whether the file itself says why the source
-    does not have our value. `remark` says more for a person.
+    `theirs` is the value of the source and `there` its place. `explained` is whether the file itself says why the
+    source does not have our value. `remark` says more for a person.
     """
 
     claim: Claim
@@ -64,18 +64,18 @@ class Judge:
         """Return what the source of a claim says."""
         location = locate(claim.url, claim.path)
         try:
-            files = self._fetcher.files(_whole(location))
+            whole = _whole(location, claim.url)
+            files = self._fetcher.files(whole)
         except Unreachable as error:
             return Verdict(claim, "not-reachable", remark=str(error).splitlines()[0])
-        forms = self._forms(claim.url, location, files) if claim.model else []
+        forms = self._forms(claim.url, whole, files) if claim.model else []
         told = [(form, index) for form, index in forms if index and catalogue.has_flag(form, claim.flag)]
         if told:
             return self._compared(claim, location, told)
         return _prose(claim, files, location.path)
 
-    def _forms(self, url: str, location: Location, files: Mapping[str, bytes]) -> list[tuple[Form, Any]]:
+    def _forms(self, url: str, whole: Location, files: Mapping[str, bytes]) -> list[tuple[Form, Any]]:
         """Return the catalogues of a source with their entries by id."""
-        whole = _whole(location)
         if whole not in self._indexes:
             indexes = []
             for form in catalogue.forms(url):
@@ -93,10 +93,10 @@ class Judge:
         elsewhere: list[tuple[Any, Entry]] = []
         for form, index in forms:
             same_id = _same_id(model.id, form, index)
-            if "*" not in "".join(form["files"]) or location.path not in {path for path, _ in same_id}:
-                own = _own(model, form, same_id)
-            else:  # the citation names one of many files
-                own = [entry for entry in same_id if entry[0] == location.path]
+            cited = [entry for entry in same_id if location.path and _is_inside(entry[0], location.path)]
+            own = _own(model, form, cited or same_id)
+            if not own and "*" in "".join(form["files"]):
+                own = cited  # the citation says which of many files
             found += [(_theirs(claim, model, entry), (path, entry)) for path, entry in own]
             elsewhere += [(_theirs(claim, model, one[1]), one) for one in same_id if one not in own]
         explained = claim.how == "inferred" or bool(claim.heir)
@@ -121,9 +121,15 @@ class Judge:
         return Verdict(claim, "not-found", explained=explained, remark=remark)
 
 
-def _whole(location: Location) -> Location:
-    """Return the location that is fetched: of a package, all of it, for the entries may be in several files."""
-    keep = location.path if location.kind == "repository" else ""
+def _is_inside(file: str, path: str) -> bool:
+    """Whether a file is the one at a path, or below it."""
+    return file == path or file.startswith(path.rstrip("/") + "/")
+
+
+def _whole(location: Location, url: str) -> Location:
+    """Return the location that is fetched: all of it where an entry may be in several files."""
+    is_part = location.kind == "repository" and not any("base" in form for form in catalogue.forms(url))
+    keep = location.path if is_part else ""
     return Location(location.kind, location.name, location.version, keep)
 
 
@@ -191,7 +197,7 @@ def _place(entry: Entry) -> str:
 
 def _prose(claim: Claim, files: Mapping[str, bytes], path: str) -> Verdict:
     """Return whether a source in prose, or in a form that nobody has described, has our quotation or our words."""
-    inside = [name for name in files if not path or name == path or name.startswith(path.rstrip("/") + "/")]
+    inside = [name for name in files if not path or _is_inside(name, path)]
     if not inside:
         return Verdict(claim, "not-found", remark=f"no file {path}")
     if claim.quote:
