@@ -21,7 +21,17 @@ from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
-__all__ = ["CATALOGUE", "Document", "builtin_path", "catalogue_path", "layer_tables", "overlay_paths", "packed", "read"]
+__all__ = [
+    "CATALOGUE",
+    "Document",
+    "builtin_path",
+    "catalogue_path",
+    "layer_tables",
+    "overlay_paths",
+    "packed",
+    "read",
+    "read_text",
+]
 
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
@@ -141,14 +151,7 @@ def overlay_paths() -> list[Path]:
 def read(path: Path, *, builtin: bool = False) -> Document:
     """Read, parse and (unless built in) check a registry file. Raises `RegistryError` with file and line."""
     label = path.name if builtin else str(path)
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            text = file.read()
-    except OSError as error:
-        raise RegistryError(
-            f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
-        ) from error
+    status, text = _read_bytes(path, label)
     data = _shipped_data(path, text) if builtin else None
     entry = _cache_entry(text, builtin) if data is None else None
     if data is None:
@@ -161,6 +164,23 @@ def read(path: Path, *, builtin: bool = False) -> Document:
             require_valid(Document(path, label, text, data, builtin=False))
         cache.write_entry(entry, msgspec.msgpack.encode(data))
     return Document(path, label, text, data, builtin=builtin, status=status)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a registry file. Raises `RegistryError` where there is none, or it is not TOML."""
+    _, text = _read_bytes(path, str(path))
+    parse(text, str(path))
+    return text.decode()
+
+
+def _read_bytes(path: Path, label: str) -> tuple[os.stat_result, bytes]:
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()), file.read()
+    except OSError as error:
+        raise RegistryError(
+            f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
+        ) from error
 
 
 def parse(text: bytes, label: str) -> dict[str, Any]:

@@ -95,10 +95,11 @@ def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     return EditedFile(out, f"[aliases]\n{alias_line}\n{block}" if alias_line else block, line)
 
 
-def replace_file(path: Path, text: str, files: Sequence[str]) -> None:
+def replace_file(path: Path, text: str, files: Sequence[str] | None = None) -> None:
     """Replace a file in one step, if the registry finds no new fault in the text.
 
-    `files` are the loaded files, with or without this one. Raises `RegistryError` with the first new fault.
+    `files` are the loaded files, with or without this one; without them the text, which says what the file did, is not
+    checked. Raises `RegistryError` with the first new fault.
     """
     target = path.resolve()
     private_files.make_private_folder(target.parent, narrow=False)
@@ -106,7 +107,8 @@ def replace_file(path: Path, text: str, files: Sequence[str]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-        _require_no_new_fault(path, name, files)
+        if files is not None:
+            _require_no_new_fault(path, name, files)
         os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
         os.replace(name, target)
     finally:

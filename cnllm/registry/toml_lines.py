@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["Lines", "key_lines", "line_of"]
+__all__ = ["Lines", "key_lines", "line_of", "open_brackets", "read_keys"]
 
 Lines = dict[str, int]
 """Path → line, from 1. The keys of a path are joined by NUL, because a key may hold any other character."""
@@ -18,7 +18,7 @@ _KEY = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
 _TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|#|[\[\]{}]')
 
 
-def _keys(text: str, position: int) -> tuple[list[str], int]:
+def read_keys(text: str, position: int) -> tuple[list[str], int]:
     """Return the dotted key that starts at `position`, and the position of its end."""
     keys: list[str] = []
     while match := _KEY.match(text, position):
@@ -53,7 +53,7 @@ def line_of(text: str, path: list[str]) -> int | None:
     for header in () if _has_multiline_strings(text) else _HEADER.finditer(text):
         if name not in header[0]:
             continue
-        keys, end = _keys(text, header.start() + header[0].index("[") + 1)
+        keys, end = read_keys(text, header.start() + header[0].index("[") + 1)
         shared = min(len(keys), len(path))
         after = header[0][end - header.start() :]
         if keys[:shared] != path[:shared] or after[:1] != "]" or after[1:].strip()[:1] not in ("", "#"):
@@ -91,7 +91,7 @@ def _lines(text: str, position: int) -> Iterator[str]:
 def _is_inline_value(text: str, number: int) -> bool:
     """Whether a line sets a key to an inline table or array, which cannot be extended elsewhere."""
     line = text.split("\n", number)[number - 1]
-    _, position = _keys(line, 0)
+    _, position = read_keys(line, 0)
     return line[position : position + 1] == "=" and line[position + 1 :].lstrip()[:1] in ("{", "[")
 
 
@@ -117,7 +117,7 @@ def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
                 if first and number > 1:
                     break
                 is_array = stripped.startswith("[[")
-                keys, _ = _keys(line, line.index("[") + (2 if is_array else 1))
+                keys, _ = read_keys(line, line.index("[") + (2 if is_array else 1))
                 table = _numbered_path(keys, counts)
                 if is_array:
                     name = "\0".join(table)
@@ -127,12 +127,12 @@ def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
                     implied.setdefault("\0".join(table[:length]), number)
                 lines.setdefault("\0".join(table), number)
                 continue
-            keys, position = _keys(line, 0)
+            keys, position = read_keys(line, 0)
             path = list(table)
             for key in keys:
                 path.append(key)
                 lines.setdefault("\0".join(path), number)
-        depth, quote = _open_brackets(line, position, depth, quote)
+        depth, quote = open_brackets(line, position, depth, quote)
     return {**implied, **lines}
 
 
@@ -147,7 +147,7 @@ def _numbered_path(keys: list[str], counts: dict[str, int]) -> list[str]:
     return path
 
 
-def _open_brackets(line: str, position: int, depth: int, quote: str) -> tuple[int, str]:
+def open_brackets(line: str, position: int, depth: int, quote: str) -> tuple[int, str]:
     """Return the brackets and multi-line strings that are open at the end of a line, read from `position`."""
     while True:
         if quote:

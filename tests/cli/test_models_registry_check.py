@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +97,28 @@ def test_a_faulty_file_is_told_before_anything_is_listed(machine: Machine) -> No
         done = machine.run("registry", "check", bad, *args)
         assert (done.status, done.err) == (2, "1 fault\n")
         assert done.out.startswith(f"{bad}:2: ")
+
+
+def test_a_file_gets_its_form(machine: Machine) -> None:
+    file = machine.file("own.toml", '[providers.home]\nkeys = []\ntitle="Home" # mine\n')
+    done = machine.run("registry", "fmt", "--check", file)
+    assert (done.status, done.err) == (2, "2 lines written otherwise\n")
+    assert [line for line in done.out.splitlines() if line.startswith(f"{file}:")] == [
+        f"{file}:{line}: is written otherwise by `cnllm registry fmt`" for line in (2, 3)
+    ]
+    assert '  write: title = "Home" # mine' in done.out.splitlines()
+    done = machine.run("registry", "fmt", file)
+    assert (done.status, done.out, done.err) == (0, "", f"{file}: written\n")
+    assert Path(file).read_text() == '[providers.home]\ntitle = "Home" # mine\nkeys  = []\n'
+    done = machine.run("registry", "fmt", "--check", file)
+    assert (done.status, done.out, done.err) == (0, "", "0 lines written otherwise\n")
+
+
+def test_the_form_of_your_own_file(machine: Machine) -> None:
+    file = machine.config / "providers.toml"
+    before = file.read_text()
+    done = machine.run("registry", "fmt")
+    assert (done.status, done.err) == (0, f"{file}: written\n")
+    assert tomllib.loads(file.read_text()) == tomllib.loads(before)
+    machine.run("registry", "fmt", machine.file("bad.toml", "a = \n")).fails(2, "bad.toml", "1")
+    machine.run("registry", "fmt", "none.toml").fails(2, "none.toml")

@@ -59,6 +59,26 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     return errors.WRONG if fault_count else errors.WHOLE
 
 
+@registry.command(epilog=options.examples("cnllm registry fmt", "cnllm registry fmt --check providers.toml"))
+@click.argument("files", nargs=-1, type=click.Path())
+@click.option(
+    "--check", "is_check", is_flag=True, help="Name the lines that are written otherwise, and change nothing."
+)
+def fmt(files: tuple[str, ...], is_check: bool) -> int:
+    """Give FILES, or your own registry files, their form: keys in order and in columns, blank lines, contents.
+
+    No value and no comment changes. The exit status of --check is 0 if the files have their form, else 2.
+    """
+    from cnllm.cli.output import registry_report
+    from cnllm.registry.documents import overlay_paths
+
+    paths = list(files) or [str(path) for path in overlay_paths()]
+    if not paths:
+        raise errors.UsageError("there is no registry file of yours", "name a FILE")
+    line_count = registry_report.print_forms(paths, write=not is_check)
+    return errors.WRONG if is_check and line_count else errors.WHOLE
+
+
 @registry.command(epilog=options.examples("cnllm registry schema > providers.schema.json"))
 def schema() -> None:
     """Print the JSON Schema of a registry file, for completion and help in editors."""

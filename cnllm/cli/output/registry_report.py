@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Fact
     from cnllm.registry.problem import Problem
 
-__all__ = ["print_comparison", "print_counts", "print_faults", "print_old_sources", "print_unsourced"]
+__all__ = ["print_comparison", "print_counts", "print_faults", "print_forms", "print_old_sources", "print_unsourced"]
 
 
 def print_faults(problems: Sequence[Problem], as_json: bool) -> None:
@@ -77,6 +77,32 @@ def print_unsourced(paths: list[str] | None, as_json: bool) -> None:
     for flag in flags:
         answer.print_line(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
     stdio.print_line(f"{_plural(len(flags), 'flag')} without a source")
+
+
+def print_forms(paths: Sequence[str], *, write: bool) -> int:
+    """Give files their form, or print the lines that are written otherwise. Return the number of these lines."""
+    from cnllm.registry import edit
+    from cnllm.registry.documents import read_text
+    from cnllm.registry.problem import write_hint
+    from cnllm.registry.toml_format import changed_lines, format_toml
+
+    total = 0
+    for name in paths:
+        text = read_text(Path(name))
+        formatted = format_toml(text, name)
+        lines = list(changed_lines(text, formatted)) if not write and formatted != text else []
+        for number, line in lines:
+            answer.print_line(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
+            if line is not None:
+                answer.print_line(terminal.escape(f"  {write_hint(line)}"))
+        total += len(lines)
+        if write and formatted != text:
+            edit.replace_file(Path(name), formatted)
+        if write:
+            stdio.print_line(f"{terminal.escape(name)}: {'written' if formatted != text else 'nothing to change'}")
+    if not write:
+        stdio.print_line(f"{_plural(total, 'line')} written otherwise")
+    return total
 
 
 def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:

@@ -1,0 +1,200 @@
+"""Give a registry file its form: aligned keys in a fixed order, blank lines, section rules, table of contents.
+
+Only white space changes, the order of keys, and the lines that are made from the rest (rules and contents). Every value
+and every comment stays as it is written: a text that would say something else afterwards is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from cnllm.errors import RegistryError
+from cnllm.registry.toml_lines import open_brackets, read_keys
+
+__all__ = ["changed_lines", "format_toml"]
+
+_RULE = re.compile(r"# ── (.*?) ─+")
+_RULE_WIDTH = 79
+_CONTENTS = "# Contents:"
+_LAYERS = ("protocols", "families", "providers", "models")
+_LAST = ("unset", "call", "on", "when", "families", "sources")
+
+
+class _Statement(Struct, frozen=True):
+    """A blank line, a comment, the head of a table, or a key with its value: `keys` is its dotted path."""
+
+    lines: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    is_head: bool = False
+
+    @property
+    def first(self) -> str:
+        return self.lines[0]
+
+    @property
+    def is_key(self) -> bool:
+        return bool(self.keys) and not self.is_head
+
+
+def format_toml(text: str, label: str) -> str:
+    """Return a valid TOML text of a registry file in its form. Raises `RegistryError` where it would change a value."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    plain = text.removeprefix(mark).replace("\r\n", "\n")
+    data = tomllib.loads(plain)
+    tables = [_aligned(_ordered(table)) for table in _tables(_statements(plain.split("\n")))]
+    statements = [statement for table in tables for statement in table]
+    lines = _with_contents(_spaced(statements))
+    out = "".join(f"{line}\n" for line in lines)
+    if _canonical(tomllib.loads(out)) != _canonical(data):
+        raise RegistryError("has a form that cannot be kept", file=label, hint="nothing was written")
+    return mark + out.replace("\n", newline)
+
+
+def changed_lines(old: str, new: str) -> Iterator[tuple[int, str | None]]:
+    """Yield (line, what to write there) for the lines of a text that its form changes; None for a line that moves."""
+    before, after = old.splitlines(), new.splitlines()
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for _, start, end, first, last in (code for code in matcher.get_opcodes() if code[0] != "equal"):
+        is_paired = end - start == last - first
+        for offset in range(max(end - start, 1)):
+            yield min(start + offset, len(before) - 1) + 1, after[first + offset] if is_paired else None
+
+
+def _canonical(data: dict[str, Any]) -> str:
+    """Return data as a text in which the order of keys does not count, but the type of a value does."""
+    return json.dumps(data, sort_keys=True, default=repr)
+
+
+def _statements(lines: list[str]) -> Iterator[_Statement]:
+    """Yield the statements of a text that tomllib has accepted."""
+    start = 0
+    while start < len(lines):
+        line = lines[start]
+        stripped = line.strip()
+        if not stripped or stripped[0] == "#":
+            yield _Statement((line.rstrip(),))
+            start += 1
+        elif stripped[0] == "[":
+            keys, _ = read_keys(line, line.index("[") + (2 if stripped.startswith("[[") else 1))
+            yield _Statement((stripped,), tuple(keys), is_head=True)
+            start += 1
+        else:
+            keys, equals = read_keys(line, 0)
+            depth, quote = open_brackets(line, equals, 0, "")
+            end = start + 1
+            while (depth or quote) and end < len(lines):
+                depth, quote = open_brackets(lines[end], 0, depth, quote)
+                end += 1
+            value = "\n".join([line[equals + 1 :].lstrip(), *lines[start + 1 : end]])
+            key = line[:equals].strip()
+            yield _Statement((f"{key} = {value.rstrip()}",), tuple(keys))
+            start = end
+
+
+def _tables(statements: Iterable[_Statement]) -> Iterator[list[_Statement]]:
+    """Yield the head of each table with what follows it; the first list is what stands above all tables."""
+    table: list[_Statement] = []
+    for statement in statements:
+        if statement.is_head:
+            yield table
+            table = []
+        table.append(statement)
+    yield table
+
+
+def _ordered(table: list[_Statement]) -> list[_Statement]:
+    """Return a table with its keys in order, where no comment between them could lose its place."""
+    head = table[0] if table and table[0].is_head else None
+    if head is None:
+        return table
+    if head.keys == ("sources",):
+        runs = (list(run) for _, run in groupby(table, lambda statement: statement.is_key))
+        return [one for run in runs for one in (sorted(run, key=lambda s: s.keys) if run[0].is_key else run)]
+    size = next((n for n, one in enumerate(table[1:]) if not one.is_key), len(table) - 1)
+    rest = table[1 + size :]
+    if not _is_layer(head.keys) or any(statement.is_key for statement in rest):
+        return table
+    return [head, *sorted(table[1 : 1 + size], key=lambda s: _ranks().get(s.keys[0], -1)), *rest]
+
+
+def _is_layer(keys: tuple[str, ...]) -> bool:
+    """Whether a head is that of a layer: `providers.NAME`, or `on.WIRE` and `families.NAME` in it."""
+    return keys[0] in _LAYERS and len(keys) % 2 == 0 and all(key in ("on", "families") for key in keys[2::2])
+
+
+@cache
+def _ranks() -> dict[str, int]:
+    """Return the place of each key of a layer: what it is made from, what it says, and what it takes away."""
+    from cnllm.registry.flags import Flags, Table
+
+    flags = [field.encode_name for field in fields(Flags)]
+    names = [field.encode_name for field in fields(Table)]
+    first = [name for name in names if name not in flags and name not in _LAST]
+    return {name: n for n, name in enumerate([*first, *(f for f in flags if f not in _LAST), *_LAST])}
+
+
+def _aligned(table: list[_Statement]) -> list[_Statement]:
+    """Return a table whose keys of one line have their values in one column; a dotted key stands for itself."""
+    out: list[_Statement] = []
+    for is_plain, run in groupby(table, _is_plain):
+        statements = list(run)
+        width = max(len(statement.first.partition(" = ")[0]) for statement in statements) if is_plain else 0
+        for statement in statements:
+            key, _, value = statement.first.partition(" = ")
+            out.append(_Statement((f"{key:{width}} = {value}",), statement.keys) if is_plain else statement)
+    return out
+
+
+def _is_plain(statement: _Statement) -> bool:
+    return (
+        statement.is_key and len(statement.keys) == 1 and "\n" not in statement.first and " = " not in statement.keys[0]
+    )
+
+
+def _spaced(statements: list[_Statement]) -> list[str]:
+    """Return the lines with rules of one width, and one blank line before each rule, provider, model and family."""
+    out: list[str] = []
+    for statement in statements:
+        line = statement.first
+        if rule := _RULE.fullmatch(line):
+            line = f"# ── {rule[1]} ".ljust(_RULE_WIDTH, "─")
+            _separate(out)
+        elif statement.is_head and len(statement.keys) == 2 and statement.keys[0] in _LAYERS:
+            _separate(out)
+        if line or (out and out[-1]):
+            out.append(line)
+    while out and not out[-1]:
+        out.pop()
+    return out
+
+
+def _separate(lines: list[str]) -> None:
+    """Put a blank line before the comment at the end of the lines, unless a rule or nothing stands before it."""
+    start = len(lines)
+    while start and lines[start - 1].startswith("#") and not _RULE.fullmatch(lines[start - 1]):
+        start -= 1
+    if start and lines[start - 1] and not _RULE.fullmatch(lines[start - 1]):
+        lines.insert(start, "")
+
+
+def _with_contents(lines: list[str]) -> list[str]:
+    """Return the lines with the titles of all rules under the heading of the contents, where the file has one."""
+    if _CONTENTS not in lines:
+        return lines
+    start = lines.index(_CONTENTS) + 1
+    end = start
+    while end < len(lines) and lines[end].startswith("#   "):
+        end += 1
+    titles = [f"#   {rule[1]}" for line in lines[end:] if (rule := _RULE.fullmatch(line))]
+    return [*lines[:start], *titles, *lines[end:]]

@@ -1,0 +1,165 @@
+"""`registry fmt`: white space and the order of keys change, values and comments never."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.registry.documents import catalogue_path
+from cnllm.registry.toml_format import changed_lines, format_toml
+
+from .support import BUILTIN
+
+MADE = re.compile(r"#   .*|# ── .* ─+")  # lines of the contents and rules, which are made from the rest
+
+
+def comments(text: str) -> Counter[str]:
+    """The lines and ends of lines that are comments, by a rule of their own: no string of the texts here has a #."""
+    found = (line[line.index("#") :].rstrip() for line in text.splitlines() if "#" in line)
+    return Counter(comment for comment in found if not MADE.fullmatch(comment))
+
+
+def kept(text: str) -> str:
+    """The text in its form, after a check that it says the same and that a second run changes nothing."""
+    out = format_toml(text, "x.toml")
+    assert tomllib.loads(out) == tomllib.loads(text)
+    assert comments(out) == comments(text)
+    assert format_toml(out, "x.toml") == out
+    return out
+
+
+def test_the_built_in_file_has_its_form() -> None:
+    text = BUILTIN.read_text()
+    assert list(changed_lines(text, format_toml(text, "providers.toml"))) == []
+    kept(text)
+
+
+def test_the_catalogue_keeps_what_it_says() -> None:
+    text = catalogue_path().read_text()
+    assert "#" in text
+    kept(text)
+
+
+def test_the_order_of_the_built_in_file_alone_makes_no_difference() -> None:
+    """The tables of the built-in file, written by a library without comments, come out with the same values."""
+    data = tomllib.loads(BUILTIN.read_text())
+    kept(tomli_w.dumps({key: data[key] for key in ("families", "providers", "sources")}))
+
+
+KEYS = st.sampled_from(["title", "keys", "limits", "input", "reasoning", "unset", "call", "match", "base_url", "price"])
+NAMES = st.sampled_from(["a", "home", "x.y", "it's", "a b", "a = b", "zai/glm", 'say "hi"'])
+SCALARS = st.one_of(
+    st.integers(-5, 5),
+    st.booleans(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_characters="#", exclude_categories=["Cs", "Cc"]), max_size=8),
+    st.sampled_from(["two\nlines", '"""', "'''", "= [", "{ x"]),
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
+)
+TABLES = st.dictionaries(KEYS, VALUES, max_size=5)
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "schema": st.integers(),
+        "providers": st.dictionaries(NAMES, TABLES, max_size=3),
+        "models": st.dictionaries(NAMES, TABLES, max_size=3),
+        "sources": TABLES,
+        "aliases": st.dictionaries(NAMES, SCALARS, max_size=3),
+    },
+)
+COMMENTS = st.sampled_from(["", "", "", "# a comment", "   # one further in", "\t", "# ── a rule ───", "# Contents:"])
+
+
+@given(FILES, st.booleans(), st.lists(COMMENTS, max_size=30), st.sampled_from(["\n", "\r\n"]))
+def test_a_made_file_keeps_what_it_says(data: dict[str, Any], multiline: bool, notes: list[str], newline: str) -> None:
+    lines = tomli_w.dumps(data, multiline_strings=multiline).split("\n")
+    if not any(quote in line for quote in ('"""', "'''") for line in lines):  # a comment in a string would be text
+        places = [n for n, line in enumerate(lines) if line[:1] not in (" ", "]", "}", "\t")]
+        for note, place in zip(notes, places, strict=False):
+            lines[place] = f"{note}\n{lines[place]}" if note else lines[place]
+    kept(newline.join("\n".join(lines).split("\n")))
+
+
+def test_what_it_does() -> None:
+    text = """schema   = 1
+# Contents:
+#   an old title
+
+
+# ── one ──
+# about home
+[providers.home]
+unset = ["price"]
+keys = []
+title = "Home"  # the house
+tools.parallel=false
+on.openai-chat.input = [
+    "text",   # as it stands
+]
+[models."home/m"]
+# what follows must not move
+price = { input = 1 }
+limits = { context = 1 }
+# ── two ─────────────────────────────────────────────────────────────────────────────────────────────────
+[sources]
+b = { url = "b" }
+a-longer-name = { url = "a" }
+"""
+    assert (
+        kept(text)
+        == """schema = 1
+# Contents:
+#   one
+#   two
+
+# ── one ──────────────────────────────────────────────────────────────────────
+# about home
+[providers.home]
+title = "Home"  # the house
+keys  = []
+tools.parallel = false
+unset = ["price"]
+on.openai-chat.input = [
+    "text",   # as it stands
+]
+
+[models."home/m"]
+# what follows must not move
+price  = { input = 1 }
+limits = { context = 1 }
+
+# ── two ──────────────────────────────────────────────────────────────────────
+[sources]
+a-longer-name = { url = "a" }
+b             = { url = "b" }
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "formatted"),
+    [
+        ("", ""),
+        ("\n\n", ""),
+        ("# only a comment", "# only a comment\n"),
+        ("\ufeffa=1\r\n", "\ufeffa = 1\r\n"),
+        ("x = nan\n", "x = nan\n"),
+        ('a = """\n  # text \n\n\n"""  # said\n', 'a = """\n  # text \n\n\n"""  # said\n'),
+    ],
+)
+def test_odd_texts(text: str, formatted: str) -> None:
+    assert format_toml(text, "x.toml") == formatted
+
+
+def test_changed_lines_have_their_numbers() -> None:
+    text = "a = 1\nlonger = 2\n\n\n\nb = 3\n"
+    assert list(changed_lines(text, format_toml(text, "x"))) == [(1, "a      = 1"), (4, None), (5, None)]
