@@ -15,7 +15,7 @@ from cnllm.registry.model import Fact, Model
 from cnllm.registry.public_lists import PublishedModel
 from cnllm.registry.registry import Registry
 
-__all__ = ["Cause", "Comparison", "Disagreement", "compare", "entries_for"]
+__all__ = ["Cause", "Comparison", "Disagreement", "compare", "entries_for", "same_input"]
 
 LIMITS = ("limits.context", "limits.output")
 PRICES = ("price.input", "price.output", "price.cached", "price.cache_write")
@@ -146,7 +146,7 @@ def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iter
     if match.input is not None and flags.input is not None:
         ours, theirs = frozenset(flags.input), match.input
         cause: Cause = "input-more" if theirs - ours else "input-less"
-        yield _Pair("input", _words(ours), _words(theirs), _state(ours == theirs), cause)
+        yield _Pair("input", _words(ours), _words(theirs), _state(same_input(ours, theirs, flags)), cause)
     mode = flags.reasoning.mode if flags.reasoning else None
     if mode is not None and mode != "unknown" and match.reasoning is not None:
         yield _Pair("reasoning.mode", mode, match.reasoning, _state(match.reasoning == (mode != "never")), "reasoning")
@@ -155,6 +155,18 @@ def _pairs(flags: Flags, match: PublishedModel, rates: dict[str, float]) -> Iter
     supported = flags.tools.supported if flags.tools else None
     if supported is not None and match.tools is not None:
         yield _Pair("tools.supported", supported, match.tools, _state(supported == match.tools), "tools")
+
+
+def same_input(ours: Iterable[str], theirs: Iterable[str], flags: Flags) -> bool:
+    """Whether two lists of kinds of input mean the same.
+
+    A file does not count where the endpoint turns files into text or pictures: some lists name it for such a model.
+    """
+    messages = flags.messages
+    files = messages.files if messages else None
+    different = frozenset(ours) ^ frozenset(theirs)
+    reads_files = files == "all" or (files == "vision" and "image" in frozenset(ours))
+    return not (different - {"file"} if reads_files else different)
 
 
 def _state(agrees: bool) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import html
 import re
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from msgspec import Struct
 
 from cnllm.registry import Registry
 from cnllm.registry.agreement import is_near, plain_name
-from cnllm.registry.compare import entries_for
+from cnllm.registry.compare import entries_for, same_input
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.public_lists import PublishedModel
 from maintenance.sources import catalogue
@@ -69,7 +71,7 @@ class Judge:
         except Unreachable as error:
             return Verdict(claim, "not-reachable", remark=str(error).splitlines()[0])
         forms = self._forms(claim.url, whole, files) if claim.model else []
-        told = [(form, index) for form, index in forms if index and catalogue.has_flag(form, claim.flag)]
+        told = [(form, index) for form, index in forms if index and _may_tell(form, claim.flag, location.path)]
         if told:
             return self._compared(claim, location, told)
         return _prose(claim, files, location.path)
@@ -102,14 +104,14 @@ class Judge:
         explained = claim.how == "inferred" or bool(claim.heir)
         said = [(theirs, entry) for theirs, entry in found if theirs is not None]
         for theirs, entry in said:
-            if _agrees(claim, entry[1], theirs):
+            if _agrees(claim, model.flags, theirs):
                 return Verdict(claim, "agrees", theirs, _place(entry))
         if said:
             theirs, entry = said[0]
             explained = claim.how == "inferred" or (claim.rounded and _is_close(claim.value, theirs))
             return Verdict(claim, "differs", theirs, _place(entry), explained)
         others = [(theirs, entry) for theirs, entry in elsewhere if theirs is not None]
-        same = [_place(entry) for theirs, entry in others if _agrees(claim, entry[1], theirs)]
+        same = [_place(entry) for theirs, entry in others if _agrees(claim, model.flags, theirs)]
         if found:
             remark = "the entry does not have it"
         elif not others:
@@ -119,6 +121,13 @@ class Judge:
         else:
             remark = f"no entry of this provider; others have {', '.join(sorted({str(t) for t, _ in others})[:4])}"
         return Verdict(claim, "not-found", explained=explained, remark=remark)
+
+
+def _may_tell(form: Form, flag: str, path: str) -> bool:
+    """Whether a catalogue has a flag, and its files are the ones that the citation names."""
+    folders = path.count("/") + 1
+    named = not path or any(fnmatch.fnmatchcase(path, "/".join(p.split("/")[:folders])) for p in form["files"])
+    return catalogue.has_flag(form, flag) and (named or "base" in form)
 
 
 def _is_inside(file: str, path: str) -> bool:
@@ -171,10 +180,10 @@ def _theirs(claim: Claim, model: Model, entry: PublishedModel) -> Any:
     return value
 
 
-def _agrees(claim: Claim, entry: PublishedModel, theirs: Any) -> bool:
+def _agrees(claim: Claim, flags: Flags, theirs: Any) -> bool:
     """Whether a value of an entry is ours."""
     if claim.flag == "input":
-        return isinstance(claim.value, list) and set(claim.value) == set(theirs)
+        return isinstance(claim.value, list) and same_input(claim.value, theirs, flags)
     if claim.flag == "reasoning.mode":
         return bool(theirs == (claim.value != "never"))
     if claim.flag == "tools.supported":
@@ -199,7 +208,7 @@ def _prose(claim: Claim, files: Mapping[str, bytes], path: str) -> Verdict:
     """Return whether a source in prose, or in a form that nobody has described, has our quotation or our words."""
     inside = [name for name in files if not path or _is_inside(name, path)]
     if not inside:
-        return Verdict(claim, "not-found", remark=f"no file {path}")
+        return Verdict(claim, "not-found", explained=claim.how == "inferred", remark=f"no file {path}")
     if claim.quote:
         quote = _plain(claim.quote)
         for name in inside:
