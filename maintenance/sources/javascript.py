@@ -16,6 +16,7 @@ _ESCAPE = re.compile(r"\\(u\{[\da-fA-F]+\}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|.)", re
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": ""}
 _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None, "Infinity": None}
 _BEGIN = re.compile(r"(?:=|\bdefault|\breturn|\()\s*(?=[\[{])")
+_TYPE = re.compile(r"(?:as|satisfies)\s+[\w$.]+(?:<[^<>]*>)?(?:\[\])*")
 _CLOSE = {"(": ")", "[": "]", "{": "}"}
 _DEEPEST = 60
 
@@ -77,7 +78,7 @@ def _rest(text: str, at: int, value: Any, depth: int) -> tuple[Any, int]:
             return value, at
         if char == "*" and isinstance(value, int | float) and (found := _NUMBER.match(text, _skip(text, at + 1))):
             value, at = value * (_number(found[0]) or 0), found.end()
-        elif word := re.compile(r"(?:as|satisfies)\s+[\w$<>.\[\]|\"' ]*").match(text, at):
+        elif word := _TYPE.match(text, at):
             at = word.end()  # a type of TypeScript
             if text[at : at + 1] == "":
                 return value, at
@@ -187,4 +188,7 @@ def _unescaped(text: str) -> str:
             return chr(min(int(code[1:].strip("{}"), 16), 0x10FFFF))
         return _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(character, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    text = _ESCAPE.sub(character, text)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two escapes may be one character

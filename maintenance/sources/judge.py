@@ -95,7 +95,8 @@ class Judge:
         elsewhere: list[tuple[Any, Entry]] = []
         for form, index in forms:
             same_id = _same_id(model.id, form, index)
-            cited = [entry for entry in same_id if location.path and _is_inside(entry[0], location.path)]
+            path = "" if claim.heir else location.path  # which is that of the model that gives the value
+            cited = [entry for entry in same_id if path and _is_inside(entry[0], path)]
             own = _own(model, form, cited or same_id)
             if not own and "*" in "".join(form["files"]):
                 own = cited  # the citation says which of many files
