@@ -31,7 +31,7 @@ from cnllm.protocols import server_api, server_codec
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
-from cnllm.registry.reasoning_form import BOTH, form
+from cnllm.registry.reasoning_form import BOTH, form, is_replayed
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -309,7 +309,7 @@ def _is_plain(model: Model) -> bool:
     Seals of reasoning and of calls come at the end of a stream, after the calls that they should stand before.
     """
     rules = model.flags.reasoning
-    return rules is not None and rules.replay not in (None, "never") and form(rules) not in ("details", BOTH, "seal")
+    return rules is not None and is_replayed(rules) and form(rules) not in ("details", BOTH, "seal")
 
 
 def reply_events(reply: Reply) -> Iterator[Event]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cnllm.gateway.store import Ambiguous, Turn, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
-from cnllm.registry.reasoning_form import form
+from cnllm.registry.reasoning_form import form, is_replayed
 from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
@@ -178,7 +178,7 @@ class Authors:
 def _wanted_turns(messages: Sequence[Message], model: Model) -> range:
     """Return the indexes of the turns whose reasoning the model may want back."""
     rules = model.flags.reasoning
-    if rules is None or rules.replay in (None, "never"):
+    if rules is None or not is_replayed(rules):
         return range(0)
     if rules.replay == "since-user" and form(rules) != "seal":
         last_user = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)

@@ -11,6 +11,7 @@ from cnllm.registry.citations import citations, written_citations
 from cnllm.registry.correction import corrected_key, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path
+from cnllm.registry.sources import unsourced_flags
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
@@ -55,7 +56,11 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                     # `models.FLAG` of a provider is a flag of all its models in this file
                     if not (flag.startswith("models.") and path[0] == "providers") and not _has_flag(table, flag)
                 )
-    yield from (problem(place, message) for place, message in _missing_paths(document) if document.builtin)
+    if document.builtin:
+        yield from (problem(place, message) for place, message in _missing_paths(document))
+        for flag in unsourced_flags([document]):
+            _, _, number = flag.where.rpartition(":")
+            yield Problem(document.label, int(number) if number.isdigit() else None, f"{flag.flag} has no source")
     for name in unused:
         yield Problem(
             document.label,

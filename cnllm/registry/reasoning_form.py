@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from cnllm.registry.flags import Reasoning
 
-__all__ = ["BOTH", "form", "place", "text_place"]
+__all__ = ["BOTH", "form", "is_replayed", "place", "text_place"]
 
 BOTH = "details-and-field"
+
+
+def is_replayed(rules: Reasoning | None) -> bool:
+    """Whether reasoning goes back at all. Where the endpoint's demand is unknown, none does."""
+    return rules is not None and rules.replay not in (None, "never", "unknown")
 
 
 def form(rules: Reasoning) -> str:

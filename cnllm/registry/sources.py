@@ -10,14 +10,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from cnllm.registry.citations import citations
-from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
+from cnllm.registry.documents import CATALOGUE, Document, builtin_path, layer_tables, overlay_paths, read
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
 from cnllm.registry.provenance import model_sources
 
 __all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
 
-_WITHOUT_SOURCE = {"title", "docs", "status", "call", "keys"}  # not behaviour on the wire
+_OWN_CHOICES = frozenset({"title", "status", "call", "keys"})  # not behaviour on the wire; the user's own in an overlay
 _KEY_PATTERN = re.compile(r'"([^"]*)"|([^."]+)')
 
 
@@ -67,8 +67,10 @@ def unsourced_flags(files: Sequence[Document]) -> list[UnsourcedFlag]:
 def unsourced_paths(document: Document) -> list[str]:
     """Return the dotted paths of a file's flags that no source in their own table backs.
 
-    Flags of the wires and of `defaults`, and flags that do not describe behaviour on the wire, need no source.
+    Flags of the wires and of `defaults` need no source. In the user's files and in the catalogue neither do flags that
+    do not describe behaviour on the wire.
     """
+    excepted = frozenset() if document.builtin and document.path.name != CATALOGUE else _OWN_CHOICES
     out: list[str] = []
     for path, table in layer_tables(document.data):
         if path[0] in ("defaults", "protocols"):
@@ -76,7 +78,7 @@ def unsourced_paths(document: Document) -> list[str]:
         backs = [b for _, s in citations(document.data, table) for b in s["backs"]]
         shared = [b for s in model_sources(document.data, path) for b in s["backs"]]
         backs += [b.removeprefix("models.") for b in shared if b.startswith("models.")]
-        flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in _WITHOUT_SOURCE}
+        flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in excepted}
         for keys, _ in flatten(flags):
             flag = ".".join(keys)
             if not any(flag == b or flag.startswith(b + ".") for b in backs):

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, Reasoning
-from cnllm.registry.reasoning_form import BOTH, form, place, text_place
+from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas import whole_matcher
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.request import ParsedMessage
@@ -261,11 +261,13 @@ def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
 
 
 def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
-    """Return the fields that may hold reasoning, except the one in which it is sent back."""
+    """Return the fields that may hold reasoning, except the one in which it is sent back; none where that is unknown."""
+    if rules.replay == "unknown":
+        return []
     if not server_codec(context.model.protocol).dialects:
         return ["reasoning"] if rules.replay == "never" else []
-    is_replayed = rules.replay not in (None, "never") and form(rules) in ("field", "details", BOTH, "seal")
-    return [f for f in rules.fields or [] if not is_replayed or f not in (place(rules), text_place(rules))]
+    takes_fields = is_replayed(rules) and form(rules) in ("field", "details", BOTH, "seal")
+    return [f for f in rules.fields or [] if not takes_fields or f not in (place(rules), text_place(rules))]
 
 
 def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int]:

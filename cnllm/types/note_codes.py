@@ -40,6 +40,7 @@ NoteCode = Literal[
     "reasoning-missing",
     "reasoning-filled",
     "reasoning-foreign",
+    "reasoning-replay",
     "reasoning-misplaced",
     # Tools
     "tools-unsupported",
@@ -175,6 +176,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "reasoning-missing": "an earlier turn lacks the reasoning that the endpoint demands: this call goes without",
         "reasoning-filled": "a turn lacks the reasoning that it must carry: the registry's stand-in was sent",
         "reasoning-foreign": "reasoning of another model was left out, or sent as text",
+        "reasoning-replay": "earlier reasoning was left out: whether this endpoint wants it back is unknown",
         "reasoning-misplaced": "reasoning stood in a turn that is not the assistant's, and was left out",
     },
     "Tools": {

@@ -84,15 +84,32 @@ def test_every_key_has_the_name_of_a_variable_and_an_endpoints_own_stands_first(
         assert len(keys) == len(set(keys))
 
 
-def test_sections_and_names_stand_in_order() -> None:
-    order = re.findall(r"^\[(providers|families)\.([^\].]+)\]", TEXT, re.MULTILINE)
-    for section in ("providers", "families"):
-        names = [name for kind, name in order if kind == section]
-        assert names == sorted(names) == sorted(DATA[section])
+def test_families_and_aliases_stand_in_the_order_of_the_alphabet() -> None:
+    families = re.findall(r"^\[families\.([^\].]+)\]", TEXT, re.MULTILINE)
+    assert families == sorted(families) == sorted(DATA["families"])
     aliases = [name.casefold() for name in DATA["aliases"]]
     assert aliases == sorted(aliases)
-    owners = [name.partition("/")[0] for name in DATA["models"]]
-    assert [owner for owner, _ in itertools.groupby(owners)] == sorted(set(owners))
+
+
+def test_models_stand_below_their_provider() -> None:
+    found = re.findall(r"^\[(?:providers\.([a-z0-9-]+)|models\.\"([^/\"]+)/[^\n]*)\]", TEXT, re.MULTILINE)
+    owners = [owner for owner, _ in itertools.groupby(provider or model for provider, model in found)]
+    assert owners == list(DATA["providers"])
+    assert len(owners) == len(set(owners))
+
+
+def test_vendors_of_china_stand_first_and_plans_beside_their_vendor() -> None:
+    sections = [s.partition("\n")[0].rstrip(" ─") for s in TEXT.split("\n# ── ")[1:]]
+    listed = re.findall(r"^#   (.*)$", TEXT.partition("# Contents:\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert listed == sections
+    first = [sections.index(name) for name in ("DeepSeek", "Zhipu, Z.ai (GLM)", "Alibaba (Qwen)", "01.AI (Yi)")]
+    last = [sections.index(name) for name in ("Chinese hosts of many vendors", "OpenAI", "hosts of many vendors")]
+    assert first + last == sorted(first + last)
+    for part in TEXT.split("\n# ── "):
+        providers = set(re.findall(r"^\[providers\.([a-z0-9-]+)\]", part, re.MULTILINE))
+        for name in providers:
+            if vendor := re.fullmatch(r"(.*?)(?:-ai)?(?:-coding|-token|-agent)?-plan(?:-\w+)?", name):
+                assert any(other.startswith(vendor[1]) for other in providers - {name}), name
 
 
 def test_defaults_say_the_rest() -> None:

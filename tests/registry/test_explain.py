@@ -39,7 +39,7 @@ def test_every_fact_of_an_endpoint_has_its_source(registry: Registry) -> None:
             assert found.source, (name, found)
             assert found.seen is not None
             assert found.seen.startswith("202")
-            assert found.how in ("docs", "recorded", "code", "issue", "probe", "inferred")
+            assert found.how in ("docs", "recorded", "code", "catalogue", "issue", "probe", "inferred")
 
 
 def test_facts_are_the_flags_and_no_more(registry: Registry) -> None:

@@ -170,7 +170,7 @@ WRONG = [
     ("[providers.zai]\nparams.temperature = { mim = 1 }\n", 2, "has no flag 'mim'", "min"),
     ("[providers.zai]\nunset = ['reasonin.off']\n", 2, "there is no flag 'reasonin.off'", "reasoning"),
     ("[providers.zai]\nunset = ['when.stream.body', 'reasoning.of']\n", 2, "there is no flag 'reasoning.of'", "off"),
-    ("[providers.zai]\nreasoning.replay = 'tool-turn'\n", 2, "it is one of never, tool-turns", "tool-turns"),
+    ("[providers.zai]\nreasoning.replay = 'tool-turn'\n", 2, "it is one of unknown, never, tool-turns", "tool-turns"),
     ("[providers.zai]\ntool_choice.allowed = ['auto', 'nam']\n", 2, "it is one of auto, none, required", "named"),
     ("[providers.zai]\nwhen.streaming.limits.output = 1\n", 2, "knows no condition 'streaming'", "stream"),
     ("[providers.zai.when.'stream+toolz']\nlimits.output = 1\n", 1, "knows no condition 'toolz'", "tools"),

@@ -26,6 +26,7 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
     """Return the turns; those of the assistant hold only reasoning, seals and blocks that this endpoint accepts."""
     last_user = _last_user_index([message for _, message in turns]) if rules.replay == "since-user" else -1
     own_authors: dict[str | None, bool] = {}
+    unsent: list[int] = []
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
         if message.role == "assistant":
@@ -33,8 +34,14 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
             is_own = own_authors.get(author)
             if is_own is None:
                 is_own = own_authors[author] = model.is_author(author)
+            if is_own and rules.replay == "unknown" and any(type(p) is Reasoning and p.text for p in message.parts):
+                unsent.append(index)
             message = _replay_turn(message, index, is_own, position > last_user, model, rules, ledger)
         out.append((index, message))
+    if unsent and rules.mode in ("toggle", "always"):
+        subject = f"messages[{unsent[0]}]" + (f" and {len(unsent) - 1} more" if len(unsent) > 1 else "")
+        did = "left out: whether the endpoint wants it back is unknown"
+        ledger.note("reasoning-replay", "reasoning.replay", f"{subject}: reasoning", did)
     return out
 
 

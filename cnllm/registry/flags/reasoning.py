@@ -169,9 +169,10 @@ class Reasoning(Base, frozen=True):
         ),
     ] = None
     replay: Annotated[
-        Literal["never", "tool-turns", "since-user", "always"] | None,
+        Literal["unknown", "never", "tool-turns", "since-user", "always"] | None,
         flag(
-            "The earlier turns of the same model that are sent back with their reasoning.",
+            "The earlier turns of the same model that are sent back with their reasoning. Under unknown none is, and a "
+            "note says so where the model reasons.",
             "Some endpoints refuse a turn without its reasoning, others one that has it.",
         ),
     ] = None
