@@ -95,8 +95,11 @@ class Fetcher:
                 command = ["git", "-C", str(clone.resolve()), "archive", "--format=tar", "--prefix=files/"]
                 command += ["--output", str(part.resolve()), location.version or "HEAD"]
                 command += ["--", location.path] if location.path else []
-                subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-                part.replace(file)
+                try:
+                    subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
+                    part.replace(file)
+                finally:
+                    part.unlink(missing_ok=True)
             return open_archive(file, root=1)
         folder = self._cache / "files" / f"{location.name}@{location.version}"
         if folder.is_dir():
