@@ -36,11 +36,12 @@ def setting_layer(layers: list[Layer], keys: list[str]) -> str:
 
 
 def facts(
-    layers: list[Layer], table: dict[str, Any], when: dict[str, Any], traces: Mapping[int, Trace]
+    layers: list[Layer], table: dict[str, Any], when: dict[str, Any], traces: Mapping[int, Trace], model: str
 ) -> Iterator[Fact]:
     """Yield every value of a merged table with its line and its source.
 
-    `traces` are those of layers that other models have too, by the `id` of the layer.
+    `traces` are those of layers that other models have too, by the `id` of the layer. What `model` has from the table
+    of another model is inferred: its source is about that one.
     """
     traced = [traces.get(id(layer)) or Trace(layer, layers) for layer in reversed(layers)]
     for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
@@ -55,7 +56,10 @@ def facts(
                 break
         else:
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
-        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *origin[3:])
+        is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
+        how = "inferred" if is_foreign and origin.source is not None else origin.how
+        rest = (origin.source, origin.seen, how, origin.rounded)
+        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *rest)
 
 
 def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Read two public files of limits and prices from disk into one form. The content shows which of the two it is."""
+"""Read two public files of models from disk into one form. The content shows which of the two it is."""
 
 from __future__ import annotations
 
@@ -35,13 +35,20 @@ _PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached"
 _KINDS = ("text", "image", "audio", "video", "file")
 _STATUS: dict[str, Literal["preview", "retired"]] = {"deprecated": "retired", "alpha": "preview", "beta": "preview"}
 _PER_MILLION |= {"price.cache_write": "cache_write"}
+_OFF_PEAK = {flag.replace("price.", "price.off_peak."): name for flag, name in _PER_TOKEN.items()}
+_WORDS = {"pdf": "file"}
+_SUPPORTS = {"image": "vision", "audio": "audio_input", "video": "video_input", "file": "pdf_input"}
+_OFF_WORDS = {"none", "off", "disabled"}
 
 
 class PublishedModel(Struct, frozen=True):
     """The data of a file on one model of one provider: values by flag, prices per million tokens.
 
-    `input_only` means that the file's context is the input alone: the window may be larger by the output. `tiered`:
-    long requests cost more. `is_chat`: it answers a chat in text, at the provider's own address.
+    `input_only` means that the file's context is the input alone: the window may be larger by the output. What the file
+    does not say is None: the kinds of `input`, whether the model reasons, whether that can be turned off, whether it
+    takes tools. `listed_input` are the kinds only where the file lists them, in our words. `mode` is the reasoning mode
+    where the file is certain of it. `tiered`: long requests cost more. `is_chat`: it answers a chat in text, at the
+    provider's own address.
     """
 
     provider: str
@@ -49,8 +56,13 @@ class PublishedModel(Struct, frozen=True):
     values: dict[str, float]
     base_url: str | None = None
     input_only: bool = False
-    input: tuple[str, ...] | None = None
-    reasoning: Literal["never", "toggle", "always"] | None = None
+    input: frozenset[str] | None = None
+    listed_input: tuple[str, ...] | None = None
+    reasoning: bool | None = None
+    reasoning_off: bool | None = None
+    mode: Literal["never", "toggle", "always"] | None = None
+    tools: bool | None = None
+    currency: str = CURRENCY
     status: Literal["preview", "retired"] | None = None
     tiered: bool = False
     is_chat: bool = True
@@ -96,16 +108,23 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
             values = _numbers(limit, {"limits.context": "context", "limits.output": "output"})
             values |= _numbers(cost, _PER_MILLION)
             modalities = _table(model.get("modalities"))
+            kinds = modalities.get("input")
             yield PublishedModel(
                 provider,
                 id,
                 values,
                 base_url if isinstance(base_url, str) else None,
-                input=_kinds(modalities.get("input")),
-                reasoning=_reasoning(model),
+                input=frozenset(_WORDS.get(k, k) for k in kinds if isinstance(k, str))
+                if isinstance(kinds, list)
+                else None,
+                listed_input=_listed_input(kinds),
+                reasoning=_yes_or_no(model, "reasoning"),
+                reasoning_off=_has_switch(model.get("reasoning_options")),
+                mode=_mode(model),
+                tools=_yes_or_no(model, "tool_call"),
                 status=_STATUS.get(str(model.get("status"))),
                 tiered=bool(cost.get("tiers") or cost.get("context_over_200k")),
-                is_chat=all("text" in (_kinds(modalities.get(way)) or ("text",)) for way in ("input", "output"))
+                is_chat=all("text" in (_listed_input(modalities.get(way)) or ("text",)) for way in ("input", "output"))
                 and "provider" not in model
                 and not NO_CHAT.search(id),
             )
@@ -123,46 +142,64 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
         prefix, slash, rest = name.partition("/")
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
         values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, _PER_TOKEN).items()}
+        values |= {
+            flag: round(value * 1e6, 9)
+            for flag, value in _numbers(_table(entry.get("off_peak_pricing")), _OFF_PEAK).items()
+        }
         id = rest if slash and prefix == provider else name
+        kinds = {kind for kind, word in _SUPPORTS.items() if entry.get(f"supports_{word}") is True}
         yield PublishedModel(
             provider,
             id,
             values,
             input_only=True,
-            input=_kinds(entry.get("supported_modalities")),
+            input=frozenset({"text", *kinds}) if kinds else None,  # the file leaves out what it does not know
+            listed_input=_listed_input(entry.get("supported_modalities")),
+            reasoning=_yes_or_no(entry, "supports_reasoning"),
+            tools=_yes_or_no(entry, "supports_function_calling"),
             tiered=any("_above_" in key for key in entry),
             is_chat=entry.get("mode") == "chat" and not NO_CHAT.search(id),
         )
 
 
-def _kinds(value: object) -> tuple[str, ...] | None:
+def _listed_input(value: object) -> tuple[str, ...] | None:
     """Return the kinds of input in our words; None where they are unknown, or one is no kind of ours."""
     if not isinstance(value, list) or not value or not all(isinstance(kind, str) for kind in value):
         return None
-    kinds = ["file" if kind == "pdf" else kind for kind in value]
+    kinds = [_WORDS.get(kind, kind) for kind in map(str, value)]
     return tuple(dict.fromkeys(kinds)) if set(kinds) <= set(_KINDS) else None
 
 
-def _reasoning(model: Mapping[str, Any]) -> Literal["never", "toggle", "always"] | None:
+def _mode(model: Mapping[str, Any]) -> Literal["never", "toggle", "always"] | None:
     """Return whether a model reasons, and can be told; None where the list does not say."""
     options = model.get("reasoning_options")
     if model.get("reasoning") is False:
         return "never"
     if model.get("reasoning") is not True or not isinstance(options, list):
         return None
-    tables = [option for option in options if isinstance(option, dict)]
-    if any(table.get("type") == "toggle" or "none" in _list(table.get("values")) for table in tables):
+    if _has_switch(options):
         return "toggle"
-    return None if tables else "always"
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return None if any(isinstance(option, dict) for option in options) else "always"
 
 
 def _table(value: object) -> Mapping[str, Any]:
     """Return a value as a table; empty for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def _yes_or_no(table: Mapping[str, Any], name: str) -> bool | None:
+    """Return a boolean of a table, None for anything else."""
+    value = table.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def _has_switch(options: object) -> bool | None:
+    """Return True where the options of reasoning have a switch or a level that turns it off; otherwise nobody knows."""
+    for option in options if isinstance(options, list) else ():
+        words = _table(option).get("values")
+        if _table(option).get("type") == "toggle" or (isinstance(words, list) and _OFF_WORDS & {*map(str, words)}):
+            return True
+    return None
 
 
 def _numbers(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:

@@ -342,7 +342,9 @@ class Registry:
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
             explain=lambda: list(
-                provenance.facts(layers, table, when, self._layers.traces(provider, family, wire, foreign))
+                provenance.facts(
+                    layers, table, when, self._layers.traces(provider, family, wire, foreign), f"{provider}/{id}"
+                )
             ),
             family=lambda other: self._layers.family(other),  # by the files in use, also after a reload
             data_version=self._data_version,

@@ -427,3 +427,19 @@ def test_a_condition_may_move_the_endpoint_and_the_choice_of_tools(files: Files)
     reasoning = model.flags_for(conditions(forced=True)).reasoning
     assert reasoning is not None
     assert reasoning.mode == "never"
+
+
+def test_a_value_of_another_model_is_inferred(files: Files) -> None:
+    source = 'docs = { url = "https://example.org", seen = 2026-11-20, how = "docs", backs = ["limits"] }\n'
+    other = '[models."home/new"]\nextends = "home/mine-1"\nsame_weights = true\n'
+    registry = files.load(f"{BASE}limits.context = 7\n[{MODEL}.sources]\n{source}{other}")
+    found = {
+        name: [
+            (fact.value, fact.source, fact.how) for fact in registry.resolve(name).explain() if "limits" in fact.flag
+        ]
+        for name in ("home/mine-1", "home/new")
+    }
+    assert found == {
+        "home/mine-1": [(7, "https://example.org", "docs")],
+        "home/new": [(7, "https://example.org", "inferred")],
+    }

@@ -1,4 +1,4 @@
-"""Public files of limits and prices, told apart by their shape and matched by provider and id."""
+"""Public files of models, told apart by their shape and matched by provider and id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry.compare import Comparison, compare
+from cnllm.registry.compare import Comparison, Value, compare
 from cnllm.registry.public_lists import read_published
 
 from .conftest import Load
@@ -57,14 +57,14 @@ def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Com
     return compare(load(models), read_published(path))
 
 
-def told(result: Comparison) -> list[tuple[str, str, float, float]]:
+def told(result: Comparison) -> list[tuple[str, str, Value, Value]]:
     return [(d.model, d.flag, d.ours, d.theirs) for d in result.disagreements]
 
 
 def test_what_agrees_is_not_told(load: Load, tmp_path: Path) -> None:
     data = nested(limit={"context": 1000, "output": 100}, cost={"input": 1, "output": 2.0, "cache_read": 0.1})
     result = compared(load, tmp_path, data)
-    assert (result.found, result.numbers, result.disagreements) == (1, 5, ())
+    assert (result.found, result.values, result.disagreements) == (1, 5, ())
 
 
 def test_a_disagreement_names_both_numbers_and_our_source(load: Load, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_disagreement_names_both_numbers_and_our_source(load: Load, tmp_path: 
 
 
 def test_what_only_one_side_knows_is_no_disagreement(load: Load, tmp_path: Path) -> None:
-    assert compared(load, tmp_path, nested(limit={}, cost=None)).numbers == 0
-    assert compared(load, tmp_path, nested(cost={"input": "cheap", "output": True})).numbers == 0
+    assert compared(load, tmp_path, nested(limit={}, cost=None)).values == 0
+    assert compared(load, tmp_path, nested(cost={"input": "cheap", "output": True})).values == 0
 
 
 def test_prices_in_another_currency_are_left_alone(load: Load, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_rounding_and_idle_hours_are_no_disagreement(load: Load, tmp_path: Path)
     models = MODELS.split("[models.")[0] + LARGE
     data = nested(limit={"context": 1_000_000, "output": 384_000}, cost={"input": 1, "output": 3})
     result = compared(load, tmp_path, data, models)
-    assert (result.numbers, result.rounded, result.off_peak) == (4, 2, 1)
+    assert (result.values, result.rounded, result.off_peak) == (4, 2, 1)
     assert told(result) == [("home/m", "price.output", 4, 3)]
     assert [d.cause for d in result.disagreements] == ["price-lower"]
 
@@ -169,6 +169,86 @@ def test_disagreements_are_ordered_by_their_cause(load: Load, tmp_path: Path) ->
     data = nested(limit={"context": 2_000_000, "output": 100_000}, cost={"input": 9, "output": 0})
     causes = [d.cause for d in compared(load, tmp_path, data, models).disagreements]
     assert causes == ["context", "output", "price-higher", "price-zero"]
+
+
+WORDS = """
+[models."home/m"]
+input = ["text", "image"]
+reasoning = { mode = "always" }
+tools = { supported = true }
+[models."home/n"]
+input = ["text"]
+reasoning = { mode = "never" }
+[models."home/unknown"]
+reasoning = { mode = "unknown" }
+"""
+
+
+def test_kinds_of_input_reasoning_and_tools_are_compared(load: Load, tmp_path: Path) -> None:
+    models = MODELS.split("[models.")[0] + WORDS
+    theirs: dict[str, Any] = {"modalities": {"input": ["text", "image", "pdf"]}, "reasoning": False, "tool_call": False}
+    result = compared(load, tmp_path, nested(**theirs), models)
+    assert told(result) == [
+        ("home/m", "input", ("text", "image"), ("text", "file", "image")),
+        ("home/m", "reasoning.mode", "always", False),
+        ("home/m", "tools.supported", True, False),
+    ]
+    assert [d.cause for d in result.disagreements] == ["input-more", "reasoning", "tools"]
+    theirs = {"modalities": {"input": ["text", "image"]}, "reasoning": True, "tool_call": True}
+    assert compared(load, tmp_path, nested(**theirs), models).disagreements == ()
+    for id in ("unknown", "cny"):  # what one side does not know is no disagreement
+        assert compared(load, tmp_path, nested(id, **theirs), models).disagreements == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "differs"),
+    [
+        ([{"type": "toggle"}], True),
+        ([{"type": "effort", "values": ["none", "high"]}], True),
+        ([{"type": "effort", "values": ["low", "high"]}], False),
+        ([], False),
+    ],
+)
+def test_a_switch_of_reasoning_is_compared(load: Load, tmp_path: Path, options: Any, differs: bool) -> None:
+    models = MODELS.split("[models.")[0] + WORDS
+    result = compared(load, tmp_path, nested(reasoning=True, reasoning_options=options), models)
+    expected = [("home/m", "reasoning.mode", "always", "toggle")] if differs else []
+    assert told(result) == expected
+
+
+def test_the_other_file_says_only_what_it_knows(load: Load, tmp_path: Path) -> None:
+    models = MODELS.split("[models.")[0] + WORDS
+    assert compared(load, tmp_path, flat("home/m"), models).values == 0
+    entry = flat("home/m", supports_audio_input=True, supports_reasoning=True, supports_function_calling=True)
+    assert told(compared(load, tmp_path, entry, models)) == [("home/m", "input", ("text", "image"), ("text", "audio"))]
+
+
+def priced(**prices: tuple[float, float]) -> tuple[str, dict[str, Any]]:
+    """Models of ours in CNY, and a file that has them in USD."""
+    models, listed = MODELS.split("[models.")[0], nested()
+    listed["home"]["models"] = {}
+    for name, (ours, theirs) in prices.items():
+        models += f'[models."home/{name}"]\nprice = {{ currency = "CNY", input = {ours} }}\n'
+        listed["home"]["models"][name] = {"cost": {"input": theirs}}
+    return models, listed
+
+
+def test_a_price_in_another_currency_is_compared_at_the_rate_of_the_file(load: Load, tmp_path: Path) -> None:
+    models, listed = priced(a=(7, 1), b=(14, 2), c=(3.5, 0.5), d=(8, 1), e=(70, 10), far=(7, 2), free=(0, 0))
+    result = compared(load, tmp_path, listed, models)
+    assert (result.rates, result.currency) == ({"CNY": 7.0}, 5)
+    assert told(result) == [("home/far", "price.input", "7 CNY", "2 USD")]
+    assert [d.cause for d in result.disagreements] == ["price-currency"]
+    result = compared(load, tmp_path, *reversed(priced(a=(7, 1), far=(7, 2))))
+    assert (result.rates, result.values) == ({}, 0), "too few prices for a rate"
+
+
+def test_prices_of_idle_hours_are_compared(load: Load, tmp_path: Path) -> None:
+    models = MODELS.split("[models.")[0] + LARGE
+    entry: dict[str, Any] = {"input_cost_per_token": 2e-06, "off_peak_pricing": {"input_cost_per_token": 1.5e-06}}
+    assert told(compared(load, tmp_path, flat("home/m", **entry), models)) == [
+        ("home/m", "price.off_peak.input", 1, 1.5)
+    ]
 
 
 @pytest.mark.parametrize(("rounded", "found"), [("true", []), ("false", ["limits.context"])])

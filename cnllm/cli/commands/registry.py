@@ -32,7 +32,9 @@ for _command in (update, upgrade, rollback):
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--older", metavar="DAYS", type=click.IntRange(min=0), help="List sources read more than DAYS ago.")
 @click.option("--unbacked", is_flag=True, help="List flags without a source.")
-@click.option("--against", metavar="FILE", type=click.Path(), help="Compare limits and prices with a public FILE.")
+@click.option(
+    "--against", metavar="FILE", type=click.Path(), help="Compare limits, prices and capabilities with a public FILE."
+)
 @options.as_json("an array of faults, or of what is listed,")
 def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: str | None, as_json: bool) -> int:
     """Check the files in use, or FILEs on top of the built-in one.

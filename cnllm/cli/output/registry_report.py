@@ -106,7 +106,7 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
 
 
 def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
-    """Print the disagreements with a public file of limits and prices."""
+    """Print the disagreements with a public file of models."""
     from cnllm.registry import Registry, sources
     from cnllm.registry.compare import compare
     from cnllm.registry.public_lists import read_published
@@ -120,18 +120,21 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
         found = list(group)
         answer.print_line(f"{chr(10) if index else ''}{_CAUSES[cause]} ({len(found)})")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
-        cells = [(d.model, d.flag, format_amount(d.ours), format_amount(d.theirs), *_source(d.fact)) for d in found]
+        cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, frozenset({2, 3})
         answer.print_line(
             columns.fit_columns(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
         )
     summary = (
-        f"{result.found} of {_plural(result.models, 'model')} found there, {_plural(result.numbers, 'number')} compared"
+        f"{result.found} of {_plural(result.models, 'model')} found there, {_plural(result.values, 'value')} compared"
     )
     if result.rounded:
         summary += f", {result.rounded} equal up to rounding"
     if result.off_peak:
         summary += f", {result.off_peak} our price of idle hours or of a promotion"
+    if result.currency:
+        rates = ", ".join(f"{rate:.2f} {currency}" for currency, rate in result.rates.items())
+        summary += f", {result.currency} in another currency and within a quarter of the list's own rate ({rates})"
     stdio.print_line(f"{_plural(len(result.disagreements), 'disagreement')}: {summary}")
 
 
@@ -141,7 +144,22 @@ _CAUSES = {
     "price-higher": "Their price is higher",
     "price-lower": "Their price is lower",
     "price-zero": "One of the prices is zero",
+    "price-currency": "Their price is in another currency, and far from ours at the list's own rate",
+    "input-more": "They have more kinds of input",
+    "input-less": "They have fewer kinds of input",
+    "reasoning": "One reasons, the other does not",
+    "reasoning-off": "They say that reasoning can be turned off",
+    "tools": "One takes tools, the other does not",
 }
+
+
+def _value(value: object) -> str:
+    """Return a value of either side as text."""
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format_amount(value) if isinstance(value, int | float) else str(value)
 
 
 def _source(fact: Fact | None) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.registry.compare import FLAGS, is_near, is_rounded, matching, number_pairs
+from cnllm.registry.agreement import is_near, is_rounded
+from cnllm.registry.compare import FLAGS, entries_for, number_pairs
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, is_amount
 from cnllm.registry.model import Model
 from cnllm.registry.public_lists import CURRENCY, ListName, PublishedModel
@@ -72,7 +73,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         entries = {
             key: matches[0]
             for key, index in indexes.items()
-            if (matches := matching(model, index.get(model.id.casefold(), []), by_key=False))
+            if (matches := entries_for(model, index.get(model.id.casefold(), []), by_key=False))
         }
         if entries:
             corrects = registry.corrections(name)
@@ -105,9 +106,9 @@ def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> It
             yield from _change(model, flag, ours, values)
     flags = model.flags
     kinds = {
-        name: [kind for kind in INPUT_KINDS if kind in entry.input]
+        name: [kind for kind in INPUT_KINDS if kind in entry.listed_input]
         for name, entry in entries.items()
-        if entry.input is not None
+        if entry.listed_input is not None
     }
     if kinds and not any(_equal(value, flags.input) for value in kinds.values()):
         yield from _change(model, "input", flags.input, kinds)
@@ -116,7 +117,7 @@ def _differences(model: Model, entries: Mapping[ListName, PublishedModel]) -> It
     if status and ours_is not in status.values():
         yield from _change(model, "status.is", ours_is, status)
     mode = flags.reasoning.mode if flags.reasoning is not None else None
-    modes = {name: entry.reasoning for name, entry in entries.items() if entry.reasoning is not None}
+    modes = {name: entry.mode for name, entry in entries.items() if entry.mode is not None}
     has_switch = flags.reasoning is not None and bool(flags.reasoning.on or flags.reasoning.off)
     if mode not in (None, "unknown") and modes and mode not in modes.values():
         modes = {name: value for name, value in modes.items() if value != "toggle" or has_switch}
@@ -210,7 +211,7 @@ def _caught_up(
         values = {
             key: value
             for key, entry in entries.items()
-            if (value := entry.input if flag == "input" else entry.values.get(flag)) is not None
+            if (value := entry.listed_input if flag == "input" else entry.values.get(flag)) is not None
         }
         if (
             ours is not None

@@ -56,8 +56,8 @@ def _table(entry: PublishedModel) -> dict[str, Any]:
     price = _numbers(entry.values, "price", MAX_PRICE)
     if not entry.tiered and (price.get("input") or price.get("output")):
         table["price"] = {"currency": CURRENCY, **price}
-    if entry.input is not None:
-        table["input"] = list(entry.input)
+    if entry.listed_input is not None:
+        table["input"] = list(entry.listed_input)
     return table
 
 
