@@ -210,8 +210,8 @@ class Registry:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
-        name that these files do not have is looked up in the catalogue, which is read then. Raises `UnknownModel` with
-        similar names; an id that its provider does not list is accepted, with a note.
+        name that the built-in file does not have is looked up in the catalogue, which is read then; these files win
+        over it. Raises `UnknownModel` with similar names; an id that its provider does not list is accepted, with a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
@@ -235,11 +235,13 @@ class Registry:
             if self._serving(name):
                 raise
             failure = error
-        if model is not None and (base_url is not None or model.name in self._layers.names("models")):
-            return model  # what the catalogue says of a provider does not hold at another address
+        # What the catalogue says of a provider does not hold at another address, and it leaves out the built-in models.
+        if model is not None and (base_url is not None or model.name in self._documents[0].data.get("models", {})):
+            return model
         wide = self._with_catalogue()
         if model is not None:
-            return wide._resolve(name, protocol, base_url) if model.name in wide._layers.names("models") else model
+            is_listed = model.name in wide._documents[0].data.get("models", {})
+            return wide._resolve(name, protocol, base_url) if is_listed else model
         assert failure is not None
         if wide is self:
             raise failure
