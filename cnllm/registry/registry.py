@@ -211,7 +211,7 @@ class Registry:
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
         name that the built-in file does not have is looked up in the catalogue, which is read then; these files win
-        over it. Raises `UnknownModel` with similar names; an id that its provider does not list is accepted, with a note.
+        over it. Raises `UnknownModel` with similar names; an id that its provider does not list gives a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
