@@ -39,8 +39,10 @@ def facts(
 ) -> Iterator[Fact]:
     """Yield every value of a merged table with its line and its source.
 
-    `traces` are those of layers that other models have too, by the `id` of the layer.
+    `traces` are those of layers that other models have too, by the `id` of the layer. What a model takes over from the
+    one that it extends is inferred: the source speaks of the other one.
     """
+    own = next((layer.path[:2] for layer in reversed(layers) if layer.path[:1] == ("models",)), None)
     traced = [traces.get(id(layer)) or Trace(layer, layers) for layer in reversed(layers)]
     for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
         where: str | None = None
@@ -54,9 +56,9 @@ def facts(
                 break
         else:
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
-        yield Fact(
-            origin.flag, _redacted(keys, value), one.layer.name, where or "", origin.source, origin.seen, origin.how
-        )
+        is_inherited = one.layer.path[:1] == ("models",) and one.layer.path[:2] != own
+        how = "inferred" if is_inherited and origin.how else origin.how
+        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", origin.source, origin.seen, how)
 
 
 def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -235,9 +235,8 @@ class Registry:
             if self._serving(name):
                 raise
             failure = error
-        # What the catalogue says of a provider does not hold at another address, and it leaves out the built-in models.
-        if model is not None and (base_url is not None or model.name in self._documents[0].data.get("models", {})):
-            return model
+        if model is not None and (base_url is not None or self._is_described(model)):
+            return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()
         if model is not None:
             is_listed = model.name in wide._documents[0].data.get("models", {})
@@ -250,6 +249,13 @@ class Registry:
         except (RegistryError, UnknownModel) as error:
             is_better = wide._serving(name) or (isinstance(failure, UnknownModel) and not failure.close)
             raise (error if is_better else failure) from None
+
+    def _is_described(self, model: Model) -> bool:
+        """Whether the catalogue has nothing to add: the built-in file has the model, or a user's file has its limits."""
+        if model.name in self._documents[0].data.get("models", {}):
+            return True  # the catalogue leaves these out
+        is_named = model.name in self._layers.names("models")
+        return is_named and not (model.flags.limits is None and model.flags.price is None)
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""
