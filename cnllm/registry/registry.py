@@ -251,7 +251,7 @@ class Registry:
             raise (error if is_better else failure) from None
 
     def _is_described(self, model: Model) -> bool:
-        """Whether the catalogue has nothing to add: the built-in file has the model, or a user's file has its limits."""
+        """Whether the catalogue adds nothing: the built-in file has the model, or a user's file has its limits."""
         if model.name in self._documents[0].data.get("models", {}):
             return True  # the catalogue leaves these out
         is_named = model.name in self._layers.names("models")
