@@ -231,8 +231,8 @@ class Registry:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
-        name that these files do not have is looked up in the catalogue, which is read then. Raises `UnknownModel` with
-        similar names; an id that its provider does not list is accepted, with a note.
+        name that the built-in file does not have is looked up in the catalogue, which is read then; these files win
+        over it. Raises `UnknownModel` with similar names; an id that its provider does not list gives a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
@@ -256,11 +256,12 @@ class Registry:
             if self._serving(name):
                 raise
             failure = error
-        if model is not None and (base_url is not None or model.name in self._layers.names("models")):
+        if model is not None and (base_url is not None or self._is_described(model)):
             return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()
         if model is not None:
-            return wide._resolve(name, protocol, base_url) if model.name in wide._layers.names("models") else model
+            is_listed = model.name in wide._documents[0].data.get("models", {})
+            return wide._resolve(name, protocol, base_url) if is_listed else model
         assert failure is not None
         if wide is self:
             raise failure
@@ -269,6 +270,13 @@ class Registry:
         except (RegistryError, UnknownModel) as error:
             is_better = wide._serving(name) or (isinstance(failure, UnknownModel) and not failure.close)
             raise (error if is_better else failure) from None
+
+    def _is_described(self, model: Model) -> bool:
+        """Whether the catalogue adds nothing: the built-in file has the model, or a user's file has its limits."""
+        if model.name in self._documents[0].data.get("models", {}):
+            return True  # the catalogue leaves these out
+        is_named = model.name in self._layers.names("models")
+        return is_named and not (model.flags.limits is None and model.flags.price is None)
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""

@@ -123,6 +123,24 @@ def test_a_file_of_the_user_may_add_to_it(tmp_path: Path) -> None:
     assert new.flags.limits.context == 128000
 
 
+def test_a_provider_and_a_model_by_hand_still_have_its_limits(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(
+        '[providers.vercel]\nextends = "openai-compatible"\ntitle = "V"\nprotocol = "openai-chat"\n'
+        'base_url = "https://ai-gateway.vercel.sh/v1"\nkeys = []\n'
+        '[models."vercel/openai/gpt-4o"]\nreasoning.mode = "never"\n'
+    )
+    registry = Registry.load(file)
+    for name, mode in ((NAME, "never"), ("vercel/openai/gpt-4o-mini", "unknown")):
+        model = registry.resolve(name)
+        assert model.flags.title == "V"
+        assert model.flags.limits is not None
+        assert model.flags.limits.context == 128000
+        assert model.flags.reasoning is not None
+        assert model.flags.reasoning.mode == mode
+        assert "unknown-model" not in [note.code for note in model.notes]
+
+
 def test_a_fault_of_the_user_is_reported_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "providers.toml"
     file.write_text('[models."home/x"]\nlimits.context = 5\n[models."zai/x"]\nextends = "zai/nothing"\n')

@@ -65,6 +65,23 @@ def test_the_layer_and_source_of_a_known_fact(registry: Registry) -> None:
     assert "z.ai" in (fact(facts, "reasoning.on.set.thinking.type").source or "")
 
 
+def test_what_another_model_s_source_says_is_inferred(files: Files) -> None:
+    source = 'sources.list = { url = "https://example.org", seen = 2026-01-01, how = "docs", backs = ["%s"] }\n'
+    file = files.write(
+        HOME
+        + '[models."home/m"]\nlimits.context = 1\n'
+        + source % "limits"
+        + '[models."home/copy"]\nextends = "home/m"\nsame_weights = true\nprice = { currency = "USD", input = 1 }\n'
+        + source % "price"
+    )
+    registry = Registry.load(file)
+    assert fact(registry.resolve("home/m").explain(), "limits.context").how == "docs"
+    facts = registry.resolve("home/copy").explain()
+    assert fact(facts, "limits.context").how == "inferred"
+    assert fact(facts, "limits.context").source == "https://example.org"
+    assert fact(facts, "price.input").how == "docs"
+
+
 # ── files of one's own ───────────────────────────────────────────────────────
 def test_the_line_of_each_file_and_manner_of_writing(files: Files) -> None:
     one = files.write(
