@@ -218,6 +218,7 @@ def _reasoning_rows(
         return rows
     last_user = max((index for index, message in enumerate(recorded) if message["role"] == "user"), default=-1)
     wanted: Callable[[int, Mapping[str, Any]], bool] = {
+        "unknown": lambda index, message: False,
         "never": lambda index, message: False,
         "tool-turns": lambda index, message: bool(message.get("tool_calls")),
         "since-user": lambda index, message: index > last_user,
