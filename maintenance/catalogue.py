@@ -56,6 +56,9 @@ _BASE_URLS = {
     "@ai-sdk/vercel": "https://api.v0.dev/v1",
     "venice-ai-sdk-provider": "https://api.venice.ai/api/v1",
 }
+_OTHER_IDS = {"@ai-sdk/amazon-bedrock", "@ai-sdk/google-vertex"}
+"""Packages for a protocol of the cloud's own, under other ids than those of its compatible endpoint."""
+
 _INPUTS = ("text", "image", "audio", "video", "pdf")
 _BROAD_KEYS = {"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN", "SNOWFLAKE_CORTEX_PAT", "NEON_API_KEY"}
 """Variables of keys that open far more than one endpoint: nobody meant them for this program."""
@@ -98,6 +101,9 @@ def catalogue(sources: Sequence[Source]) -> str:
         for name, given in sorted(source.providers.items()):
             entries = {id: entry for id, entry in _models(given) if f"{name}/{id}" not in own["models"]}
             if name in own["providers"]:
+                if given.get("npm") in _OTHER_IDS:
+                    _report(name, "the list has the ids of another protocol")
+                    continue
                 if not _is_same_host(_base_url(own, name), given):
                     _report(name, "providers.toml has this name for another address")
                     continue
