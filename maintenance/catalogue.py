@@ -307,6 +307,8 @@ def _value(value: Any) -> str:
         return value  # a date
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # a list may write 1e6
     return repr(value)
 
 
