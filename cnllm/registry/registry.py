@@ -293,7 +293,8 @@ class Registry:
         family = self._layers.family(id)
         lineage = self._layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self._layers.model_layers(lineage, None)
-        layers = [*self._layers.provider_layers(provider, family, None), *model_layers]
+        shared_layers = self._layers.provider_layers(provider, family, None)
+        layers = [*shared_layers, *model_layers]
         own_protocol = _declared_protocol(layers)
         wire = protocol or own_protocol
         if not isinstance(wire, str):
@@ -301,9 +302,10 @@ class Registry:
         if wire == own_protocol and wire not in self._layers.names("protocols"):
             raise self._unknown_protocol(wire, layers)
         self._require_protocol(provider, wire, own_protocol)
-        foreign = wire != own_protocol
-        if foreign or any("on" in layer.table for layer in model_layers):
-            model_layers = self._layers.model_layers(lineage, wire, foreign)
+        # a model may name another protocol than its provider, whose tables are then about another wire
+        foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
+        if wire != own_protocol or any("on" in layer.table for layer in model_layers):
+            model_layers = self._layers.model_layers(lineage, wire, wire != own_protocol)
         layers = [*self._layers.provider_layers(provider, family, wire, foreign), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:
