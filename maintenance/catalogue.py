@@ -161,7 +161,7 @@ def read_list(file: Path) -> Source:
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
     """Return our table of a provider; None where it does not speak one of the four protocols at a fixed address."""
-    package = table.get("npm")
+    package = str(table.get("npm"))
     protocol, url = _PROTOCOLS.get(package), table.get("api") or _BASE_URLS.get(package)
     if protocol is None or url is None or "$" in url or not url.startswith("https://"):
         return None
@@ -261,7 +261,7 @@ def _base_url(own: dict[str, Any], name: str) -> str:
 
 def _is_same_host(url: str, table: dict[str, Any]) -> bool:
     """Whether an address of ours and the one of a provider's file have the same host, as far as both are known."""
-    theirs = table.get("api") or _BASE_URLS.get(table.get("npm")) or ""
+    theirs = table.get("api") or _BASE_URLS.get(str(table.get("npm"))) or ""
     return "$" not in theirs and (not theirs or _host(url) == _host(theirs))
 
 

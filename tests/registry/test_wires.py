@@ -61,7 +61,8 @@ def test_what_is_about_one_wire_stays_there(files: Files) -> None:
 
 def test_a_model_of_another_protocol_has_nothing_of_its_providers_wire(files: Files) -> None:
     registry = files.load(
-        TWO + """
+        TWO
+        + """
 [models."home/other"]
 protocol = "second"
 params.stop = "ends"
