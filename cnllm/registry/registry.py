@@ -273,10 +273,14 @@ class Registry:
 
     def _is_described(self, model: Model) -> bool:
         """Whether the catalogue adds nothing: the built-in file has the model, or a user's file has its limits."""
-        if model.name in self._documents[0].data.get("models", {}):
+        builtin = self._documents[0].data
+        if model.name in builtin.get("models", {}):
             return True  # the catalogue leaves these out
-        is_named = model.name in self._layers.names("models")
-        return is_named and not (model.flags.limits is None and model.flags.price is None)
+        if model.name not in self._layers.names("models"):
+            return False
+        if model.provider in builtin.get("providers", {}):  # the catalogue may have what the user's file lacks
+            return model.flags.limits is not None and model.flags.price is not None
+        return model.flags.limits is not None or model.flags.price is not None
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""
