@@ -56,6 +56,9 @@ _BASE_URLS = {
     "@ai-sdk/vercel": "https://api.v0.dev/v1",
     "venice-ai-sdk-provider": "https://api.venice.ai/api/v1",
 }
+_OTHER_IDS = {"@ai-sdk/amazon-bedrock", "@ai-sdk/google-vertex"}
+"""Packages for a protocol of the cloud's own, under other ids than those of its compatible endpoint."""
+
 _INPUTS = ("text", "image", "audio", "video", "pdf")
 _BROAD_KEYS = {"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN", "SNOWFLAKE_CORTEX_PAT", "NEON_API_KEY"}
 """Variables of keys that open far more than one endpoint: nobody meant them for this program."""
@@ -98,6 +101,9 @@ def catalogue(sources: Sequence[Source]) -> str:
         for name, given in sorted(source.providers.items()):
             entries = {id: entry for id, entry in _models(given) if f"{name}/{id}" not in own["models"]}
             if name in own["providers"]:
+                if given.get("npm") in _OTHER_IDS:
+                    _report(name, "the list has the ids of another protocol")
+                    continue
                 if not _is_same_host(_base_url(own, name), given):
                     _report(name, "providers.toml has this name for another address")
                     continue
@@ -155,7 +161,7 @@ def read_list(file: Path) -> Source:
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
     """Return our table of a provider; None where it does not speak one of the four protocols at a fixed address."""
-    package = table.get("npm")
+    package = str(table.get("npm"))
     protocol, url = _PROTOCOLS.get(package), table.get("api") or _BASE_URLS.get(package)
     if protocol is None or url is None or "$" in url or not url.startswith("https://"):
         return None
@@ -255,7 +261,7 @@ def _base_url(own: dict[str, Any], name: str) -> str:
 
 def _is_same_host(url: str, table: dict[str, Any]) -> bool:
     """Whether an address of ours and the one of a provider's file have the same host, as far as both are known."""
-    theirs = table.get("api") or _BASE_URLS.get(table.get("npm")) or ""
+    theirs = table.get("api") or _BASE_URLS.get(str(table.get("npm"))) or ""
     return "$" not in theirs and (not theirs or _host(url) == _host(theirs))
 
 
@@ -301,6 +307,8 @@ def _value(value: Any) -> str:
         return value  # a date
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # a list may write 1e6
     return repr(value)
 
 

@@ -107,10 +107,27 @@ class _Facts:
 def capabilities(model: Model, explained: Iterable[Fact] | None = None) -> dict[str, Capability]:
     """Return every capability by its name, in the order of listings; `explained` is what `model.explain()` returns."""
     facts = _Facts(model, explained)
-    return {name: Capability(kind, model, facts) for name, kind in KINDS.items()}
+    wire = _tool_wire(model)
+    other = model.over(wire) if wire is not None and model.over is not None else model
+    tool_facts = facts if other is model else _Facts(other, None)
+    return {
+        name: Capability(kind, other, tool_facts) if kind.group == "Tools" else Capability(kind, model, facts)
+        for name, kind in KINDS.items()
+    }
 
 
 # ── modes of a model ─────────────────────────────────────────────────────────
+
+
+def _tool_wire(model: Model) -> str | None:
+    """Return the protocol over which each call with tools is sent; None where some go over the model's own."""
+    wires = {
+        model.flags_for(conditions(reasoning=state, tools=True)).protocol
+        for state in _reasoning_states(model)
+        if state is not None
+    }
+    wire = wires.pop() if len(wires) == 1 else None
+    return wire if wire != model.protocol else None
 
 
 def _reasoning_states(model: Model) -> list[bool | None]:

@@ -272,10 +272,14 @@ class Registry:
 
     def _is_described(self, model: Model) -> bool:
         """Whether the catalogue adds nothing: the built-in file has the model, or a user's file has its limits."""
-        if model.name in self._documents[0].data.get("models", {}):
+        builtin = self._documents[0].data
+        if model.name in builtin.get("models", {}):
             return True  # the catalogue leaves these out
-        is_named = model.name in self._layers.names("models")
-        return is_named and not (model.flags.limits is None and model.flags.price is None)
+        if model.name not in self._layers.names("models"):
+            return False
+        if model.provider in builtin.get("providers", {}):  # the catalogue may have what the user's file lacks
+            return model.flags.limits is not None and model.flags.price is not None
+        return model.flags.limits is not None or model.flags.price is not None
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""
@@ -292,7 +296,8 @@ class Registry:
         family = self._layers.family(id)
         lineage = self._layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self._layers.model_layers(lineage, None)
-        layers = [*self._layers.provider_layers(provider, family, None), *model_layers]
+        shared_layers = self._layers.provider_layers(provider, family, None)
+        layers = [*shared_layers, *model_layers]
         own_protocol = _declared_protocol(layers)
         wire = protocol or own_protocol
         if not isinstance(wire, str):
@@ -300,9 +305,10 @@ class Registry:
         if wire == own_protocol and wire not in self._layers.names("protocols"):
             raise self._unknown_protocol(wire, layers)
         self._require_protocol(provider, wire, own_protocol)
-        foreign = wire != own_protocol
-        if foreign or any("on" in layer.table for layer in model_layers):
-            model_layers = self._layers.model_layers(lineage, wire, foreign)
+        # a model may name another protocol than its provider, whose tables are then about another wire
+        foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
+        if wire != own_protocol or any("on" in layer.table for layer in model_layers):
+            model_layers = self._layers.model_layers(lineage, wire, wire != own_protocol)
         layers = [*self._layers.provider_layers(provider, family, wire, foreign), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:

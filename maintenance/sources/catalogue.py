@@ -131,13 +131,12 @@ def _model(
         provider,
         id,
         values,
-        base_url if isinstance(base_url, str) else None,
-        form.get("input_only", False),
-        _input(form.get("input", {}), entry),
-        bool(reasoning) if isinstance(reasoning, bool | int) else None,
-        None,
-        bool(tools) if isinstance(tools, bool | int) else None,
-        _CURRENCIES.get(str(currency), str(currency)),
+        base_url=base_url if isinstance(base_url, str) else None,
+        input_only=form.get("input_only", False),
+        input=_input(form.get("input", {}), entry),
+        reasoning=bool(reasoning) if isinstance(reasoning, bool | int) else None,
+        tools=bool(tools) if isinstance(tools, bool | int) else None,
+        currency=_CURRENCIES.get(str(currency), str(currency)),
     )
 
 

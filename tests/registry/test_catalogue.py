@@ -12,7 +12,7 @@ from cnllm.registry import registry as module
 from cnllm.registry import sources
 from cnllm.registry.documents import CATALOGUE, Document, catalogue_path, read
 
-NAME = "vercel/openai/gpt-4o"
+NAME = "kilo/openai/gpt-4o"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_every_value_has_a_source(registry: Registry, catalogue: Document) -> No
     assert sources.unsourced_flags([catalogue]) == []
     facts = {fact.flag: fact for fact in registry.resolve(NAME).explain()}
     assert facts["limits.context"].where.startswith(f"{CATALOGUE}:")
-    assert facts["limits.context"].source == "https://models.dev/api.json#vercel"
+    assert facts["limits.context"].source == "https://models.dev/api.json#kilo"
     assert facts["limits.context"].seen == "2026-09-30"
 
 
@@ -105,20 +105,20 @@ def test_a_name_that_only_it_has(registry: Registry, catalogue: Document) -> Non
 def test_a_file_of_the_user_may_add_to_it(tmp_path: Path) -> None:
     file = tmp_path / "providers.toml"
     file.write_text(
-        '[providers.vercel]\nreasoning.mode = "never"\n'
-        '[models."vercel/openai/gpt-4o"]\nlimits.output = 7\n'
-        '[models."vercel/new"]\nextends = "vercel/openai/gpt-4o"\nsame_weights = true\n'
-        '[aliases]\nquick = "vercel/openai/gpt-4o"\n'
+        '[providers.kilo]\nreasoning.mode = "never"\n'
+        '[models."kilo/openai/gpt-4o"]\nlimits.output = 7\n'
+        '[models."kilo/new"]\nextends = "kilo/openai/gpt-4o"\nsame_weights = true\n'
+        '[aliases]\nquick = "kilo/openai/gpt-4o"\n'
     )
     registry = Registry.load(file)
     model = registry.resolve("quick")
     assert model.name == NAME
-    assert model.flags.base_url == "https://ai-gateway.vercel.sh/v1"
+    assert model.flags.base_url == "https://api.kilo.ai/api/gateway"
     assert model.flags.limits is not None
     assert (model.flags.limits.output, model.flags.limits.context) == (7, 128000)
     assert model.flags.reasoning is not None
     assert model.flags.reasoning.mode == "never"
-    new = registry.resolve("vercel/new")
+    new = registry.resolve("kilo/new")
     assert new.flags.limits is not None
     assert new.flags.limits.context == 128000
 
@@ -126,12 +126,12 @@ def test_a_file_of_the_user_may_add_to_it(tmp_path: Path) -> None:
 def test_a_provider_and_a_model_by_hand_still_have_its_limits(tmp_path: Path) -> None:
     file = tmp_path / "providers.toml"
     file.write_text(
-        '[providers.vercel]\nextends = "openai-compatible"\ntitle = "V"\nprotocol = "openai-chat"\n'
-        'base_url = "https://ai-gateway.vercel.sh/v1"\nkeys = []\n'
-        '[models."vercel/openai/gpt-4o"]\nreasoning.mode = "never"\n'
+        '[providers.kilo]\nextends = "openai-compatible"\ntitle = "V"\nprotocol = "openai-chat"\n'
+        'base_url = "https://api.kilo.ai/api/gateway"\nkeys = []\n'
+        '[models."kilo/openai/gpt-4o"]\nreasoning.mode = "never"\n'
     )
     registry = Registry.load(file)
-    for name, mode in ((NAME, "never"), ("vercel/openai/gpt-4o-mini", "unknown")):
+    for name, mode in ((NAME, "never"), ("kilo/openai/gpt-4o-mini", "unknown")):
         model = registry.resolve(name)
         assert model.flags.title == "V"
         assert model.flags.limits is not None
@@ -150,6 +150,6 @@ def test_a_fault_of_the_user_is_reported_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_unknown_id_of_its_providers_is_accepted(registry: Registry) -> None:
-    model = registry.resolve("vercel/some/thing-new")
+    model = registry.resolve("kilo/some/thing-new")
     assert model.id == "some/thing-new"
     assert "unknown-model" in [note.code for note in model.notes]

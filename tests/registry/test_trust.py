@@ -92,7 +92,9 @@ def test_every_built_in_model_is_at_home_in_every_mode() -> None:
         model = registry.resolve(name)
         said = [fact.value for fact in model.explain() if fact.flag.split(".")[-1] == "base_url"]
         places = {origin_of(str(url)) for url in said}
-        assert places or name.startswith(("azure/", "openai-compatible/", "spark-x25/"))
+        assert places or name.startswith(
+            ("azure/", "cloudflare-workers-ai/", "databricks/", "openai-compatible/", "spark-x25/")
+        )
         for key in model.flags.keys or ():
             assert all(model.trusts(key, place) for place in places), (name, key)
             assert not model.trusts(key, EVIL), (name, key)

@@ -59,6 +59,27 @@ def test_what_is_about_one_wire_stays_there(files: Files) -> None:
     assert second.flags.tools.parallel is None
 
 
+def test_a_model_of_another_protocol_has_nothing_of_its_providers_wire(files: Files) -> None:
+    registry = files.load(
+        TWO
+        + """
+[models."home/other"]
+protocol = "second"
+params.stop = "ends"
+[models."home/derived"]
+extends = "home/other"
+"""
+    )
+    for name in ("home/other", "home/derived"):
+        model = registry.resolve(name)
+        assert (model.protocol, model.flags.path) == ("second", "/its/own")
+        assert model.flags.base_url == "http://127.0.0.1:9/v1"
+        assert model.flags.params == {"max_tokens": "most", "stop": "ends"}
+        assert model.flags.reasoning is not None
+        assert (model.flags.reasoning.mode, model.flags.reasoning.replay) == ("toggle", "always")
+        assert model.flags.reasoning.fields is None
+
+
 def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
     model = files.load(TWO).resolve("home/m", protocol="second")
     flags = model.flags

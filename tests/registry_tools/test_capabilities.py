@@ -133,6 +133,23 @@ when.reasoning.stream.required = true
     assert [found[name].value for name in ("forced-tool", "forced-tool-reasoning", "whole")] == [False, False, False]
 
 
+def test_tools_are_judged_on_the_wire_that_takes_them(load: Load) -> None:
+    flags = """[providers.home.on.openai-responses]
+path = "/responses"
+[models."home/m"]
+reasoning.mode = "MODE"
+tool_choice.allowed = ["auto"]
+when."reasoning+tools".protocol = "openai-responses"
+on.openai-chat.tools.supported = false
+on.openai-responses.tool_choice.allowed = ["auto", "required"]
+"""
+    names = ("tools", "forced-tool")
+    found = capabilities(load(flags.replace("MODE", "always")).resolve("home/m"))
+    assert [found[name].value for name in names] == [True, True]
+    found = capabilities(load(flags.replace("MODE", "toggle")).resolve("home/m"))
+    assert [found[name].value for name in names] == [False, False], "some calls with tools stay on the chat wire"
+
+
 def test_what_only_the_defaults_say_is_unknown(load: Load) -> None:
     model = load('[defaults.schema]\nmethods = ["json_schema"]\n[models."home/m"]\n').resolve("home/m")
     assert model.flags.schema is not None

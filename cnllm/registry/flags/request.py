@@ -51,7 +51,6 @@ class Param(Base, frozen=True):
             "What happens to a value out of range.",
             "The nearest value is seldom wrong for a temperature, and always for a seed.",
             formerly="outside",
-            reasons={"error": "a seed has no nearest value, and few vendors tell the range of theirs"},
         ),
     ] = None
     default: Annotated[
