@@ -51,8 +51,9 @@ MAY: dict[str, set[str]] = {
     "client": FLAGS
     | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
+    "estimates": FLAGS | {"engine/encode"},
     "gateway/store": {"config", "errors", "store", "types"},
-    "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
+    "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
     "gateway": FLAGS
     | {
@@ -60,6 +61,7 @@ MAY: dict[str, set[str]] = {
         "config",
         "engine",
         "engine/encode",
+        "estimates",
         "gateway/limits",
         "gateway/monitoring",
         "gateway/store",
@@ -80,6 +82,7 @@ MAY: dict[str, set[str]] = {
         "client",
         "config",
         "engine",
+        "estimates",
         "gateway",
         "gateway/limits",
         "gateway/monitoring",
