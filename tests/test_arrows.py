@@ -67,12 +67,13 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
+    "batch": FLAGS | {"client", "config", "engine/encode", "estimates", "protocols"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
-    | {"cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
+    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
