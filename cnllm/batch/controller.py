@@ -2,15 +2,18 @@
 
 Pure: nothing here reads a clock or waits. Three things bound what is sent.
 
-Concurrency grows while the endpoint answers: first it doubles twice a second, then it grows by one for each round of
-answers. It is cut by a third when the endpoint is overloaded, or refuses more than it took before.
+Concurrency grows while the endpoint answers: first it doubles, at most twice a second and once in each round of
+answers; then it grows by one for each round. It is cut when the endpoint is overloaded, or refuses what no pace held
+back.
 
 Paces hold known limits: so many requests and tokens a minute, by the registry, by the user, or by the endpoint's own
-headers. Where no limit is known and the endpoint refuses, the limit is learned: what it took between two refusals,
-by the time until it took one again. From slightly below, the pace then grows slowly, and faster the longer nothing is
-refused (the cube of CUBIC, RFC 9438, over requests instead of time). That costs a refusal in several hundred requests.
+headers. Where the endpoint refuses and no limit is known, the limit is learned: what it took in the minute before, by
+that minute and the time until it takes one again. From slightly below, the pace then grows along the cube of CUBIC
+(RFC 9438): slowly near what was refused, and faster the longer nothing is refused. That costs a refusal a minute or
+less.
 
-A pause after a refusal is as long as the endpoint asks for, else it doubles. When it is over, one request tries.
+A pause after a refusal is as long as the endpoint asks for, else it doubles. After a refusal without such a time, one
+request tries whether the endpoint takes any.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cnllm.batch.pace import Pace
+from cnllm.batch.trail import MINUTE, Trail
 
 __all__ = ["Controller", "Ticket"]
 
@@ -27,20 +31,29 @@ Kind = Literal["rate", "overloaded"]
 
 _FIRST = 4.0
 _DOUBLING = 0.5  # seconds in which concurrency may double
-_CUT = 0.67
-_PERIOD = 300  # requests until the learned pace is back at what was refused
+_CUT = {"rate": 0.8, "overloaded": 0.67}
+_NEAR, _SLOWLY = 0.1, 0.15  # near the concurrency that was refused, growth is slower
+_PERIOD = 300  # requests, and at least those of a minute, until a learned pace is back at what was refused
 _BELOW = 0.02  # the share by which a learned pace begins below that
-_SAME = 0.1  # a pace that was learned and an estimate that differ by less are the same
 _SLOWER = 2.0  # times the least mean latency at which concurrency no longer grows by itself
-_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_PAUSE, _LONG_PAUSE, _LONGEST_PAUSE = 0.1, 8.0, 60.0
+_COARSE = 8  # a concurrency below which steps of one are too large to find a limit
+_RECOVERY = 15.0  # seconds in which a pace far below what the endpoint took before grows by a factor of e
+_FEW = 30  # requests before a refusal that say little
+_IN_A_ROW = 3  # refusals after which a learned pace is learned anew
 
 
 class Ticket(Struct, frozen=True):
-    """A request on its way: when it was sent, with how many others, and the tokens that it counts for."""
+    """A request on its way: when it was sent, with how many others, and the tokens that it counts for.
+
+    `paced`: a pace held it back. `probe`: it tries whether the endpoint takes requests again.
+    """
 
     sent: float
     together: int
     tokens: float
+    paced: bool = False
+    probe: bool = False
 
 
 class Controller:
@@ -67,37 +80,44 @@ class Controller:
         self._most = float(most)
         self._requests = Pace(requests)
         self._tokens = Pace(tokens)
-        self._known = requests is not None
         self._growth = growth
         self._starting = True
         self._doubled: float | None = None
+        self._refused_limit = 0.0  # the concurrency at the last cut
         self._cut_at = -1.0
         self._paused_until = 0.0
         self._pause = _PAUSE
+        self._in_a_row = 0
         self._refused_since: float | None = None
-        self._cycle_start: float | None = None
-        self._cycle_count = 0
+        self._probing = False
+        self._start: float | None = None  # since when the trail is that of a time without pauses
+        self._trail = Trail()
+        self._taken = (0, 0.0)  # requests that were taken before the refusal, and in how many seconds
         self._learned = 0.0  # requests a second that were refused, or 0
-        self._since = 0  # answers since it was learned
+        self._learned_at = 0.0
+        self._most_taken = 0.0  # requests in the best minute
+        self._since = 0  # answers to requests that the learned pace held back
         self._latency = _Latency()
 
     # ── may a request be sent? ───────────────────────────────────────────────
 
     def wait(self, now: float) -> float | None:
         """Return the seconds until a request may be sent; None where an answer must come first."""
-        if self.in_flight >= int(self.limit) or (self._refused_since is not None and self.in_flight):
+        if self.in_flight >= int(self.limit) or self._probing:
             return None
-        paused = self._paused_until - now
-        return max(0.0, paused, self._requests.wait(now), self._tokens.wait(now))
+        return max(0.0, self._paused_until - now, self._requests.wait(now), self._tokens.wait(now))
 
     def send(self, now: float, tokens: float = 0.0) -> Ticket:
         """Count a request that is sent now."""
         self.in_flight += 1
+        self._probing = self._refused_since is not None
+        paced = self._requests.is_binding(now) or self._tokens.is_binding(now)
         self._requests.use(now)
         self._tokens.use(now, tokens)
-        if self._cycle_start is None:
-            self._cycle_start = now
-        return Ticket(now, self.in_flight, tokens)
+        self._trail.add(now)
+        if self._start is None:
+            self._start = now
+        return Ticket(now, self.in_flight, tokens, paced, self._probing)
 
     # ── what became of it ────────────────────────────────────────────────────
 
@@ -105,15 +125,17 @@ class Controller:
         """Take in an answer. `tokens` are those that it really counted for."""
         self.in_flight -= 1
         self.accepted += 1
-        self._pause = _PAUSE
         if tokens is not None:
             self._tokens.give_back(ticket.tokens - tokens)
-        if self._refused_since is not None and ticket.sent > self._refused_since:
-            self._learn(ticket.sent)
-        self._cycle_count += 1
-        self._since += 1
-        if self._learned:
-            self._requests.rate = self._learned * _cubic(self._since)
+        if ticket.sent > self._cut_at:
+            self._pause = _PAUSE
+            self._in_a_row = 0
+        if ticket.probe:
+            self._probing = False
+            if self._refused_since is not None:
+                self._learn(ticket.sent, ticket.sent - self._refused_since)
+        if self._learned and ticket.paced:
+            self._raise_pace()
         self._latency.add(now - ticket.sent)
         if not self._fixed:
             self._grow(now, ticket)
@@ -123,25 +145,30 @@ class Controller:
         self.in_flight -= 1
         self.refused += 1
         self._tokens.give_back(ticket.tokens)
-        first = ticket.sent > self._cut_at  # others that were sent before the cut say nothing new
-        if first:
-            if kind == "rate" and self._refused_since is None:
-                self._refused_since = now
-            paced = self._requests.rate is not None and ticket.together < 0.9 * self.limit
-            if not self._fixed and not (kind == "rate" and paced):
-                self.limit = max(1.0, self.limit * _CUT)
-                self._starting = False
-            self._cut_at = now
-        pause = self._pause if retry_after is None else retry_after
-        if first and retry_after is None:
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-        if first or retry_after is not None:
-            self._paused_until = max(self._paused_until, now + pause)
+        self._trail.add(ticket.sent, -1)
+        if ticket.probe:
+            self._probing = False
+        if ticket.sent <= self._cut_at:  # it was sent before the last cut, and says nothing new
+            if retry_after is not None:
+                self._paused_until = max(self._paused_until, now + retry_after)
+            return
+        self._cut_at = now
+        self._in_a_row += 1
+        if not ticket.paced or kind == "overloaded":
+            self._cut(kind)
+        if kind == "rate" and self._refused_since is None:
+            self._judge(now, ticket, retry_after)
+        if retry_after is None:
+            storm = 0.0 if self._refused_since is None else now - self._refused_since
+            retry_after, self._pause = self._pause, min(self._pause * 2, max(_LONG_PAUSE, storm / 6), _LONGEST_PAUSE)
+        self._paused_until = max(self._paused_until, now + retry_after)
 
     def fail(self, now: float, ticket: Ticket) -> None:
         """Take in a failure that says nothing about load: the request was wrong, or it was cancelled."""
         self.in_flight -= 1
         self._tokens.give_back(ticket.tokens)
+        if ticket.probe:
+            self._probing = False
 
     def observe(
         self,
@@ -155,7 +182,6 @@ class Controller:
         """Take in what an endpoint's headers say: limits a minute, and how many are left for so many seconds."""
         if requests is not None and requests > 0 and not self._learned:
             self._set(self._requests, requests)
-            self._known = True
         if tokens is not None and tokens > 0:
             self._set(self._tokens, tokens)
         if left is not None and left <= 0 and reset is not None:
@@ -177,35 +203,63 @@ class Controller:
     def _set(pace: Pace, per_minute: float) -> None:
         pace.rate = Pace(per_minute).rate
 
-    def _learn(self, now: float) -> None:
-        """Learn the limit at the end of a time of refusals."""
-        assert self._cycle_start is not None
-        assert self._refused_since is not None
-        span = max(now - self._cycle_start, 1e-3)
-        estimate = max(self._cycle_count, 1) / span
-        paced = self._requests.rate
-        if paced is not None and estimate > paced * (1 - _SAME):
-            estimate = paced * 0.995  # the pace itself was slightly too fast
-        elif paced is not None and span < 10 and self._cycle_count < 50:
-            estimate = max(estimate, paced * 0.7)  # too little to judge by
-        self._learned = estimate
-        self._since = 0
+    def _cut(self, kind: Kind) -> None:
+        """Lower the concurrency."""
+        if not self._fixed:
+            self._refused_limit = self.limit
+            self.limit = max(1.0, self.limit * _CUT[kind])
+        self._starting = False
+
+    def _judge(self, now: float, ticket: Ticket, retry_after: float | None) -> None:
+        """Decide what a refusal means: too many at once, a learned pace that is too fast, or a limit to be learned."""
+        span = min(MINUTE, now - (now if self._start is None else self._start))
+        self._taken = (self._trail.total(now, span), span)
+        few_in_a_row = self._in_a_row <= _IN_A_ROW
+        if retry_after is not None:
+            self._learn(now, retry_after)
+        elif ticket.paced and self._learned and few_in_a_row:
+            self._learn(now, 0.0)
+        elif ticket.paced or self._fixed or self.limit < _COARSE or not few_in_a_row:
+            self._refused_since = now
+
+    def _learn(self, now: float, pause: float) -> None:
+        """Learn the limit from what was taken before a refusal, and the pause after it."""
+        count, span = self._taken
+        estimate = max(count, 1) / max(span + pause, 1e-3)
+        if self._learned:
+            since = max(self._since, 1)
+            recent = since / max(now - self._learned_at, 1e-3)
+            estimate = min(estimate, recent * 1.02 if since >= _FEW else self._learned * 0.8)
+            estimate = max(estimate, self._learned * 0.5)
+        self._most_taken = max(self._most_taken * 0.9, self._trail.total(now))
+        self._learned, self._learned_at, self._since = estimate, now + pause, 0
         self._requests.rate = estimate * _cubic(0)
         self._requests.hold(now + 1 / self._requests.rate)
+        if pause > 1.0 or self._refused_since is not None:
+            self._start = None
         self._refused_since = None
-        self._cycle_start, self._cycle_count = now, 0
+
+    def _raise_pace(self) -> None:
+        """Let the learned pace grow: quickly up to what the endpoint took in a minute before, then along the cube."""
+        self._since += 1
+        rate = self._learned * _cubic(self._since / max(_PERIOD, self._learned * MINUTE))
+        if rate < 0.95 * self._most_taken / MINUTE:
+            rate = self._learned * (1 + 1 / (_RECOVERY * self._learned))
+            self._learned = rate
+        self._requests.rate = rate
 
     def _grow(self, now: float, ticket: Ticket) -> None:
         """Let concurrency grow where it was used."""
         if self._doubled is None:
             self._doubled = ticket.sent
-        if ticket.together < self.limit - 1 or self._refused_since is not None:
+        if ticket.together < self.limit - 1 or self._refused_since is not None or ticket.sent <= self._cut_at:
             return
         slow = self._latency.is_slow()
         if not self._starting:
             if not slow:
-                self.limit = min(self._most, self.limit + 1 / self.limit)
-        elif now - self._doubled >= self._doubling_time():
+                near = abs(self.limit / self._refused_limit - 1) < _NEAR if self._refused_limit else False
+                self.limit = min(self._most, self.limit + (_SLOWLY if near else 1) / self.limit)
+        elif now - self._doubled >= self._doubling_time() and ticket.sent >= self._doubled:
             self._doubled = now
             if slow:
                 self._starting = False
@@ -242,6 +296,6 @@ class _Latency:
         return self._mean > _SLOWER * self._least
 
 
-def _cubic(count: int) -> float:
-    """Return the factor of a learned pace after so many answers: from below, flat in the middle, then steep."""
-    return 1 + _BELOW * ((count - _PERIOD) / _PERIOD) ** 3
+def _cubic(share: float) -> float:
+    """Return the factor of a learned pace after a share of its period: from below, flat at 1, then steep."""
+    return 1 + _BELOW * (share - 1) ** 3

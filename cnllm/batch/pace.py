@@ -24,6 +24,10 @@ class Pace:
         """Return the seconds until the next one may be sent."""
         return 0.0 if self.rate is None else max(0.0, self._next - now)
 
+    def is_binding(self, now: float) -> bool:
+        """Whether a request that is sent now was held back, or would have been a moment ago."""
+        return self.rate is not None and self._next > now - _CREDIT / 2
+
     def use(self, now: float, amount: float = 1.0) -> None:
         """Count what is sent now."""
         if self.rate is not None:

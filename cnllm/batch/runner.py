@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from cnllm.batch.budget import Budget, RetryBudget
+from cnllm.batch.controller import Ticket
 from cnllm.batch.job import Job
 from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
@@ -34,6 +35,9 @@ from cnllm.types import Reply
 __all__ = ["Runner", "Stop"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
+
+
+_Picked = tuple[Job, Lane, Ticket]
 
 
 class Stop:
@@ -87,7 +91,7 @@ class Runner:
         self._fed = False
         self._sends = 0  # since the last group was written
         self._stock = _FIRST_STOCK
-        self._waiters: list[asyncio.Future[tuple[Job, Lane] | None]] = []
+        self._waiters: list[asyncio.Future[_Picked | None]] = []
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._wake_feeder = asyncio.Event()
@@ -235,7 +239,7 @@ class Runner:
 
     # ── sending ──────────────────────────────────────────────────────────────
 
-    def _pick(self) -> tuple[Job, Lane] | None:
+    def _pick(self) -> _Picked | None:
         """Return the next request and where it goes; None where none may be sent now."""
         if not self._ready or self.stop.kind is not None:
             return None
@@ -258,7 +262,7 @@ class Runner:
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:
             self._wake_feeder.set()
-        return job, best
+        return job, best, best.controller.send(now, job.tokens)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -283,11 +287,10 @@ class Runner:
             self._failure = error
             self._settled.set()
 
-    async def _work(self, picked: tuple[Job, Lane] | None) -> None:
+    async def _work(self, picked: _Picked | None) -> None:
         while picked is not None:
-            job, lane = picked
             try:
-                await self._ask(job, lane)
+                await self._ask(*picked)
             finally:
                 self._in_flight -= 1
             if self._ready:
@@ -296,17 +299,15 @@ class Runner:
             if picked is None:
                 if self._is_idle() or self.stop.kind is not None:
                     self._notify()
-                waiter: asyncio.Future[tuple[Job, Lane] | None] = asyncio.get_running_loop().create_future()
+                waiter: asyncio.Future[_Picked | None] = asyncio.get_running_loop().create_future()
                 self._waiters.append(waiter)
                 picked = await waiter
 
-    async def _ask(self, job: Job, lane: Lane) -> None:
-        controller = lane.controller
+    async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
+        controller, start = lane.controller, ticket.sent
         prepared, job.prepared = job.prepared, None
         job.attempts += 1
         self._tally.requests += 1
-        start = self._clock()
-        ticket = controller.send(start, job.tokens)
         try:
             if prepared is None:
                 prepared = lane.prepare(job.messages, job.options)
