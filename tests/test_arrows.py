@@ -67,7 +67,7 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
-    "batch": FLAGS | {"client", "config", "engine/encode", "estimates", "protocols"},
+    "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},

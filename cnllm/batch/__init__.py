@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from cnllm.batch.dry_run import Estimate
     from cnllm.batch.progress import Progress
     from cnllm.batch.report import Report
     from cnllm.batch.runner import Runner
@@ -75,6 +76,7 @@ def make_settings(
     api_keys: Sequence[str] = (),
     transport: Any = None,
     max_steps: int | None = None,
+    plot: bool = False,
     on_progress: Callable[[Progress], object] | None = None,
     **options: Any,
 ) -> Settings:
@@ -112,6 +114,7 @@ def make_settings(
         api_keys=tuple(api_keys),
         transport=transport,
         max_steps=max_steps,
+        plot=plot,
         on_progress=on_progress,
     )
 
@@ -132,6 +135,20 @@ def run_session(settings: Settings) -> Report:
             return runner.run(_run(session))
     finally:
         session.close()
+
+
+def estimate_session(settings: Settings) -> Estimate:
+    """Return what a run would take. Nothing is sent, and an output that is not there is not made."""
+    from msgspec.structs import replace
+
+    from cnllm.batch.session import Session
+
+    session = Session(replace(settings, api_keys=("none-is-needed-to-estimate",), cache=None))
+    try:
+        return session.estimate()
+    finally:
+        session.close()
+        session.discard_if_empty()
 
 
 async def _run(session: Any) -> Report:

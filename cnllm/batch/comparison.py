@@ -136,11 +136,14 @@ def compare(
                 updates.append((row.number, record.key or row.key, record.setting or setting, seq))
         if seq in seen:
             continue
+        same = known and stored_setting == setting
+        if not same and row_state == FAILED and _is_mended(reader, state, row, seq, seen):
+            found.ask.add(row.number)
+            continue
         seen.add(seq)
         found.matched += 1
         if not found.matched % _CHUNK:
             on_progress(found.matched)
-        same = known and stored_setting == setting
         if row_state == SENT:
             found.unsure += 1
             if ask_unsure:
@@ -154,7 +157,7 @@ def compare(
             continue
         if not same:
             record = state.record(seq)
-            if record.identity == identify(row):
+            if record.identity == identify(row) or record.identity is None:
                 updates.append((row.number, row.key, setting, seq))
             elif row_state == FAILED or changed == "redo":
                 found.ask.add(row.number)
@@ -169,8 +172,21 @@ def compare(
         if len(updates) >= _CHUNK:
             _store(state, updates)
     _store(state, updates)
-    found.absent = total - found.matched
+    mended = [seq for seq, digest, number in state.faults() if seq not in seen and digest == line_digest(number)]
+    if mended:
+        with state.writing():
+            state.drop(mended)
+    found.absent = total - found.matched - len(mended)
     return found
+
+
+def _is_mended(reader: Reader, state: State, row: Row, seq: int, seen: Bits) -> bool:
+    """Whether a line that was no request, or had the id of another one, is a request now."""
+    if state.record(seq).id != line_digest(row.number):
+        return False
+    digest = _digest_of(reader, row)
+    other = state.find(digest)
+    return digest != line_digest(row.number) and (other is None or other.seq not in seen)
 
 
 def _digest_of(reader: Reader, row: Row) -> bytes:

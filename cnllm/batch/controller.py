@@ -12,6 +12,9 @@ that minute and the time until it takes one again. From slightly below, the pace
 (RFC 9438): slowly near what was refused, and faster the longer nothing is refused. That costs a refusal a minute or
 less.
 
+Some endpoints refuse requests that become more too quickly. Such a refusal cuts concurrency to a half, and makes its
+growth slower; no limit is learned from it.
+
 A pause after a refusal is as long as the endpoint asks for, else it doubles. After a refusal without such a time, one
 request tries whether the endpoint takes any.
 """
@@ -25,18 +28,19 @@ from msgspec import Struct
 from cnllm.batch.pace import Pace
 from cnllm.batch.trail import MINUTE, Trail
 
-__all__ = ["Controller", "Ticket"]
+__all__ = ["Controller", "Kind", "Ticket"]
 
-Kind = Literal["rate", "overloaded"]
+Kind = Literal["rate", "burst", "overloaded"]
 
 _FIRST = 4.0
 _DOUBLING = 0.5  # seconds in which concurrency may double
-_CUT = {"rate": 0.8, "overloaded": 0.67}
+_CUT = {"rate": 0.8, "burst": 0.5, "overloaded": 0.67}
 _NEAR, _SLOWLY = 0.1, 0.15  # near the concurrency that was refused, growth is slower
 _PERIOD = 300  # requests, and at least those of a minute, until a learned pace is back at what was refused
 _BELOW = 0.02  # the share by which a learned pace begins below that
 _SLOWER = 2.0  # times the least mean latency at which concurrency no longer grows by itself
 _PAUSE, _LONG_PAUSE, _LONGEST_PAUSE = 0.1, 8.0, 60.0
+_GENTLE = 5.0  # seconds for a doubling after a refusal of a burst, at least
 _COARSE = 8  # a concurrency below which steps of one are too large to find a limit
 _RECOVERY = 15.0  # seconds in which a pace far below what the endpoint took before grows by a factor of e
 _FEW = 30  # requests before a refusal that say little
@@ -60,8 +64,7 @@ class Controller:
     """The bounds of one endpoint and key.
 
     `concurrency` is a fixed number, or None for one that adapts, up to `most`. `requests` and `tokens` are known limits
-    a minute. `growth` is the greatest factor by which the rate may grow in a minute, where the endpoint has such a
-    limit.
+    a minute.
     """
 
     def __init__(
@@ -71,7 +74,6 @@ class Controller:
         most: int = 1000,
         requests: float | None = None,
         tokens: float | None = None,
-        growth: float | None = None,
     ) -> None:
         self.limit = float(concurrency or min(_FIRST, most))
         self.in_flight = 0
@@ -80,7 +82,8 @@ class Controller:
         self._most = float(most)
         self._requests = Pace(requests)
         self._tokens = Pace(tokens)
-        self._growth = growth
+        self._doubling = _DOUBLING  # longer after each refusal of a burst
+        self._ceiling: tuple[float, float] | None = None  # a concurrency at a time, from which growth is bounded
         self._starting = True
         self._doubled: float | None = None
         self._refused_limit = 0.0  # the concurrency at the last cut
@@ -154,8 +157,11 @@ class Controller:
             return
         self._cut_at = now
         self._in_a_row += 1
-        if not ticket.paced or kind == "overloaded":
+        if not ticket.paced or kind != "rate":
             self._cut(kind)
+        if kind == "burst":
+            self._doubling = min(max(self._doubling * 2, _GENTLE), MINUTE)
+            self._ceiling = (self.limit, now)
         if kind == "rate" and self._refused_since is None:
             self._judge(now, ticket, retry_after)
         if retry_after is None:
@@ -171,21 +177,15 @@ class Controller:
             self._probing = False
 
     def observe(
-        self,
-        now: float,
-        *,
-        requests: float | None = None,
-        tokens: float | None = None,
-        left: float | None = None,
-        reset: float | None = None,
+        self, now: float, *, requests: float | None = None, tokens: float | None = None, pause: float | None = None
     ) -> None:
-        """Take in what an endpoint's headers say: limits a minute, and how many are left for so many seconds."""
-        if requests is not None and requests > 0 and not self._learned:
-            self._set(self._requests, requests)
-        if tokens is not None and tokens > 0:
-            self._set(self._tokens, tokens)
-        if left is not None and left <= 0 and reset is not None:
-            self._paused_until = max(self._paused_until, now + reset)
+        """Take in limits a minute that the endpoint tells, and seconds in which it takes nothing."""
+        if requests and not self._learned:
+            self._requests.rate = Pace(requests).rate
+        if tokens:
+            self._tokens.rate = Pace(tokens).rate
+        if pause:
+            self._paused_until = max(self._paused_until, now + pause)
 
     @property
     def requests_per_minute(self) -> float | None:
@@ -193,15 +193,16 @@ class Controller:
         return None if self._requests.rate is None else self._requests.rate * 60
 
     @property
+    def tokens_per_minute(self) -> float | None:
+        """Return the rate that tokens are held to; None where none is known."""
+        return None if self._tokens.rate is None else self._tokens.rate * 60
+
+    @property
     def waiting_since(self) -> float | None:
         """Return since when the endpoint refuses everything; None where it does not."""
         return self._refused_since
 
     # ── growth ───────────────────────────────────────────────────────────────
-
-    @staticmethod
-    def _set(pace: Pace, per_minute: float) -> None:
-        pace.rate = Pace(per_minute).rate
 
     def _cut(self, kind: Kind) -> None:
         """Lower the concurrency."""
@@ -255,24 +256,20 @@ class Controller:
         if ticket.together < self.limit - 1 or self._refused_since is not None or ticket.sent <= self._cut_at:
             return
         slow = self._latency.is_slow()
+        if self._ceiling is not None:
+            limit, since = self._ceiling
+            if self.limit >= limit * 2 ** ((now - since) / self._doubling):
+                return
         if not self._starting:
             if not slow:
                 near = abs(self.limit / self._refused_limit - 1) < _NEAR if self._refused_limit else False
                 self.limit = min(self._most, self.limit + (_SLOWLY if near else 1) / self.limit)
-        elif now - self._doubled >= self._doubling_time() and ticket.sent >= self._doubled:
+        elif now - self._doubled >= self._doubling and ticket.sent >= self._doubled:
             self._doubled = now
             if slow:
                 self._starting = False
             else:
                 self.limit = min(self._most, self.limit * 2)
-
-    def _doubling_time(self) -> float:
-        """Return the seconds in which concurrency may double."""
-        if self._growth is None:
-            return _DOUBLING
-        from math import log
-
-        return max(_DOUBLING, 60 * log(2) / log(max(self._growth, 1.01)))
 
 
 class _Latency:

@@ -23,7 +23,7 @@ __all__ = ["Setting", "changed_parts", "describe_setting", "plan_identity"]
 
 _NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator")
 """Flags that no request depends on."""
-_UNNAMED = ("api_key", "extra_headers", "timeout", "limits", "fallback", "params")
+_UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
 
 
 class Setting(Struct, frozen=True):
@@ -102,12 +102,17 @@ def _quoted(text: Any) -> str:
 def _short(value: Any) -> Any:
     """Return a value that is short enough to be stored and shown; of a long one a digest."""
     try:
-        text = msgspec.json.encode(value, enc_hook=repr, order="sorted").decode()
+        text = msgspec.json.encode(value, enc_hook=_kind, order="sorted").decode()
     except (TypeError, ValueError):
-        text = repr(value)
+        text = _kind(value)
     if len(text) <= 200:
         return msgspec.json.decode(text) if text[:1] in '"[{0123456789-tfn' else text
     return f"digest {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _kind(value: Any) -> str:
+    """Return a value that JSON cannot hold by its type: a repr may differ in each process."""
+    return type(value).__name__
 
 
 def _digest(value: Any) -> str:

@@ -43,12 +43,16 @@ class _Group(Struct):
 
 
 class Journal:
-    """Writes groups in a thread of its own. `spent` returns the money to store with each group."""
+    """Writes groups in a thread of its own. `spent` returns the money to store with each group.
 
-    def __init__(self, output: Output, state: State, spent: Callable[[], dict[str, int]]) -> None:
+    Rows from `first_seq` on are those of this run.
+    """
+
+    def __init__(self, output: Output, state: State, spent: Callable[[], dict[str, int]], first_seq: int) -> None:
         self._output = output
         self.state = state
         self._spent = spent
+        self._first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
         self._group = _Group([], [], [], [])
         self._wake = asyncio.Event()
@@ -110,7 +114,7 @@ class Journal:
         places = self._output.append([finish.line for finish in finishes]) if finishes else []
         state = self.state
         with state.writing():
-            found = state.mark(group.marks)
+            found = state.mark(group.marks, self._first_seq)
             if finishes:
                 state.finish(
                     [

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from cnllm.batch.output import encode_line
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
 from cnllm.errors import CnllmError, EmptyReply, EndpointError, StreamCut, TransportError
 from cnllm.types import Reply
 
-__all__ = ["FAULT", "INVALID", "Outcome", "fault_outcome", "line_of", "outcome_of_error", "outcome_of_reply"]
+__all__ = [
+    "FAULT",
+    "INVALID",
+    "Outcome",
+    "cached_outcome",
+    "fault_outcome",
+    "line_of",
+    "outcome_of_error",
+    "outcome_of_reply",
+]
 
 INVALID = "InvalidAnswer"
 """The type of an answer that does not follow the schema, after its corrections."""
@@ -20,11 +29,15 @@ FAULT = "BadRow"
 
 
 class Outcome(Struct, frozen=True):
-    """A finished row: a reply, an error, or both where an answer came and is not whole or not valid."""
+    """A finished row: a reply, an error, or both where an answer came and is not whole or not valid.
+
+    `cached` is the reply as JSON where it comes from the cache of another run.
+    """
 
     state: int
     reply: Reply | None
     error: dict[str, Any] | None
+    cached: bytes | None = None
 
 
 def outcome_of_reply(reply: Reply) -> Outcome:
@@ -35,6 +48,11 @@ def outcome_of_reply(reply: Reply) -> Outcome:
     if reply.finish in ("cut", "error"):
         return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", None, True))
     return Outcome(DONE, reply, None)
+
+
+def cached_outcome(reply: bytes) -> Outcome:
+    """Return the outcome of a row whose reply another run has."""
+    return Outcome(DONE, None, None, reply)
 
 
 def outcome_of_error(error: CnllmError) -> Outcome:
@@ -68,6 +86,8 @@ def line_of(
         "attempts": attempts,
         "identity": None if identity is None else identity.hex(),
     }
+    if outcome.cached is not None:
+        data |= {"reply": Raw(outcome.cached), "from_cache": True}
     if line is not None:
         data["line"] = line
     return encode_line(data)

@@ -51,6 +51,7 @@ class Line(Struct, frozen=True):
     error: LineError | None = None
     reply: LineReply | None = None
     line: int | None = None
+    from_cache: bool = False
 
 
 _decode_line = msgspec.json.Decoder(Line).decode

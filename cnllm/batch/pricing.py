@@ -34,6 +34,10 @@ class RequestPrice:
         cost = quote(plan).cost
         return None if cost is None else cost * self._steps
 
+    def price_of(self, plan: Plan) -> Price | None:
+        """Return the price of a request's tokens."""
+        return plan.flags.price if self._assumed is None else self._assumed
+
     def tokens_of(self, plan: Plan) -> float:
         """Return about how many tokens a request counts for, its reply included."""
         return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)

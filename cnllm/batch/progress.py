@@ -59,7 +59,7 @@ def snapshot(
         rate=rate,
         tokens=tokens,
         in_flight=sum(lane.controller.in_flight for lane in lanes),
-        refused=tally.refusals,
+        refused=tally.refused,
         cost=amount_of(budget.spent_units) if budget.currency is not None else None,
         currency=budget.currency,
         waiting=min(times) if times and len(times) == len(open_lanes) else None,

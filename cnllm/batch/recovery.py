@@ -95,6 +95,8 @@ def _line_cost(line: Line, spent: Spent, reserved: int | None, currency: str | N
 
     Of a line without a cost the reserved amount counts, unless the endpoint refused the request.
     """
+    if line.from_cache:
+        return 0
     cost = line.reply.cost if line.reply is not None else None
     if cost is not None:
         try:

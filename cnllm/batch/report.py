@@ -75,7 +75,7 @@ def make_report(out: str, tally: Tally, budget: Budget, now: float, **fields: An
         asked=tally.done + tally.failed,
         seconds=round(now - tally.start, 3),
         requests=tally.requests,
-        refused=tally.refusals,
+        refused=tally.refused,
         cost=amount_of(budget.spent_units) if priced else None,
         run_cost=amount_of(budget.run_spent) if priced else None,
         currency=budget.currency,

@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
+import msgspec
+
+from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import Budget, RetryBudget
-from cnllm.batch.controller import Ticket
+from cnllm.batch.controller import Kind, Ticket
 from cnllm.batch.job import Job
 from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
@@ -35,6 +39,7 @@ from cnllm.types import Reply
 __all__ = ["Runner", "Stop"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
+_CACHE_GROUP = 500  # answers that are put into the cache at once
 
 
 _Picked = tuple[Job, Lane, Ticket]
@@ -70,6 +75,8 @@ class Runner:
         make_job: Callable[[Row, int], Job],
         must_retake: Callable[[int], bool],
         strict: bool = False,
+        cache: AnswerCache | None = None,
+        loop_options: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lanes = list(lanes)
@@ -77,11 +84,14 @@ class Runner:
         self._budget = budget
         self._tally = tally
         self._setting = setting
-        self._next_seq = first_seq
+        self._next_seq = self._first_seq = first_seq
         self._attempts = attempts
         self._make_job = make_job
         self._must_retake = must_retake
         self._strict = strict
+        self._cache = cache
+        self._to_cache: list[tuple[bytes, bytes]] = []
+        self._loop_options = loop_options
         self._clock = clock
         self._retries = RetryBudget()
         self._ready: deque[Job] = deque()
@@ -125,6 +135,7 @@ class Runner:
             if self._failure is None:
                 await self._journal.drain()
                 await self._unmark()
+                await self._fill_cache()
             journal.cancel()
             await asyncio.gather(journal, return_exceptions=True)
         if self._failure is not None:
@@ -165,6 +176,12 @@ class Runner:
 
         await self._journal.call(write)
 
+    async def _fill_cache(self) -> None:
+        """Share the answers since the last time with other runs."""
+        answers, self._to_cache = self._to_cache, []
+        if self._cache is not None and answers:
+            await self._journal.call(self._cache.store, answers)
+
     # ── feeding ──────────────────────────────────────────────────────────────
 
     async def _feed(self, rows: AsyncIterator[Sequence[Row]]) -> None:
@@ -175,6 +192,8 @@ class Runner:
                     await self._wake_feeder.wait()
                 if self.stop.kind is not None:
                     return
+                if len(self._to_cache) >= _CACHE_GROUP:
+                    await self._fill_cache()
                 seq = self._next_seq
                 self._next_seq += 1
                 await self._admit(self._make_job(row, seq))
@@ -208,7 +227,7 @@ class Runner:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
         if not job.asked and record is not None:
-            if not retake or record.seq >= job.seq:
+            if not retake or record.seq >= self._first_seq:
                 self._refuse_duplicate(job, record)
                 return
             job.record, job.seq = record, record.seq
@@ -309,15 +328,19 @@ class Runner:
         job.attempts += 1
         self._tally.requests += 1
         try:
-            if prepared is None:
-                prepared = lane.prepare(job.messages, job.options)
-            async for _ in prepared.batches():
-                pass
-            reply: Reply = prepared.reply
+            if self._loop_options is not None:
+                reply = await lane.run_loop(job.messages, job.options, self._loop_options)
+            else:
+                if prepared is None or lane is not self._lanes[0]:
+                    prepared = lane.prepare(job.messages, job.options)
+                async for _ in prepared.batches():
+                    pass
+                reply = prepared.reply
         except CnllmError as error:
             now = self._clock()
             if isinstance(error, RateLimited):
-                controller.refuse(now, ticket, "rate", error.retry_after)
+                kind: Kind = "burst" if lane.is_burst(error.code) else "rate"
+                controller.refuse(now, ticket, kind, error.retry_after)
                 self._tally.refusal(now)
                 self._ready.appendleft(job)
             elif isinstance(error, BadKey | QuotaExceeded):
@@ -387,6 +410,9 @@ class Runner:
         self._finishing -= 1
         if outcome.error is None:
             self._tally.done += 1
+            self._tally.cached_rows += outcome.cached is not None
+            if self._cache is not None and outcome.reply is not None and job.identity is not None:
+                self._to_cache.append((job.identity, msgspec.json.encode(outcome.reply.to_dict())))
         else:
             self._tally.failed += 1
             kind, message = outcome.error["type"], outcome.error["message"]

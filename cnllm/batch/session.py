@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cnllm import __version__
 from cnllm.batch import identity
+from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import Budget
 from cnllm.batch.comparison import Comparison, compare
+from cnllm.batch.dry_run import Estimate, estimate_run, sample_size
 from cnllm.batch.final import finish_files
-from cnllm.batch.job import Job
+from cnllm.batch.grouping import grouped
+from cnllm.batch.job_maker import JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.lanes import open_lanes
-from cnllm.batch.outcome import fault_outcome
 from cnllm.batch.output import Output
+from cnllm.batch.plot import draw_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import Progress, snapshot
 from cnllm.batch.readers import Reader, open_reader
 from cnllm.batch.recovery import recover, state_path
 from cnllm.batch.report import Report, make_report
-from cnllm.batch.rows import Row, RowFault, id_digest, line_digest
+from cnllm.batch.rows import Row
 from cnllm.batch.runner import Runner
 from cnllm.batch.settings import Settings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
 from cnllm.batch.tally import Tally
 from cnllm.batch.template import Template
-from cnllm.errors import CannotSend, CnllmError, KeyMissing, RegistryError, UnknownModel, Untrusted
+from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
 
@@ -39,8 +43,12 @@ __all__ = ["Session"]
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
 _PROBE = "The quick brown fox"
-_FOR_ALL_ROWS = (KeyMissing, Untrusted, RegistryError, UnknownModel)
-"""Errors that are no fault of a row."""
+_LOOP_OPTIONS = ("approve", "max_repeats", "max_parallel", "tool_timeout", "on_step")
+
+
+def _part(options: Mapping[str, Any], of_loop: bool) -> dict[str, Any]:
+    """Return the options of a tool loop, or the others."""
+    return {name: value for name, value in options.items() if (name in _LOOP_OPTIONS) is of_loop}
 
 
 class Session:
@@ -48,15 +56,17 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.total: int | None = None
         self.template = None if settings.prompt is None else Template(settings.prompt)
         self.registry = Registry.load() if settings.registry is None else settings.registry
         self.reader: Reader = open_reader(
             settings.requests, self.template, format=settings.format, encoding=settings.encoding
         )
+        self.cache = None if settings.cache is None or settings.simulate else AnswerCache(settings.cache)
         path = settings.out
         if path.is_dir():
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
-        is_new = not path.exists()
+        self._is_new = is_new = not path.exists()
         self.state = State(state_path(path))
         try:
             self.output = Output(path)
@@ -73,11 +83,11 @@ class Session:
     def _open(self) -> None:
         settings, state = self.settings, self.state
         spent = recover(self.output, state)
-        self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names())
+        self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
         lane = self.lanes[0]
-        options = dict(settings.options)
+        self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, True)}
+        options = _part(settings.options, False)
         probe = lane.prepare(_PROBE, options).plan
-        self.options = options
         self.setting = identity.describe_setting(
             lane.model, probe, options, settings.prompt, settings.max_steps is not None, __version__
         )
@@ -87,7 +97,9 @@ class Session:
         self.budget.require_room_for_one(self.price.cost_of(probe) or 0)
         self.number = state.setting(self.setting.fingerprint, self.setting.parts)
         state.set_facts(currency=self.price.currency)
+        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache)
         self.comparison = self._compare()
+        self.jobs.doubled = self.comparison.doubled
 
     def _resolved_names(self) -> dict[str, str]:
         """Return what names stood for when they were first used with this output."""
@@ -101,6 +113,14 @@ class Session:
             self.state.set_facts(models=names)
         return names
 
+    def _salt(self) -> str:
+        """Return what makes the idempotency keys of this output its own."""
+        salt: str | None = self.state.fact("salt")
+        if salt is None:
+            salt = secrets.token_hex(8)
+            self.state.set_facts(salt=salt)
+        return salt
+
     def _discard(self, is_new: bool) -> None:
         """Close the state. Files that this run made, and that hold nothing, are removed."""
         self.state.close()
@@ -108,10 +128,18 @@ class Session:
             for path in (self.settings.out, self.state.path):
                 path.unlink(missing_ok=True)
 
+    def discard_if_empty(self) -> None:
+        """Remove the closed files of an output that was made for an estimate."""
+        if self._is_new and self.settings.out.stat().st_size == 0:
+            for path in (self.settings.out, self.state.path):
+                path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Close the files."""
         self.output.close()
         self.state.close()
+        if self.cache is not None:
+            self.cache.close()
 
     # ── what is left to do ───────────────────────────────────────────────────
 
@@ -141,7 +169,7 @@ class Session:
         return found
 
     def _identify(self, row: Row) -> bytes | None:
-        return self._job(row, 0).identity
+        return self.jobs.make(row, 0).identity
 
     def _changed_error(self, found: Comparison) -> CnllmError:
         known = self.state.settings()
@@ -160,49 +188,25 @@ class Session:
             hint="--keep-old keeps their answers, --redo asks them again",
         )
 
-    # ── rows to jobs ─────────────────────────────────────────────────────────
+    # ── rows ─────────────────────────────────────────────────────────────────
 
-    def _job(self, row: Row, seq: int) -> Job:
-        """Return the job of a row. One that cannot be sent has its outcome already."""
-        try:
-            content = self.reader.content(row)
-        except RowFault as fault:
-            return self._fault(Job(row, None, line_digest(row.number), seq), fault, row.number)
-        row_id = row.number if content.id is None else content.id
-        job = Job(row, row_id, id_digest(row_id), seq)
-        if (first := self._doubled(row)) is not None:
-            job.row_id, job.digest = None, line_digest(row.number)
-            return self._fault(job, RowFault(f"the id {row_id!r} is that of {first}"), row.number)
-        job.messages, job.options = content.messages, {**self.options, **content.options}
-        try:
-            job.prepared = self.lanes[0].prepare(job.messages, job.options)
-        except _FOR_ALL_ROWS:
-            raise
-        except (TypeError, ValueError, CannotSend) as error:
-            hint = getattr(error, "hint", None)
-            return self._fault(job, RowFault(f"{error}{f' ({hint})' if hint else ''}"), row.number)
-        plan = job.prepared.plan
-        job.identity = identity.plan_identity(plan)
-        job.reserved = self.price.cost_of(plan)
-        job.tokens = self.price.tokens_of(plan)
-        return job
+    def _rows_to_ask(self) -> Iterator[Row]:
+        rows = self._pending_rows()
+        return rows if self.settings.group_by is None else grouped(rows, self.reader)
 
-    def _doubled(self, row: Row) -> str | None:
-        comparison = getattr(self, "comparison", None)
-        return None if comparison is None else comparison.doubled.get(row.number)
-
-    @staticmethod
-    def _fault(job: Job, fault: RowFault, number: int) -> Job:
-        job.outcome = fault_outcome(f"line {number}: {fault}")
-        if job.row_id is None:
-            job.line = number
-        return job
-
-    def _rows_to_ask(self) -> Any:
+    def _pending_rows(self) -> Iterator[Row]:
         found = self.comparison
         for row in self.reader.rows():
             if row.number > found.scanned or row.number in found.ask or row.number in found.doubled:
                 yield row
+
+    def estimate(self) -> Estimate:
+        """Return what a run would take. Nothing is sent."""
+        jobs = (
+            self.jobs.make(row, 0) if number < sample_size() else None
+            for number, row in enumerate(self._pending_rows())
+        )
+        return estimate_run(jobs, self.lanes, self.price, self.budget)
 
     async def _row_chunks(self) -> AsyncIterator[Sequence[Row]]:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
@@ -229,29 +233,45 @@ class Session:
         """Ask what is left, and return the report."""
         settings, found = self.settings, self.comparison
         tally = Tally(time.monotonic())
-        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent))
+        first_seq = self.state.last_seq() + 1
+        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), first_seq)
         runner = Runner(
             lanes=self.lanes,
             journal=journal,
             budget=self.budget,
             tally=tally,
             setting=self.number,
-            first_seq=self.state.last_seq() + 1,
+            first_seq=first_seq,
             attempts=settings.attempts,
-            make_job=self._job,
+            make_job=self.jobs.make,
             must_retake=lambda number: number <= found.scanned,
             strict=settings.strict,
+            cache=self.cache,
+            loop_options=None if settings.max_steps is None else self.loop_options,
         )
         on_start(runner)
+        counter = asyncio.create_task(self._count())
         watcher = asyncio.create_task(self._watch(tally, runner))
         try:
             await runner.run(self._row_chunks())
         finally:
             watcher.cancel()
-            await asyncio.gather(watcher, *(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
+            counter.cancel()
+            await asyncio.gather(
+                watcher, counter, *(lane.client.aclose() for lane in self.lanes), return_exceptions=True
+            )
             journal.close()
         messages = finish_files(self.output, self.state, order=settings.order)
+        if settings.plot and tally.answers:
+            self._draw(tally, messages)
         return self._report(tally, runner, messages)
+
+    def _draw(self, tally: Tally, messages: list[str]) -> None:
+        path = plot_path(self.settings.out)
+        try:
+            path.write_text(draw_plot(tally.intervals, tally.width), encoding="utf-8")
+        except OSError as error:
+            messages.append(f"{path}: {error.strerror}")
 
     async def _watch(self, tally: Tally, runner: Runner) -> None:
         on_progress = self.settings.on_progress
@@ -261,9 +281,15 @@ class Session:
             on_progress(self.progress(tally, runner))
             await asyncio.sleep(_PROGRESS_SECONDS)
 
+    async def _count(self) -> None:
+        """Count the rows of the input, where that is quick, for the time that is left."""
+        self.total = await asyncio.get_running_loop().run_in_executor(None, self.reader.count)
+
     def progress(self, tally: Tally, runner: Runner) -> Progress:
         """Return where a run is."""
-        return snapshot(tally, self.budget, self.lanes, self.comparison.done, None, time.monotonic())
+        return snapshot(
+            tally, self.budget, self.lanes, self.comparison.done + self.comparison.failed, self.total, time.monotonic()
+        )
 
     def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
         counts = self.state.counts()
@@ -283,4 +309,5 @@ class Session:
             stopped=stopped or None,
             stop_kind=stop.kind if stopped else None,
             messages=tuple(messages),
+            plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,
         )

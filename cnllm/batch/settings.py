@@ -45,4 +45,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     api_keys: tuple[str, ...] = ()
     transport: Any = None
     max_steps: int | None = None
+    plot: bool = False
     on_progress: Callable[[Any], object] | None = None

@@ -228,10 +228,11 @@ class State:
 
     # ── the journal's writes, inside of `writing` ────────────────────────────
 
-    def mark(self, marks: Sequence[Mark]) -> list[Record | None]:
+    def mark(self, marks: Sequence[Mark], first_seq: int) -> list[Record | None]:
         """Store that requests are about to be sent. Return for each the row as it was; None for a new one.
 
-        A row that is there, and of which neither `again` nor `retake` holds, stays as it is: its id is taken.
+        A row that is there stays as it is, unless `again` holds, or `retake` and it is from before `first_seq`: another
+        line has its id.
         """
         found: list[Record | None] = []
         execute = self._db.execute
@@ -243,7 +244,7 @@ class State:
                     continue
             record = self.record(mark.seq) if mark.again else self.find(mark.id)
             assert record is not None
-            if mark.again or (mark.retake and record.seq < mark.seq):
+            if mark.again or (mark.retake and record.seq < first_seq):
                 execute(_MARK_AGAIN, (mark.number, mark.key, mark.identity, mark.setting, mark.cost, record.seq))
             found.append(record)
         return found
@@ -253,6 +254,21 @@ class State:
         if earlier := [result.earlier for result in results if result.earlier is not None]:
             self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
         self._db.executemany(_RESULT, [(r.state, r.place, r.length, r.cost, r.attempts, r.seq) for r in results])
+
+    def drop(self, seqs: Iterable[int]) -> None:
+        """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""
+        for seq in seqs:
+            self._db.execute(
+                "INSERT OR IGNORE INTO superseded SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL",
+                (seq,),
+            )
+            self._db.execute("DELETE FROM rows WHERE seq = ?", (seq,))
+
+    def faults(self) -> list[tuple[int, bytes, int]]:
+        """Return seq, id and line of the rows that were no requests."""
+        query = "SELECT seq, id, number FROM rows WHERE identity IS NULL AND state = ?"
+        with self._translate():
+            return self._db.execute(query, (FAILED,)).fetchall()
 
     def restore(self, records: Sequence[Record]) -> None:
         """Put rows back as they were before they were marked: they were not sent."""

@@ -19,7 +19,7 @@ class Interval(Struct):
 
     answers: int = 0
     failures: int = 0
-    refusals: int = 0
+    refused: int = 0
     latency: float = 0.0
     tokens: int = 0
 
@@ -34,7 +34,7 @@ class Tally:
 
     def __init__(self, now: float) -> None:
         self.start = now
-        self.done = self.failed = self.answers = self.refusals = self.requests = 0
+        self.done = self.failed = self.answers = self.refused = self.requests = 0
         self.corrected = self.invalid = self.cached_rows = 0
         self.input = self.output = self.cached = self.known_cache = 0
         self.failures: dict[str, int] = {}
@@ -81,8 +81,8 @@ class Tally:
 
     def refusal(self, now: float) -> None:
         """Count a refusal."""
-        self.refusals += 1
-        self.interval(now).refusals += 1
+        self.refused += 1
+        self.interval(now).refused += 1
 
     def failure(self, now: float, kind: str, message: str) -> None:
         """Count a row that failed."""

@@ -11,6 +11,7 @@ from cnllm.cli.output import errors, stdio, stdout
 if TYPE_CHECKING:
     from cnllm.batch.report import Report
     from cnllm.batch.settings import Settings
+    from cnllm.cli.tools import Toolbox
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
 
@@ -22,10 +23,49 @@ _INTERRUPTED, _PARTIAL = errors.INTERRUPTED, errors.PARTIAL
 
 def run_batch(params: dict[str, Any]) -> int:
     """Run a batch and return the exit status."""
+    box = _toolbox(params)
+    try:
+        settings = _settings(params, box)
+        if params["dry_run"]:
+            return _estimate(settings, params["as_json"])
+        return _run(settings, params)
+    finally:
+        if box is not None:
+            box.close()
+
+
+def _estimate(settings: Settings, as_json: bool) -> int:
+    """Print what a run would take."""
+    from msgspec import to_builtins
+
+    from cnllm.batch import estimate_session
+    from cnllm.cli.output.batch_report import estimate_lines
+
+    estimate = estimate_session(settings)
+    if as_json:
+        stdout.print_json(to_builtins(estimate))
+    else:
+        for line in estimate_lines(estimate):
+            stdout.print_line(line)
+    return errors.WHOLE
+
+
+def _toolbox(params: dict[str, Any]) -> Toolbox | None:
+    """Return the tools that run on this machine; None where none are named."""
+    if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
+        return None
+    from cnllm.cli import tools
+
+    servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], None)
+    box = tools.Toolbox(params["tool"], params["approve"], None, servers)
+    box.open()
+    return box
+
+
+def _run(settings: Settings, params: dict[str, Any]) -> int:
     from cnllm.batch import run_session
     from cnllm.cli.output.batch_view import BatchView
 
-    settings = _settings(params)
     if params["simulate"]:
         stdio.print_line(f"cnllm: {SIMULATED}")
     with BatchView() as view:
@@ -52,7 +92,7 @@ def _with_progress(settings: Settings, show: Any) -> Settings:
     return replace(settings, on_progress=show)
 
 
-def _settings(params: dict[str, Any]) -> Settings:
+def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
     """Return the settings of the options. Raises `UsageError`."""
     from cnllm.batch import make_settings
     from cnllm.registry import Registry
@@ -69,6 +109,8 @@ def _settings(params: dict[str, Any]) -> Settings:
     )
     if params["max_cost"] is not None and params["currency"] is None:
         raise errors.UsageError("--max-cost needs a currency", f"--max-cost {params['max_cost']} --currency CNY")
+    if box is not None:
+        options |= {"tools": box.tools, "approve": box.approve}
     models, keys = _models_and_keys(params, registry)
     try:
         return make_settings(
@@ -94,7 +136,8 @@ def _settings(params: dict[str, Any]) -> Settings:
             encoding=params["encoding"],
             registry=registry,
             api_keys=keys,
-            max_steps=params["max_steps"],
+            max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
+            plot=not params["no_plot"],
             **options,
         )
     except (TypeError, ValueError) as error:

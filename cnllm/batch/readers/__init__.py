@@ -46,6 +46,9 @@ class Reader(Protocol):
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
 
+    def count(self) -> int | None:
+        """Return about how many rows there are; None where that is not known before the end."""
+
 
 def open_reader(
     source: Any, template: Template | None = None, *, format: str | None = None, encoding: str | None = None

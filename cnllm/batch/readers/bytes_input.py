@@ -75,6 +75,17 @@ class BytesInput:
             return "gb18030"
         return "utf-8"
 
+    def count_lines(self) -> int | None:
+        """Return the number of lines; None for a pipe."""
+        if self._is_stdin:
+            return None
+        count, last = 0, b"\n"
+        with self.open() as file:
+            while block := file.read(_START):
+                count += block.count(b"\n")
+                last = block[-1:]
+        return count + (last != b"\n")
+
     def keep(self) -> None:
         """Copy stdin to a file without a name, so that it can be read again."""
         if not self._is_stdin or self._copy is not None:

@@ -70,3 +70,8 @@ class DelimitedReader:
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
         self._data.keep()
+
+    def count(self) -> int | None:
+        """Return the number of lines; None for a pipe."""
+        lines = self._data.count_lines()
+        return None if lines is None else max(0, lines - 1)

@@ -66,6 +66,10 @@ class JsonLineReader:
         """Make sure that the rows can be read more than once."""
         self._data.keep()
 
+    def count(self) -> int | None:
+        """Return the number of lines; None for a pipe."""
+        return self._data.count_lines()
+
 
 def object_content(value: Mapping[str, Any], template: Template | None) -> Content:
     """Return the request of an object. Raises `RowFault`."""

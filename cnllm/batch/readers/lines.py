@@ -54,3 +54,7 @@ class LineReader:
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
         self._data.keep()
+
+    def count(self) -> int | None:
+        """Return the number of lines; None for a pipe."""
+        return self._data.count_lines()

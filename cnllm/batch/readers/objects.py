@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import msgspec
@@ -48,6 +48,10 @@ class ObjectReader:
         """Make sure that the rows can be read more than once: what can be read only once is kept as a list."""
         if iter(self._requests) is self._requests:
             self._requests = list(self._requests)
+
+    def count(self) -> int | None:
+        """Return the number of requests; None where the iterable does not know it."""
+        return len(self._requests) if isinstance(self._requests, Sized) else None
 
 
 def _bytes_of(value: Any) -> bytes:

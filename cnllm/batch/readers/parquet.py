@@ -62,3 +62,10 @@ class ParquetReader:
 
     def keep(self) -> None:
         """Do nothing: a file can be read again."""
+
+    def count(self) -> int | None:
+        """Return the number of rows."""
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(self._path) as file:
+            return int(file.metadata.num_rows)

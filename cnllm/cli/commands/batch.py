@@ -39,6 +39,12 @@ EXAMPLES = options.examples(
 @click.option("--schema", metavar="FILE|FIELDS", help="The answers' JSON Schema, or 'name, age int, tags [str]'.")
 @options.tool
 @options.mcp
+@click.option(
+    "--approve",
+    type=click.Choice(["all", "none"]),
+    default="none",
+    help="Calls of tools that are not built in: run them (all), or refuse them (none, the default).",
+)
 @click.option("--max-steps", metavar="N", type=click.IntRange(1), help="The most calls of the model in a tool loop.")
 @click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from cnllm.cli.output.batch_view import duration
 
 if TYPE_CHECKING:
+    from cnllm.batch.dry_run import Estimate
     from cnllm.batch.report import Report
 
-__all__ = ["report_lines"]
+__all__ = ["estimate_lines", "report_lines"]
 
 _EXAMPLE = 160
 
@@ -51,3 +52,24 @@ def report_lines(report: Report) -> Iterator[str]:
     if report.plot is not None:
         yield f"plot: {report.plot}"
     yield from report.messages
+
+
+def estimate_lines(estimate: Estimate) -> Iterator[str]:
+    """Yield the lines of an estimate."""
+    yield f"{estimate.rows - estimate.faults:,} rows to ask; nothing was sent"
+    if estimate.faults:
+        yield f"rows that are no requests: {estimate.faults:,}; the first: {estimate.faults_shown[0][:_EXAMPLE]}"
+    yield (
+        f"tokens: about {estimate.input_tokens:,} in, and {estimate.output_tokens:,} out if an answer has "
+        f"{estimate.typical_output} tokens or its max_tokens"
+    )
+    if estimate.cost is None:
+        yield "cost: unknown, there is no price for this model; --assume-price IN/OUT --currency C"
+    else:
+        yield f"cost: about {estimate.cost} {estimate.currency}, {estimate.worst_cost} at most"
+        if estimate.spent is not None and float(estimate.spent):
+            yield f"spent so far: {estimate.spent} {estimate.currency}"
+    if estimate.seconds is None:
+        yield "time: unknown, the limits of the endpoint are; --rpm and --tpm tell them"
+    else:
+        yield f"time: {duration(estimate.seconds)} or more, by the limits a minute"

@@ -12,7 +12,7 @@ from cnllm.cli.output import stdio, terminal
 if TYPE_CHECKING:
     from cnllm.batch.progress import Progress
 
-__all__ = ["BatchView", "progress_line"]
+__all__ = ["BatchView", "duration", "progress_line"]
 
 _EVERY = 15.0  # seconds between two lines in a pipe
 
