@@ -157,7 +157,7 @@ def compare(
             continue
         if not same:
             record = state.record(seq)
-            if record.identity == identify(row) or record.identity is None:
+            if record.id == line_digest(row.number) or record.identity == identify(row):
                 updates.append((row.number, row.key, setting, seq))
             elif row_state == FAILED or changed == "redo":
                 found.ask.add(row.number)

@@ -148,8 +148,8 @@ class Output:
                     continue
                 line = _decode_line(data)
             except (msgspec.DecodeError, ValueError) as error:
-                is_last = place + len(data) >= self.size
-                if place >= trusted and (trusted or (is_last and _BEGIN.startswith(data[: len(_BEGIN)]))):
+                is_torn = not data.endswith(b"\n")
+                if place >= trusted and (trusted or (is_torn and _BEGIN.startswith(data[: len(_BEGIN)]))):
                     self.truncate(place)
                     return
                 raise CnllmError(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cnllm.batch.settings import Settings
+from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
+from cnllm.estimates.money import units_of
 from cnllm.estimates.quote import quote
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
+from cnllm.types import Reply
 
 __all__ = ["RequestPrice", "request_price"]
 
@@ -33,6 +36,11 @@ class RequestPrice:
             plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
         cost = quote(plan).cost
         return None if cost is None else cost * self._steps
+
+    def paid(self, reply: Reply) -> int | None:
+        """Return what a reply cost, in units; None where that is unknown."""
+        cost = reply.cost if self._assumed is None else cost_of(reply.usage, self._assumed)
+        return None if cost is None or cost.currency != self.currency else units_of(cost.amount)
 
     def price_of(self, plan: Plan) -> Price | None:
         """Return the price of a request's tokens."""

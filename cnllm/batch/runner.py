@@ -33,7 +33,6 @@ from cnllm.errors import (
     StreamCut,
     TransportError,
 )
-from cnllm.estimates.money import units_of
 from cnllm.types import Reply
 
 __all__ = ["Runner", "Stop"]
@@ -74,6 +73,7 @@ class Runner:
         attempts: int,
         make_job: Callable[[Row, int], Job],
         must_retake: Callable[[int], bool],
+        paid: Callable[[Reply], int | None],
         strict: bool = False,
         cache: AnswerCache | None = None,
         loop_options: Mapping[str, Any] | None = None,
@@ -88,6 +88,7 @@ class Runner:
         self._attempts = attempts
         self._make_job = make_job
         self._must_retake = must_retake
+        self._paid = paid
         self._strict = strict
         self._cache = cache
         self._to_cache: list[tuple[bytes, bytes]] = []
@@ -362,8 +363,7 @@ class Runner:
         controller.accept(now, ticket, _tokens_of(reply))
         self._retries.answer()
         self._tally.answer(now, now - start, reply)
-        cost = None if reply.cost is None else units_of(reply.cost.amount)
-        self._finish(job, outcome_of_reply(reply), cost)
+        self._finish(job, outcome_of_reply(reply), self._paid(reply))
 
     def _failed(self, job: Job, error: CnllmError, now: float) -> None:
         """Try again, or write the failure."""

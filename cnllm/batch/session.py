@@ -136,6 +136,7 @@ class Session:
 
     def close(self) -> None:
         """Close the files."""
+        self.reader.close()
         self.output.close()
         self.state.close()
         if self.cache is not None:
@@ -245,6 +246,7 @@ class Session:
             attempts=settings.attempts,
             make_job=self.jobs.make,
             must_retake=lambda number: number <= found.scanned,
+            paid=self.price.paid,
             strict=settings.strict,
             cache=self.cache,
             loop_options=None if settings.max_steps is None else self.loop_options,

@@ -46,6 +46,9 @@ class Reader(Protocol):
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
 
+    def close(self) -> None:
+        """Give up what `keep` made."""
+
     def count(self) -> int | None:
         """Return about how many rows there are; None where that is not known before the end."""
 

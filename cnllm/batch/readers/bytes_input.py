@@ -41,10 +41,13 @@ class BytesInput:
         self.start()
 
     def open(self) -> BinaryIO:
-        """Return the bytes from the start, uncompressed. Raises `CnllmError`."""
+        """Return the bytes from the start, uncompressed; the caller closes it. Raises `CnllmError`."""
         try:
             raw = self._raw()
-            return cast(BinaryIO, gzip.open(raw)) if self._head(raw).startswith(_GZIP) else raw
+            if self._is_stdin or not raw.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+                return raw
+            raw.close()
+            return cast(BinaryIO, gzip.open(self.name))  # it closes what it opens
         except OSError as error:
             raise CnllmError(f"{self.name}: {error.strerror or error}", hint="name a file that can be read") from error
 
@@ -94,25 +97,35 @@ class BytesInput:
         shutil.copyfileobj(self._raw(), copy)
         self._copy = cast(BinaryIO, copy)
 
+    def close(self) -> None:
+        """Close the copy of stdin, where there is one."""
+        if self._copy is not None:
+            self._copy.close()
+        if self._stdin is not None:
+            self._stdin.close()
+
     def _raw(self) -> BinaryIO:
         if self._copy is not None:
             self._copy.seek(0)
-            return cast(BinaryIO, io.BufferedReader(_Shared(self._copy)))
+            return _shared(self._copy)
         if not self._is_stdin:
             return open(self.name, "rb", buffering=1 << 18)
         if self._stdin is None:
             buffer = getattr(sys.stdin, "buffer", None)
             if buffer is None:
                 raise CnllmError("stdin is closed", hint="name a file, or pipe the rows in")
-            self._stdin = cast(BinaryIO, buffer)
+            self._stdin = _shared(buffer)
+            if self._stdin.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+                self._stdin = cast(BinaryIO, gzip.open(self._stdin))  # noqa: SIM115 - `close` does
         return self._stdin
 
-    def _head(self, raw: BinaryIO) -> bytes:
-        return raw.peek(2)[:2]  # type: ignore[attr-defined, no-any-return]
+
+def _shared(file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Shared(file)))
 
 
 class _Shared(io.RawIOBase):
-    """Reads a file without closing it."""
+    """Reads a file, and leaves it open."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -122,7 +135,7 @@ class _Shared(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Read bytes into a buffer."""
-        data = self._file.read(len(buffer))
+        """Read what is there into a buffer."""
+        data = self._file.read1(len(buffer)) if hasattr(self._file, "read1") else self._file.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -41,20 +41,20 @@ class DelimitedReader:
     def rows(self) -> Iterator[Row]:
         """Yield the rows from the start, without the header."""
         csv.field_size_limit(_MOST)
-        text = io.TextIOWrapper(self._data.open(), self._encoding, errors="surrogateescape", newline="")
-        reader = csv.reader(text, delimiter=self._delimiter)
-        next(reader, None)
-        while True:
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                data = [f"\0{error}"]
-                yield Row(reader.line_num, row_key(data[0].encode()), RowFault(f"not valid CSV: {error}"))
-                continue
-            if fields:
-                yield Row(reader.line_num, row_key("\x1f".join(fields).encode("utf-8", "surrogatepass")), fields)
+        with io.TextIOWrapper(self._data.open(), self._encoding, errors="surrogateescape", newline="") as text:
+            reader = csv.reader(text, delimiter=self._delimiter)
+            next(reader, None)
+            while True:
+                try:
+                    fields = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    yield Row(reader.line_num, row_key(str(error).encode()), RowFault(f"not valid CSV: {error}"))
+                    continue
+                if fields:
+                    key = row_key("\x1f".join(fields).encode("utf-8", "surrogatepass"))
+                    yield Row(reader.line_num, key, fields)
 
     def content(self, row: Row) -> Content:
         """Return the request of a row. Raises `RowFault`."""
@@ -70,6 +70,10 @@ class DelimitedReader:
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
         self._data.keep()
+
+    def close(self) -> None:
+        """Give up what `keep` made."""
+        self._data.close()
 
     def count(self) -> int | None:
         """Return the number of lines; None for a pipe."""

@@ -34,21 +34,22 @@ class JsonLineReader:
         if self._encoding is not None:
             yield from self._decoded_rows(self._encoding)
             return
-        for number, line in enumerate(self._data.open(), 1):
-            data = line.strip()
-            if number == 1 and data.startswith(_BOM):
-                data = data[3:]
-            if data:
-                yield Row(number, row_key(data), data)
+        with self._data.open() as file:
+            for number, line in enumerate(file, 1):
+                data = line.strip()
+                if number == 1 and data.startswith(_BOM):
+                    data = data[3:]
+                if data:
+                    yield Row(number, row_key(data), data)
 
     def _decoded_rows(self, encoding: str) -> Iterator[Row]:
         import io
 
-        text = io.TextIOWrapper(self._data.open(), encoding, errors="surrogateescape", newline="\n")
-        for number, line in enumerate(text, 1):
-            data = line.strip().encode("utf-8", "surrogatepass")
-            if data:
-                yield Row(number, row_key(data), data)
+        with io.TextIOWrapper(self._data.open(), encoding, errors="surrogateescape", newline="\n") as text:
+            for number, line in enumerate(text, 1):
+                data = line.strip().encode("utf-8", "surrogatepass")
+                if data:
+                    yield Row(number, row_key(data), data)
 
     def content(self, row: Row) -> Content:
         """Return the request of a row. Raises `RowFault`."""
@@ -65,6 +66,10 @@ class JsonLineReader:
     def keep(self) -> None:
         """Make sure that the rows can be read more than once."""
         self._data.keep()
+
+    def close(self) -> None:
+        """Give up what `keep` made."""
+        self._data.close()
 
     def count(self) -> int | None:
         """Return the number of lines; None for a pipe."""

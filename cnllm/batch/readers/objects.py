@@ -49,6 +49,9 @@ class ObjectReader:
         if iter(self._requests) is self._requests:
             self._requests = list(self._requests)
 
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
     def count(self) -> int | None:
         """Return the number of requests; None where the iterable does not know it."""
         return len(self._requests) if isinstance(self._requests, Sized) else None

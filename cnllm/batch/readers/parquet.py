@@ -63,6 +63,9 @@ class ParquetReader:
     def keep(self) -> None:
         """Do nothing: a file can be read again."""
 
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
     def count(self) -> int | None:
         """Return the number of rows."""
         from pyarrow.parquet import ParquetFile
