@@ -43,18 +43,18 @@ _PAUSE, _LONG_PAUSE, _LONGEST_PAUSE = 0.1, 8.0, 60.0
 _GENTLE = 5.0  # seconds for a doubling after a refusal of a burst, at least
 _COARSE = 8  # a concurrency below which steps of one are too large to find a limit
 _RECOVERY = 15.0  # seconds in which a pace far below what the endpoint took before grows by a factor of e
+_NO_MINUTE = 90.0  # seconds of refusals, after which they have another reason than a limit of a minute
 _FEW = 30  # requests before a refusal that say little
 _IN_A_ROW = 3  # refusals after which a learned pace is learned anew
 
 
 class Ticket(Struct, frozen=True):
-    """A request on its way: when it was sent, with how many others, and the tokens that it counts for.
+    """A request on its way: when it was sent, and the tokens that it counts for.
 
     `paced`: a pace held it back. `probe`: it tries whether the endpoint takes requests again.
     """
 
     sent: float
-    together: int
     tokens: float
     paced: bool = False
     probe: bool = False
@@ -85,7 +85,6 @@ class Controller:
         self._doubling = _DOUBLING  # longer after each refusal of a burst
         self._ceiling: tuple[float, float] | None = None  # a concurrency at a time, from which growth is bounded
         self._starting = True
-        self._doubled: float | None = None
         self._refused_limit = 0.0  # the concurrency at the last cut
         self._cut_at = -1.0
         self._paused_until = 0.0
@@ -120,7 +119,7 @@ class Controller:
         self._trail.add(now)
         if self._start is None:
             self._start = now
-        return Ticket(now, self.in_flight, tokens, paced, self._probing)
+        return Ticket(now, tokens, paced, self._probing)
 
     # ── what became of it ────────────────────────────────────────────────────
 
@@ -226,6 +225,9 @@ class Controller:
     def _learn(self, now: float, pause: float) -> None:
         """Learn the limit from what was taken before a refusal, and the pause after it."""
         count, span = self._taken
+        if count == 0 or pause > _NO_MINUTE:  # this was no limit of a minute
+            self._start = self._refused_since = None
+            return
         estimate = max(count, 1) / max(span + pause, 1e-3)
         if self._learned:
             since = max(self._since, 1)
@@ -251,25 +253,22 @@ class Controller:
 
     def _grow(self, now: float, ticket: Ticket) -> None:
         """Let concurrency grow where it was used."""
-        if self._doubled is None:
-            self._doubled = ticket.sent
-        if ticket.together < self.limit - 1 or self._refused_since is not None or ticket.sent <= self._cut_at:
+        if self._ceiling is None:
+            self._ceiling = (self.limit, ticket.sent)
+        if self.in_flight + 1 < self.limit - 1 or self._refused_since is not None or ticket.sent <= self._cut_at:
             return
         slow = self._latency.is_slow()
-        if self._ceiling is not None:
-            limit, since = self._ceiling
-            if self.limit >= limit * 2 ** ((now - since) / self._doubling):
-                return
+        limit, since = self._ceiling
+        if self.limit >= limit * 2 ** min(30, (now - since) / self._doubling):
+            return
         if not self._starting:
             if not slow:
                 near = abs(self.limit / self._refused_limit - 1) < _NEAR if self._refused_limit else False
                 self.limit = min(self._most, self.limit + (_SLOWLY if near else 1) / self.limit)
-        elif now - self._doubled >= self._doubling and ticket.sent >= self._doubled:
-            self._doubled = now
-            if slow:
-                self._starting = False
-            else:
-                self.limit = min(self._most, self.limit * 2)
+        elif slow:
+            self._starting = False
+        else:
+            self.limit = min(self._most, self.limit + 1)
 
 
 class _Latency:

@@ -48,6 +48,8 @@ class Stub:
         self.refused = 0
         self.now = self.most = 0
         self.url = ""
+        self.header: str | None = None  # a header whose values are kept, in `headers`
+        self.headers: list[str] = []
         self.hold = threading.Event()
         self.hold.set()
 
@@ -62,6 +64,9 @@ class Stub:
                 length = next(int(x.split(":")[1]) for x in head.split("\r\n") if x.startswith("content-length"))
                 body = json.loads(await reader.readexactly(length))
                 key = next((x.split(": ")[1] for x in head.split("\r\n") if x.startswith("authorization")), "")
+                if self.header is not None:
+                    found = [x.split(": ")[1] for x in head.split("\r\n") if x.startswith(f"{self.header}:")]
+                    self.headers += found or ["none"]
                 status, data, headers = await self.answer(body, key.removeprefix("bearer "))
                 payload = json.dumps(data).encode()
                 lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(payload)}"]
