@@ -71,7 +71,7 @@ MAY: dict[str, set[str]] = {
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"config"},
+    "cli/output": FLAGS | {"batch", "config"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
     | {"transports"}
