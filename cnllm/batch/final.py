@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cnllm.batch.output import Output, sync_folder
 from cnllm.batch.recovery import output_facts
-from cnllm.batch.state import FAILED, RETRYABLE, State
+from cnllm.batch.state import State
 
 __all__ = ["errors_path", "finish_files"]
 
@@ -82,8 +82,7 @@ def _copy(output: Output, state: State, order: str, file: object) -> Iterator[tu
 
 def _copy_failures(output: Output, state: State) -> None:
     path = errors_path(output.path)
-    query = "SELECT place, length FROM rows WHERE state IN (?, ?) AND place IS NOT NULL ORDER BY place"
-    rows = state.execute(query, FAILED, RETRYABLE)
+    rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
     first = rows.fetchone()
     if first is None:
         path.unlink(missing_ok=True)

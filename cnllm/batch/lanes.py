@@ -42,7 +42,7 @@ def open_lanes(settings: Settings, registry: Registry, names: Mapping[str, str],
             if not settings.simulate:
                 transport = wrap_transport(
                     default_async_transport() if transport is None else transport,
-                    observe=None if rates.headers is None else _observer(controller, rates.headers),
+                    observe=None if rates.fields is None else _observer(controller, rates.fields),
                     add_header=_idempotency(resolved, salt),
                 )
             client = AsyncClient(

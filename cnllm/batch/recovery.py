@@ -40,12 +40,12 @@ def recover(output: Output, state: State) -> Spent:
             state.execute("DELETE FROM superseded")
         size = 0
     _take_in(output, state, size, trusted, spent)
-    if unsure := state.sum_cost(SENT):
+    if unsure := state.unanswered_cost():
         currency = state.fact("currency")
         if currency is not None:
             spent[currency] = spent.get(currency, 0) + unsure
     with state.writing():
-        state.execute("UPDATE rows SET cost = 0 WHERE state = ? AND cost IS NOT NULL", SENT)
+        state.execute("UPDATE rows SET cost = 0 WHERE state = 0 AND cost IS NOT NULL")
         state.put_facts({"spent": spent, **output_facts(output)})
     return spent
 

@@ -36,6 +36,8 @@ CREATE TABLE rows (
   state INTEGER NOT NULL, place INTEGER, length INTEGER, cost INTEGER, attempts INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX rows_by_id ON rows (id);
+CREATE INDEX rows_unanswered ON rows (seq) WHERE state = 0;
+CREATE INDEX rows_failed ON rows (state, place) WHERE state >= 2;
 CREATE TABLE superseded (place INTEGER PRIMARY KEY, length INTEGER NOT NULL) STRICT;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
@@ -176,7 +178,11 @@ class State:
 
     def counts(self) -> dict[int, int]:
         """Return the number of rows in each state."""
-        return dict(self._all("SELECT state, count(*) FROM rows GROUP BY state"))
+        counts = {SENT: 0, DONE: 0, FAILED: 0, RETRYABLE: 0}
+        counts[SENT] = self._all("SELECT count(*) FROM rows WHERE state = 0")[0][0]
+        counts |= dict(self._all("SELECT state, count(*) FROM rows WHERE state >= 2 GROUP BY state"))
+        counts[DONE] = self._all("SELECT count(*) FROM rows")[0][0] - sum(counts.values())
+        return counts
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -186,14 +192,6 @@ class State:
         """Return the highest number of a row; 0 where there is none."""
         row = self._one("SELECT max(seq) FROM rows")
         return 0 if row is None or row[0] is None else int(row[0])
-
-    def records(self, after: int = 0, order: str = "seq") -> Iterator[Record]:
-        """Yield the rows, by `seq` after one, or by another column."""
-        with self._translate():
-            cursor = self._db.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq > ? ORDER BY {order}", (after,))
-            while chunk := cursor.fetchmany(2000):
-                for row in chunk:
-                    yield Record(*row)
 
     def raw_records(self, after: int = 0) -> Iterator[tuple[Any, ...]]:
         """Yield seq, number, key, setting and state of the rows after one."""
@@ -215,11 +213,9 @@ class State:
         assert row is not None
         return Record(*row)
 
-    def sum_cost(self, state: int) -> int:
-        """Return the cost of the rows in a state, in units. Unknown costs count nothing."""
-        row = self._one("SELECT total(cost) FROM rows WHERE state = ?", state)
-        assert row is not None
-        return int(row[0])
+    def unanswered_cost(self) -> int:
+        """Return the most that unanswered requests can cost, in units. Unknown costs count nothing."""
+        return int(self._all("SELECT total(cost) FROM rows WHERE state = 0")[0][0])
 
     def update_rows(self, columns: str, values: Iterable[Sequence[Any]]) -> None:
         """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
@@ -266,9 +262,8 @@ class State:
 
     def faults(self) -> list[tuple[int, bytes, int]]:
         """Return seq, id and line of the rows that were no requests."""
-        query = "SELECT seq, id, number FROM rows WHERE identity IS NULL AND state = ?"
-        with self._translate():
-            return self._db.execute(query, (FAILED,)).fetchall()
+        query = "SELECT seq, id, number FROM rows WHERE identity IS NULL AND state >= 2"
+        return self._all(query)
 
     def restore(self, records: Sequence[Record]) -> None:
         """Put rows back as they were before they were marked: they were not sent."""

@@ -130,9 +130,12 @@ class Rates(Base, frozen=True):
             "Some vendors limit the slope of the traffic in addition to its height.",
         ),
     ] = None
-    headers: Annotated[
+    fields: Annotated[
         RateHeaders | None,
-        flag("The headers that tell the limits.", "Limits differ by account, and some endpoints tell them."),
+        flag(
+            "The header fields of a response that tell the limits.",
+            "Limits differ by account, and some endpoints tell them.",
+        ),
     ] = None
 
 
