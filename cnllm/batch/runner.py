@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import msgspec
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import Budget, RetryBudget
 from cnllm.batch.controller import Kind, Ticket
+from cnllm.batch.dispatcher import Dispatcher
 from cnllm.batch.job import Job
 from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
@@ -39,9 +39,6 @@ __all__ = ["Runner", "Stop"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
-
-
-_Picked = tuple[Job, Lane, Ticket]
 
 
 class Stop:
@@ -95,21 +92,20 @@ class Runner:
         self._loop_options = loop_options
         self._clock = clock
         self._retries = RetryBudget()
-        self._ready: deque[Job] = deque()
         self._marking = 0
-        self._in_flight = 0
         self._finishing = 0
         self._fed = False
         self._sends = 0  # since the last group was written
         self._stock = _FIRST_STOCK
-        self._waiters: list[asyncio.Future[_Picked | None]] = []
-        self._workers: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._wake_feeder = asyncio.Event()
         self._settled = asyncio.Event()
         self._failure: BaseException | None = None
         self.stop = Stop()
         self.broken = 0
+        self._dispatcher = Dispatcher(
+            self._lanes, self._ask, clock=clock, taken=self._taken, idle=self._on_idle, failed=self._fail
+        )
+        self._ready = self._dispatcher.ready
 
     # ── the run ──────────────────────────────────────────────────────────────
 
@@ -122,17 +118,16 @@ class Runner:
         try:
             while self._failure is None and not (self._fed and self._is_idle()):
                 self._settled.clear()
-                if self.stop.hard or (self.stop.kind is not None and not self._in_flight and not self._finishing):
+                if self.stop.hard or (
+                    self.stop.kind is not None and not self._dispatcher.in_flight and not self._finishing
+                ):
                     break
                 await self._settled.wait()
         finally:
             self.stop.set("ended", "")
             feeder.cancel()
-            for worker in [*self._workers]:
-                worker.cancel()
-            await asyncio.gather(feeder, *self._workers, return_exceptions=True)
-            if self._timer is not None:
-                self._timer.cancel()
+            await self._dispatcher.cancel()
+            await asyncio.gather(feeder, return_exceptions=True)
             if self._failure is None:
                 await self._journal.drain()
                 await self._unmark()
@@ -149,14 +144,21 @@ class Runner:
         self._notify()
 
     def _is_idle(self) -> bool:
-        return not (self._ready or self._marking or self._in_flight or self._finishing)
+        return not (self._ready or self._marking or self._dispatcher.in_flight or self._finishing)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+        self._settled.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run with an error that no row has caused."""
+        if self._failure is None:
             self._failure = error
         self._settled.set()
 
     def _notify(self) -> None:
+        self._dispatcher.stopped = self.stop.kind is not None
         self._settled.set()
         self._wake_feeder.set()
 
@@ -204,7 +206,7 @@ class Runner:
     async def _admit(self, job: Job) -> None:
         """Reserve what a request may cost, and mark it."""
         while not self._budget.has_room(job.reserved):
-            if not self._in_flight and not self._marking and not self._ready:
+            if not self._dispatcher.in_flight and not self._marking and not self._ready:
                 self.stop.set("cap", "the rest does not fit below the cap")
                 self._notify()
             if self.stop.kind is not None:
@@ -245,7 +247,7 @@ class Runner:
             self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
             self._sends = 0
         self._wake_feeder.set()
-        self._dispatch()
+        self._dispatcher.dispatch()
 
     def _refuse_duplicate(self, job: Job, record: Record) -> None:
         """Finish a row whose id an earlier row has. Its line in the output names it by its line in the input."""
@@ -259,69 +261,15 @@ class Runner:
 
     # ── sending ──────────────────────────────────────────────────────────────
 
-    def _pick(self) -> _Picked | None:
-        """Return the next request and where it goes; None where none may be sent now."""
-        if not self._ready or self.stop.kind is not None:
-            return None
-        now, best, soonest = self._clock(), None, None
-        for lane in self._lanes:
-            if lane.closed is not None:
-                continue
-            wait = lane.controller.wait(now)
-            if wait == 0.0:
-                if best is None or lane.controller.in_flight < best.controller.in_flight:
-                    best = lane
-            elif wait is not None:
-                soonest = wait if soonest is None else min(soonest, wait)
-        if best is None:
-            if soonest is not None and self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(soonest, self._on_timer)
-            return None
-        job = self._ready.popleft()
-        self._in_flight += 1
+    def _taken(self) -> None:
+        """Count a request that is sent, and let the feeder go on where there are few ready ones."""
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:
             self._wake_feeder.set()
-        return job, best, best.controller.send(now, job.tokens)
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._dispatch()
-
-    def _dispatch(self) -> None:
-        """Give ready requests to workers that wait, or to new ones."""
-        while (picked := self._pick()) is not None:
-            while self._waiters:
-                waiter = self._waiters.pop()
-                if not waiter.done():
-                    waiter.set_result(picked)
-                    break
-            else:
-                worker = asyncio.create_task(self._work(picked))
-                self._workers.add(worker)
-                worker.add_done_callback(self._worker_ended)
-
-    def _worker_ended(self, task: asyncio.Task[None]) -> None:
-        self._workers.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._failure = error
-            self._settled.set()
-
-    async def _work(self, picked: _Picked | None) -> None:
-        while picked is not None:
-            try:
-                await self._ask(*picked)
-            finally:
-                self._in_flight -= 1
-            if self._ready:
-                self._dispatch()
-            picked = self._pick()
-            if picked is None:
-                if self._is_idle() or self.stop.kind is not None:
-                    self._notify()
-                waiter: asyncio.Future[_Picked | None] = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                picked = await waiter
+    def _on_idle(self) -> None:
+        if self._is_idle() or self.stop.kind is not None:
+            self._notify()
 
     async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
         controller, start = lane.controller, ticket.sent
@@ -421,6 +369,7 @@ class Runner:
                 self.broken += 1
                 if self._strict:
                     self.stop.set("strict", message)
+                    self._notify()
         if self._fed or self.stop.kind is not None or self._budget.cap is not None:
             self._notify()
 
