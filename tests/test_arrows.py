@@ -51,8 +51,9 @@ MAY: dict[str, set[str]] = {
     "client": FLAGS
     | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
+    "estimates": FLAGS | {"engine/encode"},
     "gateway/store": {"config", "errors", "store", "types"},
-    "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
+    "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
     "gateway": FLAGS
     | {
@@ -60,17 +61,19 @@ MAY: dict[str, set[str]] = {
         "config",
         "engine",
         "engine/encode",
+        "estimates",
         "gateway/limits",
         "gateway/monitoring",
         "gateway/store",
         "protocols",
     },
+    "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"config"},
+    "cli/output": FLAGS | {"batch", "config"},
     "cli": FLAGS
-    | {"cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
+    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
@@ -80,6 +83,7 @@ MAY: dict[str, set[str]] = {
         "client",
         "config",
         "engine",
+        "estimates",
         "gateway",
         "gateway/limits",
         "gateway/monitoring",

@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
     "call": ("cnllm.cli.commands.call:call", "Ask a model and print its answer."),
+    "batch": ("cnllm.cli.commands.batch:batch", "Ask a model every row of a file, below a cap on cost."),
     "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists the commands of a chat."),
     "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export, their cost."),
     "models": ("cnllm.cli.commands.models.group:models", "List models, and show what is known about each."),

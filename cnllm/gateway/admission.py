@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from cnllm import errors
 from cnllm.engine.encode.plan import Plan
+from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.access import Access, digest, sent_keys
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_worker import Reservation
 from cnllm.gateway.limits.keys import KEY, KeyRecord
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
-from cnllm.gateway.limits.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.limits.refusal import Refusal, Refused
 from cnllm.protocols import server_api
 from cnllm.registry import Registry

@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from cnllm.config.process import cached_property
 from cnllm.errors import UnknownModel
+from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.store import Turn
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
-from cnllm.gateway.token_estimate import estimate_tokens
 from cnllm.protocols import server_api, server_codec
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers

@@ -10,10 +10,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from cnllm.estimates.money import units_of
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.keys import KeyRecord, new_key
-from cnllm.gateway.limits.money import units_of
 
 from .store_support import program
 
@@ -21,7 +21,7 @@ WORKER = """
 import asyncio, json, random, sys, time
 from cnllm.gateway.limits.book import open_book
 from cnllm.gateway.limits.limiter import Limiter
-from cnllm.gateway.limits.quote import Quote
+from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.refusal import Refused
 
 url, digest, plan = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])

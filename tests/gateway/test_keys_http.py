@@ -15,10 +15,10 @@ import httpx
 import openai
 import pytest
 
+from cnllm.estimates.money import UNITS
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits.book import KeyBook, KeyUse, open_book
 from cnllm.gateway.limits.keys import KeyRecord, new_key
-from cnllm.gateway.limits.money import UNITS
 from cnllm.types.policy import Timeouts
 
 from .limits_support import cny, sqlite_url

@@ -16,12 +16,12 @@ from cnllm import Registry, engine
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
+from cnllm.estimates.money import UNITS, amount_of, format_units, units_of
+from cnllm.estimates.quote import quote, settled_cost, worst_cost
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits import window
 from cnllm.gateway.limits.account import Account, Grant, Operation, update
 from cnllm.gateway.limits.keys import KEY, KeyRecord, new_key
-from cnllm.gateway.limits.money import UNITS, amount_of, format_units, units_of
-from cnllm.gateway.limits.quote import quote, settled_cost, worst_cost
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Note, Usage
 

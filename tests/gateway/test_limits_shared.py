@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from cnllm.errors import CnllmError
+from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, KeyUse, open_book
 from cnllm.gateway.limits.key_worker import Reservation
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.limits.limiter import Limiter
-from cnllm.gateway.limits.quote import Quote
 from cnllm.gateway.limits.refusal import Refused
 
 from .limits_support import Worker, book_with, cny, sqlite_url, workers

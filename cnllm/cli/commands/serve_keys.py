@@ -148,7 +148,7 @@ def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 def _budgets(amounts: tuple[str, ...], currencies: tuple[str, ...]) -> dict[str, int]:
     """Return budgets in units by currency. Raise `UsageError`."""
-    from cnllm.gateway.limits.money import CURRENCY, LARGEST, units_of
+    from cnllm.estimates.money import CURRENCY, LARGEST, units_of
 
     if len(amounts) != len(currencies):
         raise errors.UsageError("a budget needs an amount and a currency", "--budget 20 --currency CNY")
@@ -170,7 +170,7 @@ def _budgets(amounts: tuple[str, ...], currencies: tuple[str, ...]) -> dict[str,
 
 def _limits(record: Any) -> dict[str, Any]:
     """Return a key's limits as JSON."""
-    from cnllm.gateway.limits.money import format_units
+    from cnllm.estimates.money import format_units
 
     return {
         "name": record.name,
@@ -185,7 +185,7 @@ def _limits(record: Any) -> dict[str, Any]:
 
 def _row(use: KeyUse) -> ClientKey:
     """Return a key with its use as JSON."""
-    from cnllm.gateway.limits.money import format_units
+    from cnllm.estimates.money import format_units
 
     def amounts(units: dict[str, int]) -> dict[str, str]:
         return {currency: format_units(count) for currency, count in sorted(units.items()) if count}
@@ -223,7 +223,7 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
 
 def _described(record: Any) -> str:
     """Return a key's limits in words."""
-    from cnllm.gateway.limits.money import format_units
+    from cnllm.estimates.money import format_units
 
     parts = [", ".join(record.models) or "every model"]
     parts += [f"{record.rpm:,} requests a minute"] if record.rpm is not None else []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from cnllm.batch.dry_run import Estimate
+from cnllm.batch.report import Report
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
 from cnllm.registry.known_issues import KnownIssue
@@ -149,5 +151,7 @@ LISTINGS: dict[str, Any] = {
     "prefer": list[str],
     "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
+    "batch": Report,
+    "batch-dry-run": Estimate,
 }
 """The command → the type of its `--json`."""

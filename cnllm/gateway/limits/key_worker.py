@@ -14,11 +14,11 @@ from collections import deque
 from msgspec import Struct
 
 from cnllm.errors import CnllmError
+from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits import refusal, window
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.limits.quote import Quote
 from cnllm.gateway.limits.refusal import Refusal, Refused
 
 __all__ = ["KeyWorker", "Reservation"]

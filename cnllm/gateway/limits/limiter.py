@@ -7,11 +7,11 @@ import contextlib
 from collections import OrderedDict
 
 from cnllm.errors import CnllmError
+from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits import refusal
 from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.key_worker import KeyWorker, Reservation
 from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.limits.quote import Quote
 from cnllm.gateway.limits.refusal import Refused
 
 __all__ = ["LEASE_SECONDS", "Limiter"]

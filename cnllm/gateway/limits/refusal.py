@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from cnllm.estimates.money import format_units
+from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.limits.money import format_units
-from cnllm.gateway.limits.quote import Quote
 
 __all__ = [
     "Refusal",

@@ -12,8 +12,8 @@ flag says what is done when something happens.
 from typing import Annotated, Any
 
 from cnllm.registry.flags.call import Call
-from cnllm.registry.flags.describe import Base, about, flag, inner_table
-from cnllm.registry.flags.endpoint import Auth, Limits, Price, Status
+from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
+from cnllm.registry.flags.endpoint import Auth, Limits, Price, RateHeaders, Rates, Status
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, Stream, UsagePaths
@@ -43,6 +43,8 @@ __all__ = [
     "Patch",
     "Prefill",
     "Price",
+    "RateHeaders",
+    "Rates",
     "Reasoning",
     "Recovery",
     "Refusal",
@@ -123,6 +125,19 @@ class Flags(Base, frozen=True):
     ] = None
     limits: Annotated[
         Limits | None, flag("The limits of tokens.", "Endpoints refuse a request that asks for more.", every_wire=True)
+    ] = None
+    rates: Annotated[
+        Rates | None,
+        flag("How much the endpoint takes in a time.", "A batch that sends more is refused.", every_wire=True),
+    ] = None
+    idempotency: Annotated[
+        str | None,
+        flag(
+            "The header that makes a request that is sent again count once.",
+            "After a timeout nobody knows whether a request was served, and without it a second one is paid twice.",
+            every_wire=True,
+            reasons={ANY: "for overlays: no endpoint in the file documents one: tests/batch/test_rates.py"},
+        ),
     ] = None
     price: Annotated[
         Price | None, flag("The prices of tokens.", "Replies do not say what they cost.", every_wire=True)

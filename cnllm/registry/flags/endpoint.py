@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import field
 
-from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Auth", "Limits", "Price", "Status"]
+__all__ = ["Auth", "Limits", "Price", "RateHeaders", "Rates", "Status"]
 
 
 class Auth(Base, frozen=True):
@@ -65,6 +65,76 @@ class Limits(Base, frozen=True):
         flag(
             "The greatest number of tokens of a reply; a larger max_tokens is clamped to it.",
             "Many endpoints refuse a larger number instead of clamping it.",
+        ),
+    ] = None
+
+
+_NO_RATES = "for overlays: the limits of an account are known to its owner alone: tests/batch/test_rates.py"
+
+
+class RateHeaders(Base, frozen=True):
+    """The headers of a response that tell how much may be sent."""
+
+    requests: Annotated[
+        str | None, flag("The header with the requests that a minute may have.", "Endpoints differ in its name.")
+    ] = None
+    requests_left: Annotated[
+        str | None, flag("The header with the requests that are left.", "Endpoints differ in its name.")
+    ] = None
+    requests_reset: Annotated[
+        str | None,
+        flag(
+            "The header with the time until there are requests again: seconds, a duration, or a date.",
+            "Endpoints differ in its name.",
+        ),
+    ] = None
+    tokens: Annotated[
+        str | None, flag("The header with the tokens that a minute may have.", "Endpoints differ in its name.")
+    ] = None
+    tokens_left: Annotated[
+        str | None, flag("The header with the tokens that are left.", "Endpoints differ in its name.")
+    ] = None
+    tokens_reset: Annotated[
+        str | None,
+        flag(
+            "The header with the time until there are tokens again: seconds, a duration, or a date.",
+            "Endpoints differ in its name.",
+        ),
+    ] = None
+
+
+class Rates(Base, frozen=True):
+    """How much an endpoint takes in a time. A batch keeps below it."""
+
+    requests: Annotated[
+        int | None,
+        flag(
+            "The requests that a minute may have, for each key.",
+            "Endpoints refuse what is more, and some count refusals too.",
+            reasons={ANY: _NO_RATES},
+        ),
+    ] = None
+    tokens: Annotated[
+        int | None,
+        flag(
+            "The tokens that a minute may have, for each key.",
+            "Endpoints refuse what is more, and some count refusals too.",
+            reasons={ANY: _NO_RATES},
+        ),
+    ] = None
+    burst_codes: Annotated[
+        list[str] | None,
+        flag(
+            "The codes of refusals because requests became more too quickly. A batch then grows more slowly, and takes "
+            "it for no limit of a minute.",
+            "Some vendors limit the slope of the traffic in addition to its height.",
+        ),
+    ] = None
+    fields: Annotated[
+        RateHeaders | None,
+        flag(
+            "The header fields of a response that tell the limits.",
+            "Limits differ by account, and some endpoints tell them.",
         ),
     ] = None
 

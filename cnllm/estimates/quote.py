@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.gateway.limits.money import units_of
+from cnllm.estimates.money import units_of
 from cnllm.registry.flags import Price
 from cnllm.types import Media, Message, Opaque, Reply, ToolResult
 from cnllm.types.media import media_kind

@@ -1,0 +1,79 @@
+"""The money and the retries of a run. Pure."""
+
+from __future__ import annotations
+
+from cnllm.errors import CnllmError
+from cnllm.estimates.money import format_units
+
+__all__ = ["Budget", "RetryBudget"]
+
+
+class Budget:
+    """What was spent, and what requests on their way may cost at most, in units by currency.
+
+    With a `cap` no request is sent whose worst case would exceed it together with those. Without one everything is
+    counted all the same.
+    """
+
+    def __init__(self, spent: dict[str, int], currency: str | None, cap: int | None) -> None:
+        self.spent = dict(spent)
+        self.currency = currency
+        self.cap = cap
+        self.reserved = 0
+        self.run_spent = 0
+        self.unpriced = 0
+
+    @property
+    def spent_units(self) -> int:
+        """Return what was spent in the currency of the model's price."""
+        return self.spent.get(self.currency, 0) if self.currency is not None else 0
+
+    def has_room(self, units: int | None) -> bool:
+        """Whether a request fits below the cap."""
+        return self.cap is None or self.spent_units + self.reserved + (units or 0) <= self.cap
+
+    def reserve(self, units: int | None) -> None:
+        """Keep the worst case of a request that is about to be sent."""
+        self.reserved += units or 0
+
+    def settle(self, reserved: int | None, cost: int | None) -> None:
+        """Replace the worst case of a request by its cost. An unknown cost counts at the worst case."""
+        self.reserved -= reserved or 0
+        charged = reserved if cost is None else cost
+        if cost is None and reserved is None:
+            self.unpriced += 1
+        if charged and self.currency is not None:
+            self.spent[self.currency] = self.spent.get(self.currency, 0) + charged
+            self.run_spent += charged
+
+    def require_room_for_one(self, units: int) -> None:
+        """Raise `CnllmError` where not even one request fits below the cap."""
+        if self.cap is not None and self.spent_units + units > self.cap:
+            raise CnllmError(
+                f"--max-cost {format_units(self.cap)} {self.currency} leaves no room for a request: "
+                f"{format_units(self.spent_units)} is spent, one more may cost {format_units(units)}",
+                hint="raise --max-cost, or lower max_tokens, which bounds the cost of a request",
+            )
+
+
+class RetryBudget:
+    """Lets a share of the requests be sent again. A reserve lets a small run try again as well.
+
+    Without it an endpoint that fails for all would get every request several times.
+    """
+
+    def __init__(self, share: float = 0.1, reserve: float = 20.0) -> None:
+        self._share = share
+        self._left = reserve
+        self._reserve = reserve
+
+    def answer(self) -> None:
+        """Count a request that was answered."""
+        self._left = min(self._left + self._share, self._reserve * 10)
+
+    def take(self) -> bool:
+        """Whether a request may be sent again; if so, it is counted."""
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

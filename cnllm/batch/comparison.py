@@ -1,0 +1,223 @@
+"""Compare an input with what earlier runs finished, before anything is sent: one pass over both, in step.
+
+A row whose own bytes and whose setting are those of the finished row needs no more than this comparison of digests.
+The rows of the state lie in the order in which they were first asked, which is that of the input, so that both are
+read from start to end. A row that stands elsewhere in the input is looked up by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from cnllm.batch.readers import Reader
+from cnllm.batch.rows import Row, RowFault, id_digest, line_digest
+from cnllm.batch.state import DONE, FAILED, SENT, Record, State
+
+__all__ = ["Bits", "Comparison", "compare"]
+
+_CHUNK = 10_000
+_STRAY = 64  # rows that stand elsewhere before the pass through the state goes on from there
+_EXAMPLES = 3
+
+Changed = Literal["stop", "keep", "redo"]
+
+
+class Bits:
+    """A set of small numbers: one bit each."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self.count = 0
+
+    def add(self, number: int) -> None:
+        """Add a number."""
+        index = number >> 3
+        if index >= len(self._bytes):
+            self._bytes.extend(bytes(index + 4096 - len(self._bytes)))
+        bit = 1 << (number & 7)
+        if not self._bytes[index] & bit:
+            self._bytes[index] |= bit
+            self.count += 1
+
+    def __contains__(self, number: int) -> bool:
+        index = number >> 3
+        return index < len(self._bytes) and bool(self._bytes[index] & (1 << (number & 7)))
+
+
+class Comparison(msgspec.Struct):
+    """What a run has to do. `ask` are the lines up to `scanned` to ask; what stands behind is new.
+
+    `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
+    `absent` counts finished rows that are not in the input.
+    """
+
+    ask: Any
+    scanned: int = 0
+    matched: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    unsure: int = 0
+    skipped: int = 0
+    changed: int = 0
+    changed_cost: int = 0
+    changed_settings: set[int | None] = set()
+    changed_rows: int = 0
+    examples: list[str] = []
+    doubled: dict[int, str] = {}
+    absent: int = 0
+
+
+class _Cursor:
+    """The rows of the state in their order, one ahead."""
+
+    def __init__(self, state: State, after: int = 0) -> None:
+        self._state = state
+        self._rows: Iterator[tuple[Any, ...]] = state.raw_records(after)
+        self.head = next(self._rows, None)
+
+    def advance(self) -> None:
+        """Go to the next row."""
+        self.head = next(self._rows, None)
+
+    def jump(self, seq: int) -> None:
+        """Go to the row after one."""
+        self._rows = self._state.raw_records(seq)
+        self.head = next(self._rows, None)
+
+
+def compare(
+    reader: Reader,
+    state: State,
+    setting: int,
+    identify: Callable[[Row], bytes | None],
+    *,
+    changed: Changed,
+    ask_unsure: bool,
+    on_progress: Callable[[int], object] = lambda number: None,
+) -> Comparison:
+    """Return what is left to ask. `identify` returns the identity that a row has now; None where it has none."""
+    total = state.count()
+    found = Comparison(ask=Bits())
+    seen, cursor = Bits(), _Cursor(state)
+    updates: list[tuple[int, bytes, int, int]] = []
+    strays = 0
+    for row in reader.rows():
+        if found.matched == total:
+            break
+        found.scanned = row.number
+        head = cursor.head
+        if head is not None and head[2] == row.key and head[1] == row.number:
+            seq, stored_setting, row_state, known = head[0], head[3], head[4], True
+            cursor.advance()
+        else:
+            digest = _digest_of(reader, row)
+            record = state.find(digest)
+            if record is None:
+                found.ask.add(row.number)
+                continue
+            if record.seq in seen:
+                first, record = record, state.find(line_digest(row.number))
+                if record is None:
+                    found.doubled[row.number] = _first_line(first)
+                    continue
+            seq, stored_setting, row_state = record.seq, record.setting, record.state
+            known = record.key == row.key
+            if head is not None and head[0] == seq:
+                cursor.advance()
+                strays = 0
+            elif (strays := strays + 1) >= _STRAY:
+                cursor.jump(seq)
+                strays = 0
+            if record.number != row.number:
+                updates.append((row.number, record.key or row.key, record.setting or setting, seq))
+        if seq in seen:
+            continue
+        same = known and stored_setting == setting
+        if not same and row_state == FAILED and _is_mended(reader, state, row, seq, seen):
+            found.ask.add(row.number)
+            continue
+        seen.add(seq)
+        found.matched += 1
+        if not found.matched % _CHUNK:
+            on_progress(found.matched)
+        if row_state == SENT:
+            found.unsure += 1
+            if ask_unsure:
+                found.ask.add(row.number)
+            else:
+                found.skipped += 1
+            continue
+        if row_state not in (DONE, FAILED):
+            found.retried += 1
+            found.ask.add(row.number)
+            continue
+        if not same:
+            record = state.record(seq)
+            if record.id == line_digest(row.number) or record.identity == identify(row):
+                updates.append((row.number, row.key, setting, seq))
+            elif row_state == FAILED or changed == "redo":
+                found.ask.add(row.number)
+                found.changed += row_state == DONE
+                continue
+            else:
+                _note_change(found, reader, row, record)
+        if row_state == DONE:
+            found.done += 1
+        else:
+            found.failed += 1
+        if len(updates) >= _CHUNK:
+            _store(state, updates)
+    _store(state, updates)
+    mended = [seq for seq, digest, number in state.faults() if seq not in seen and digest == line_digest(number)]
+    if mended:
+        with state.writing():
+            state.drop(mended)
+    found.absent = total - found.matched - len(mended)
+    return found
+
+
+def _is_mended(reader: Reader, state: State, row: Row, seq: int, seen: Bits) -> bool:
+    """Whether a line that was no request, or had the id of another one, is a request now."""
+    if state.record(seq).id != line_digest(row.number):
+        return False
+    digest = _digest_of(reader, row)
+    other = state.find(digest)
+    return digest != line_digest(row.number) and (other is None or other.seq not in seen)
+
+
+def _digest_of(reader: Reader, row: Row) -> bytes:
+    """Return the digest of a row's id."""
+    try:
+        row_id = reader.content(row).id
+    except RowFault:
+        return line_digest(row.number)
+    return id_digest(row.number if row_id is None else row_id)
+
+
+def _note_change(found: Comparison, reader: Reader, row: Row, record: Record) -> None:
+    """Count a finished row whose identity is another one now."""
+    found.changed += 1
+    found.changed_cost += record.cost or 0
+    found.changed_settings.add(record.setting)
+    found.changed_rows += record.key is not None and record.key != row.key
+    if len(found.examples) < _EXAMPLES:
+        try:
+            row_id = reader.content(row).id
+        except RowFault:
+            row_id = None
+        found.examples.append(str(row.number if row_id is None else row_id))
+
+
+def _first_line(record: Record) -> str:
+    return f"line {record.number}" if record.number else "an earlier line"
+
+
+def _store(state: State, updates: list[tuple[int, bytes, int, int]]) -> None:
+    if updates:
+        with state.writing():
+            state.update_rows("number key setting", updates)
+        updates.clear()

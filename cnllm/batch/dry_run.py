@@ -1,0 +1,100 @@
+"""Estimate tokens, cost and time of what a run would ask. Nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from cnllm.batch.budget import Budget
+from cnllm.batch.job import Job
+from cnllm.batch.lane import Lane
+from cnllm.batch.pace import SHARE
+from cnllm.batch.pricing import RequestPrice
+from cnllm.engine.decode.cost import cost_of
+from cnllm.estimates.money import amount_of, units_of
+from cnllm.estimates.tokens import estimate_tokens
+from cnllm.types import Usage
+
+__all__ = ["Estimate", "estimate_run", "sample_size"]
+
+_SAMPLE = 5000  # rows that are built; the others are taken to be like them
+_TYPICAL_OUTPUT = 512
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """What a run would take. `rows` are those to ask, `faults` those that cannot be sent.
+
+    `output_tokens` is a guess: `typical_output` for each row, or its `max_tokens` where that is lower. `cost` is by
+    these tokens, `worst_cost` by the longest possible replies; None where no price is known. `seconds` is by known
+    limits a minute; None without any.
+    """
+
+    rows: int
+    faults: int
+    input_tokens: int
+    output_tokens: int
+    typical_output: int
+    cost: str | None
+    worst_cost: str | None
+    currency: str | None
+    spent: str | None
+    seconds: float | None
+    faults_shown: tuple[str, ...] = ()
+
+
+def estimate_run(jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: Budget) -> Estimate:
+    """Return the estimate. `jobs` yields the first rows as jobs, and None for each further row."""
+    rows = faults = sample = tokens_in = tokens_out = cost = worst = 0
+    unpriced = price.currency is None
+    shown: list[str] = []
+    for job in jobs:
+        rows += 1
+        if job is None:
+            continue
+        if job.outcome is not None:
+            faults += 1
+            if len(shown) < 3:
+                shown.append(job.outcome.error["message"])
+            continue
+        sample += 1
+        plan = job.prepared.plan
+        read = estimate_tokens(plan.messages, job.options)
+        written = min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)
+        tokens_in, tokens_out = tokens_in + read, tokens_out + written
+        if not unpriced:
+            expected = cost_of(Usage(input=read, output=written), price.price_of(plan))
+            cost += 0 if expected is None else units_of(expected.amount)
+            worst += job.reserved or 0
+    scale = (rows - faults) / sample if sample else 0
+    tokens_in, tokens_out = round(tokens_in * scale), round(tokens_out * scale)
+    return Estimate(
+        rows=rows,
+        faults=faults,
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        typical_output=_TYPICAL_OUTPUT,
+        cost=None if unpriced else f"{amount_of(round(cost * scale)):f}",
+        worst_cost=None if unpriced else f"{amount_of(round(worst * scale)):f}",
+        currency=price.currency,
+        spent=None if unpriced else f"{amount_of(budget.spent_units):f}",
+        seconds=_seconds(lanes, rows - faults, tokens_in + tokens_out),
+        faults_shown=tuple(shown),
+    )
+
+
+def sample_size() -> int:
+    """Return the number of rows that an estimate builds."""
+    return _SAMPLE
+
+
+def _seconds(lanes: list[Lane], rows: int, tokens: int) -> float | None:
+    """Return the time by the known limits of all keys together."""
+    requests = [lane.controller.requests_per_minute for lane in lanes]
+    limits = [lane.controller.tokens_per_minute for lane in lanes]
+    times = []
+    if None not in requests:
+        times.append(rows / (sum(filter(None, requests)) or 1) * 60)
+    if None not in limits:
+        times.append(tokens / (sum(filter(None, limits)) or 1) * 60 * SHARE)
+    return max(times, default=None)

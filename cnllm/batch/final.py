@@ -1,0 +1,99 @@
+"""The final pass over an output: one line a row, in the order of the input on demand, and a copy of the failures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from cnllm.batch.output import Output, sync_folder
+from cnllm.batch.recovery import output_facts
+from cnllm.batch.state import State
+
+__all__ = ["errors_path", "finish_files"]
+
+_LIVE = "SELECT seq, place, length FROM rows WHERE place IS NOT NULL ORDER BY "
+_BUFFER = 1 << 20
+
+
+def errors_path(out: Path) -> Path:
+    """Return the path of the copy of the failures."""
+    return out.with_name(f"{out.name}.errors.jsonl")
+
+
+def finish_files(output: Output, state: State, *, order: bool) -> list[str]:
+    """Remove lines of rows that have a newer one, order the lines, and copy the failures. Return what to tell.
+
+    Where the disk has no room for a second copy of the output, the output stays as it is.
+    """
+    messages = []
+    try:
+        if order:
+            _rewrite(output, state, "number, seq")
+        elif state.execute("SELECT 1 FROM superseded LIMIT 1").fetchone() is not None:
+            _rewrite(output, state, "place")
+    except OSError as error:
+        messages.append(
+            f"{output.path} still holds lines of rows that were asked again ({error.strerror}): the last line of a row "
+            "counts; free disk space, and run the same command again"
+        )
+    try:
+        _copy_failures(output, state)
+    except OSError as error:
+        messages.append(f"{errors_path(output.path)}: {error.strerror}")
+    return messages
+
+
+def _rewrite(output: Output, state: State, order: str) -> None:
+    """Write the live lines to a new file, in an order, and put it in the place of the output.
+
+    A crash before the new file has the name leaves the old one, a crash after it leaves a state that does not know
+    the file: the next run then reads the file again.
+    """
+    path = output.path
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, os.stat(path).st_mode & 0o777)
+    try:
+        with open(descriptor, "wb", buffering=_BUFFER) as file, state.writing():
+            state.execute("CREATE TEMP TABLE moved (seq INTEGER PRIMARY KEY, place INTEGER) STRICT")
+            state.execute_many("INSERT INTO moved VALUES (?, ?)", _copy(output, state, order, file))
+            file.flush()
+            os.fsync(file.fileno())
+            state.execute("UPDATE rows SET place = moved.place FROM moved WHERE moved.seq = rows.seq")
+            state.execute("DROP TABLE moved")
+            state.execute("DELETE FROM superseded")
+            os.replace(new, path)
+            sync_folder(path.parent)
+            output.reopen()
+            state.put_facts(output_facts(output))
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _copy(output: Output, state: State, order: str, file: object) -> Iterator[tuple[int, int]]:
+    """Copy the live lines, and yield the new place of each."""
+    position = 0
+    for seq, place, length in state.execute(_LIVE + order):
+        file.write(output.read(place, length))  # type: ignore[attr-defined]
+        yield seq, position
+        position += length
+
+
+def _copy_failures(output: Output, state: State) -> None:
+    path = errors_path(output.path)
+    rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
+    first = rows.fetchone()
+    if first is None:
+        path.unlink(missing_ok=True)
+        return
+    new = path.with_name(f"{path.name}.new")
+    try:
+        with open(new, "wb", buffering=_BUFFER) as file:
+            file.write(output.read(*first))
+            for place, length in rows:
+                file.write(output.read(place, length))
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

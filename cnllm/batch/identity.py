@@ -1,0 +1,119 @@
+"""The identity of a request, and what it depends on beside the row: model, prompt, options, registry, version.
+
+The identity is a digest of the URL, the model's id on the wire and the bytes of the body; no key is in it. To know it
+the request has to be built. A finished row of which neither the bytes nor the setting changed has the same identity,
+so a run that goes on builds no request for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.config.redact import redact_url
+from cnllm.engine.encode.plan import Plan
+from cnllm.registry.model import Model
+
+__all__ = ["Setting", "changed_parts", "describe_setting", "plan_identity"]
+
+_NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator")
+"""Flags that no request depends on."""
+_UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
+
+
+class Setting(Struct, frozen=True):
+    """What the requests of a run depend on beside their rows. `parts` name each part with a value or a digest."""
+
+    fingerprint: bytes
+    parts: dict[str, Any]
+
+
+def plan_identity(plan: Plan) -> bytes:
+    """Return the identity of a request."""
+    head = f"{_plain_url(plan.url)}\0{plan.model.id}\0".encode("utf-8", "surrogatepass")
+    return blake2b(head + plan.content, digest_size=16).digest()
+
+
+@lru_cache(maxsize=64)
+def _plain_url(url: str) -> str:
+    """Return a URL without passwords and keys."""
+    return redact_url(url)
+
+
+def describe_setting(
+    model: Model, probe: Plan, options: Mapping[str, Any], prompt: str | None, tools: bool, version: str
+) -> Setting:
+    """Return the setting of a run. `probe` is the request of a fixed text with the options of the run."""
+    flags = {
+        name: getattr(model.flags, name)
+        for name in model.flags.__struct_fields__
+        if name not in _NO_PART_OF_A_REQUEST and getattr(model.flags, name) is not None
+    }
+    named: dict[str, Any] = {name: value for name, value in options.items() if name not in _UNNAMED}
+    named |= options.get("params") or {}
+    parts: dict[str, Any] = {
+        "model": f"{model.name} over {model.protocol}",
+        "url": _plain_url(probe.url),
+        "prompt": prompt,
+        "options": {name: _short(value) for name, value in named.items() if value is not None},
+        "registry": _digest(flags),
+        "request": blake2b(probe.content, digest_size=8).hexdigest(),
+        "tools": tools,
+        "cnllm": version,
+    }
+    return Setting(blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).digest(), parts)
+
+
+def changed_parts(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
+    """Name what differs between two settings, in words."""
+    if before is None:
+        return ["the setting of an earlier run, which is not known"]
+    out = []
+    if before.get("model") != now["model"] or before.get("url") != now["url"]:
+        old, new = (f"{parts.get('model')} at {parts.get('url')}" for parts in (before, now))
+        out.append(f"the model: {old} → {new}")
+    if before.get("prompt") != now["prompt"]:
+        out.append(f"the prompt: {_quoted(before.get('prompt'))} → {_quoted(now['prompt'])}")
+    old_options, new_options = before.get("options") or {}, now["options"]
+    for name in sorted({*old_options, *new_options}):
+        if old_options.get(name) != new_options.get(name):
+            old, new = (str(options.get(name, "not set")) for options in (old_options, new_options))
+            out.append(f"the option {name}: {old} → {new}")
+    if before.get("tools") != now["tools"]:
+        out.append("whether tools run")
+    if not out and before.get("registry") != now["registry"]:
+        out.append("the registry's entry of the model")
+    if not out and before.get("cnllm") != now["cnllm"]:
+        out.append(f"the version of cnllm: {before.get('cnllm')} → {now['cnllm']}")
+    if not out and before.get("request") != now["request"]:
+        out.append("the requests that are built from the same options")
+    return out
+
+
+def _quoted(text: Any) -> str:
+    return "none" if text is None else repr(text if len(str(text)) <= 60 else f"{str(text)[:60]}…")
+
+
+def _short(value: Any) -> Any:
+    """Return a value that is short enough to be stored and shown; of a long one a digest."""
+    try:
+        text = msgspec.json.encode(value, enc_hook=_kind, order="sorted").decode()
+    except (TypeError, ValueError):
+        text = _kind(value)
+    if len(text) <= 200:
+        return msgspec.json.decode(text) if text[:1] in '"[{0123456789-tfn' else text
+    return f"digest {blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _kind(value: Any) -> str:
+    """Return a value that JSON cannot hold by its type: a repr may differ in each process."""
+    return type(value).__name__
+
+
+def _digest(value: Any) -> str:
+    return blake2b(msgspec.json.encode(value, enc_hook=str, order="sorted"), digest_size=8).hexdigest()

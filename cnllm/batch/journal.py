@@ -1,0 +1,126 @@
+"""Write what happens in groups, in this order: lines to the output, on the disk; then the state, on the disk.
+
+A request may be sent once its mark is on the disk, and a row counts as finished once its line is. Between the two
+writes a crash leaves lines that the state does not know yet: the next run takes them in (`recovery.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.batch.output import Output
+from cnllm.batch.recovery import output_facts
+from cnllm.batch.state import Mark, Record, Result, State
+
+__all__ = ["Finish", "Journal"]
+
+_PAUSE = 0.01  # seconds between two groups while there is enough to send
+
+
+class Finish(Struct, frozen=True):
+    """A row that is finished: its line, and what the state keeps of it."""
+
+    seq: int
+    line: bytes
+    state: int
+    cost: int | None
+    attempts: int
+    earlier: tuple[int, int] | None = None
+
+
+class _Group(Struct):
+    """What is written together, with the callbacks for afterwards."""
+
+    marks: list[Mark]
+    marked: list[Callable[[Record | None], None]]
+    finishes: list[Finish]
+    finished: list[Callable[[], None]]
+
+
+class Journal:
+    """Writes groups in a thread of its own. `spent` returns the money to store with each group.
+
+    Rows from `first_seq` on are those of this run.
+    """
+
+    def __init__(self, output: Output, state: State, spent: Callable[[], dict[str, int]], first_seq: int) -> None:
+        self._output = output
+        self.state = state
+        self._spent = spent
+        self._first_seq = first_seq
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
+        self._group = _Group([], [], [], [])
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.hurry = True
+        self.groups = 0
+
+    def mark(self, mark: Mark, then: Callable[[Record | None], None]) -> None:
+        """Store that a request is about to be sent, then call back with the row as it was."""
+        self._group.marks.append(mark)
+        self._group.marked.append(then)
+        self._notify()
+
+    def finish(self, finish: Finish, then: Callable[[], None]) -> None:
+        """Write the line of a row, then call back."""
+        self._group.finishes.append(finish)
+        self._group.finished.append(then)
+        self._notify()
+
+    def _notify(self) -> None:
+        if not self._wake.is_set():
+            self._wake.set()
+            self._idle.clear()
+
+    async def run(self, written: Callable[[], None]) -> None:
+        """Write groups until it is cancelled, and call back after each. Raises `CnllmError` where the disk is full."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            if not self.hurry:
+                await asyncio.sleep(_PAUSE)
+            self._wake.clear()
+            group, self._group = self._group, _Group([], [], [], [])
+            found = await loop.run_in_executor(self._thread, self._write, group, self._spent())
+            self.groups += 1
+            for finished in group.finished:
+                finished()
+            for then, record in zip(group.marked, found, strict=True):
+                then(record)
+            written()
+            if not self._wake.is_set():
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Wait until everything is written."""
+        await self._idle.wait()
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function in the thread that owns the state."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True)
+
+    def _write(self, group: _Group, spent: dict[str, int]) -> Sequence[Record | None]:
+        finishes = group.finishes
+        places = self._output.append([finish.line for finish in finishes]) if finishes else []
+        state = self.state
+        with state.writing():
+            found = state.mark(group.marks, self._first_seq)
+            if finishes:
+                state.finish(
+                    [
+                        Result(f.seq, f.state, place, len(f.line), f.cost, f.attempts, f.earlier)
+                        for f, place in zip(finishes, places, strict=True)
+                    ]
+                )
+            state.put_facts({"spent": spent, **(output_facts(self._output) if finishes else {})})
+        return found

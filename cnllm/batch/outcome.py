@@ -1,0 +1,97 @@
+"""What became of a request: its line in the output, and whether another run asks again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from cnllm.batch.output import encode_line
+from cnllm.batch.state import DONE, FAILED, RETRYABLE
+from cnllm.errors import CnllmError, EmptyReply, EndpointError, StreamCut, TransportError
+from cnllm.types import Reply
+
+__all__ = [
+    "FAULT",
+    "INVALID",
+    "Outcome",
+    "cached_outcome",
+    "fault_outcome",
+    "line_of",
+    "outcome_of_error",
+    "outcome_of_reply",
+]
+
+INVALID = "InvalidAnswer"
+"""The type of an answer that does not follow the schema, after its corrections."""
+FAULT = "BadRow"
+"""The type of a line that is no request."""
+
+
+class Outcome(Struct, frozen=True):
+    """A finished row: a reply, an error, or both where an answer came and is not whole or not valid.
+
+    `cached` is the reply as JSON where it comes from the cache of another run.
+    """
+
+    state: int
+    reply: Reply | None
+    error: dict[str, Any] | None
+    cached: bytes | None = None
+
+
+def outcome_of_reply(reply: Reply) -> Outcome:
+    """Return the outcome of a reply. One that does not follow the schema is a failure, and so is a cut one."""
+    for note in reply.notes:
+        if note.code == "answer-invalid":
+            return Outcome(FAILED, reply, _error(INVALID, note.said, None, False))
+    if reply.finish in ("cut", "error"):
+        return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", None, True))
+    return Outcome(DONE, reply, None)
+
+
+def cached_outcome(reply: bytes) -> Outcome:
+    """Return the outcome of a row whose reply another run has."""
+    return Outcome(DONE, None, None, reply)
+
+
+def outcome_of_error(error: CnllmError) -> Outcome:
+    """Return the outcome of a request that failed."""
+    status = error.status if isinstance(error, EndpointError) else None
+    retryable = is_retryable(error)
+    state = RETRYABLE if retryable else FAILED
+    return Outcome(state, error.reply, _error(type(error).__name__, str(error), status, retryable))
+
+
+def is_retryable(error: CnllmError) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, EndpointError):
+        return error.retryable or isinstance(error, EmptyReply)
+    return isinstance(error, TransportError | StreamCut)
+
+
+def fault_outcome(message: str, *, kind: str = FAULT) -> Outcome:
+    """Return the outcome of a row that was not sent."""
+    return Outcome(FAILED, None, _error(kind, message, None, False))
+
+
+def line_of(
+    row_id: str | int | None, outcome: Outcome, attempts: int, identity: bytes | None, line: int | None = None
+) -> bytes:
+    """Return the line of a row. One without an id is named by its `line` in the input."""
+    data: dict[str, Any] = {
+        "id": row_id,
+        "reply": None if outcome.reply is None else outcome.reply.to_dict(),
+        "error": outcome.error,
+        "attempts": attempts,
+        "identity": None if identity is None else identity.hex(),
+    }
+    if outcome.cached is not None:
+        data |= {"reply": Raw(outcome.cached), "from_cache": True}
+    if line is not None:
+        data["line"] = line
+    return encode_line(data)
+
+
+def _error(kind: str, message: str, status: int | None, retryable: bool) -> dict[str, Any]:
+    return {"type": kind, "message": message, "status": status, "retryable": retryable}

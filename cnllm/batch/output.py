@@ -1,0 +1,183 @@
+"""The output file: one JSON line a request, appended in groups that are on the disk when `append` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.errors import CnllmError
+
+__all__ = ["Line", "LineCost", "LineError", "LineReply", "Output", "encode_line", "sync_folder"]
+
+_BEGIN = b'{"id":'  # of every line; what begins otherwise is another program's
+_TAIL = 256
+_BLOCK = 1 << 20
+
+
+class LineCost(Struct, frozen=True):
+    """The cost in a line."""
+
+    amount: str
+    currency: str
+
+
+class LineReply(Struct, frozen=True):
+    """What is read again of the reply in a line."""
+
+    cost: LineCost | None = None
+
+
+class LineError(Struct, frozen=True):
+    """The error in a line. `retryable`: the same request may succeed in another run."""
+
+    type: str
+    message: str
+    status: int | None = None
+    retryable: bool = False
+
+
+class Line(Struct, frozen=True):
+    """What is read again of a line. `line` is the line in the input of a row that has no id."""
+
+    id: str | int | None
+    identity: str | None
+    attempts: int
+    error: LineError | None = None
+    reply: LineReply | None = None
+    line: int | None = None
+    from_cache: bool = False
+
+
+_decode_line = msgspec.json.Decoder(Line).decode
+
+
+def encode_line(data: dict[str, Any]) -> bytes:
+    """Return the line of a row."""
+    try:
+        return msgspec.json.encode(data) + b"\n"
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
+        import json
+
+        return json.dumps(data).encode() + b"\n"
+
+
+class Output:
+    """An output file that is open for writing. Raises `CnllmError` where it cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            is_new = not path.exists()
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            self.size = os.fstat(self._file).st_size
+            if is_new:
+                sync_folder(path.parent)
+        except OSError as error:
+            hint = "name a file that can be written" if not path.parent.is_dir() else None
+            raise CnllmError(f"{path}: {error.strerror}", hint=hint) from error
+
+    def append(self, lines: Sequence[bytes]) -> list[int]:
+        """Write lines at the end and put them on the disk. Return the place of each.
+
+        Where the disk is full nothing of them stays.
+        """
+        places, data = [], b"".join(lines)
+        place = self.size
+        for line in lines:
+            places.append(place)
+            place += len(line)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:] if written else data, self.size + written)
+            os.fsync(self._file)
+        except OSError as error:
+            self.truncate(self.size)
+            raise CnllmError(
+                f"{self.path}: {error.strerror}",
+                hint="free disk space, then run the same command again: it goes on",
+            ) from error
+        self.size = place
+        return places
+
+    def truncate(self, size: int) -> None:
+        """Cut the file off after so many bytes."""
+        os.ftruncate(self._file, size)
+        self.size = size
+
+    def tail(self, size: int) -> str:
+        """Return a digest of the last bytes before a place."""
+        start = max(0, size - _TAIL)
+        return blake2b(os.pread(self._file, size - start, start), digest_size=8).hexdigest()
+
+    def read(self, place: int, length: int) -> bytes:
+        """Return bytes of the file."""
+        return os.pread(self._file, length, place)
+
+    def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines from a place on, each with its own place. The last one may lack its end."""
+        place, rest = start, b""
+        position = start
+        while block := os.pread(self._file, _BLOCK, position):
+            position += len(block)
+            pieces = (rest + block).split(b"\n")
+            rest = pieces.pop()
+            for piece in pieces:
+                yield place, piece + b"\n"
+                place += len(piece) + 1
+        if rest:
+            yield place, rest
+
+    def entries(self, start: int, trusted: int) -> Iterator[tuple[int, int, Line]]:
+        """Yield place, length and content of the lines from a place on.
+
+        A torn last line is cut off, and so is a damaged line behind the `trusted` bytes, with what follows. Raises
+        `CnllmError` for any other line that is not one of a batch.
+        """
+        for place, data in self.lines(start):
+            try:
+                if not data.endswith(b"\n"):
+                    raise ValueError("torn")
+                if not data.strip():
+                    continue
+                line = _decode_line(data)
+            except (msgspec.DecodeError, ValueError) as error:
+                is_torn = not data.endswith(b"\n")
+                if place >= trusted and (trusted or (is_torn and _BEGIN.startswith(data[: len(_BEGIN)]))):
+                    self.truncate(place)
+                    return
+                raise CnllmError(
+                    f"{self.path} is no output of a batch: the line at byte {place} is none of its lines ({error})",
+                    hint="choose another -o OUT",
+                ) from error
+            yield place, len(data), line
+
+    def reopen(self) -> None:
+        """Open the file that has the name now."""
+        os.close(self._file)
+        self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        self.size = os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the system can."""
+    try:
+        descriptor = os.open(folder or Path("."), os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return  # some file systems have no such operation
+    finally:
+        os.close(descriptor)

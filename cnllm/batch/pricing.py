@@ -1,0 +1,76 @@
+"""What a request of a run can cost at most, and the tokens that it counts for."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cnllm.batch.settings import Settings
+from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
+from cnllm.estimates.money import units_of
+from cnllm.estimates.quote import quote
+from cnllm.registry.flags import Price
+from cnllm.registry.model import Model
+from cnllm.types import Reply
+
+__all__ = ["RequestPrice", "request_price"]
+
+_BYTES_PER_TOKEN = 4
+_TYPICAL_OUTPUT = 512
+
+
+class RequestPrice:
+    """The prices of a run. `currency` is None where no price is known."""
+
+    def __init__(self, currency: str | None, assumed: Price | None, steps: int = 1) -> None:
+        self.currency = currency
+        self._assumed = assumed
+        self._steps = steps
+
+    def cost_of(self, plan: Plan) -> int | None:
+        """Return the most that a request can cost, in units; None where that is unknown."""
+        if self.currency is None:
+            return None
+        if self._assumed is not None:
+            plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
+        cost = quote(plan).cost
+        return None if cost is None else cost * self._steps
+
+    def paid(self, reply: Reply) -> int | None:
+        """Return what a reply cost, in units; None where that is unknown."""
+        cost = reply.cost if self._assumed is None else cost_of(reply.usage, self._assumed)
+        return None if cost is None or cost.currency != self.currency else units_of(cost.amount)
+
+    def price_of(self, plan: Plan) -> Price | None:
+        """Return the price of a request's tokens."""
+        return plan.flags.price if self._assumed is None else self._assumed
+
+    def tokens_of(self, plan: Plan) -> float:
+        """Return about how many tokens a request counts for, its reply included."""
+        return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)
+
+
+def request_price(settings: Settings, model: Model) -> RequestPrice:
+    """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against."""
+    steps = settings.max_steps or 1
+    if settings.simulate:
+        return RequestPrice(None, None)
+    known, assumed = model.flags.price, settings.assume_price
+    has_price = known is not None and None not in (known.currency, known.input, known.output)
+    currency = known.currency if known is not None and has_price else None
+    if assumed is not None and not has_price:
+        currency = assumed.currency or settings.currency
+    if settings.max_cost is None:
+        return RequestPrice(currency, None if has_price else assumed, steps)
+    if currency is None:
+        raise CnllmError(
+            f"the price of {model.name} is not known, so --max-cost cannot be held",
+            hint="--assume-price INPUT/OUTPUT, for a million tokens in the currency of --currency",
+        )
+    if settings.currency is not None and settings.currency != currency:
+        raise CnllmError(
+            f"--currency {settings.currency}, but the price of {model.name} is in {currency}",
+            hint=f"give the cap in {currency}: --max-cost X --currency {currency}",
+        )
+    return RequestPrice(currency, None if has_price else assumed, steps)

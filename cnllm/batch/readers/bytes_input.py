@@ -1,0 +1,141 @@
+"""The bytes of an input: a file, a gzip file or stdin, and their encoding."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import shutil
+import sys
+import tempfile
+from typing import BinaryIO, cast
+
+from cnllm.errors import CnllmError
+
+__all__ = ["BytesInput"]
+
+_START = 1 << 20
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_GZIP = b"\x1f\x8b"
+
+
+class BytesInput:
+    """A file that can be opened again, or stdin, which can be read once unless `keep` was called before.
+
+    The encoding is the given one, else that of a byte order mark, else UTF-8 where the first megabyte is UTF-8, else
+    GB18030, which every older Chinese encoding is a part of.
+    """
+
+    def __init__(self, name: str, encoding: str | None = None) -> None:
+        self.name = "stdin" if name == "-" else name
+        self._is_stdin = name == "-"
+        self._given = encoding
+        self._stdin: BinaryIO | None = None
+        self._copy: BinaryIO | None = None
+        self._start: bytes | None = None
+        if encoding is not None:
+            try:
+                codecs.lookup(encoding)
+            except LookupError:
+                raise CnllmError(f"there is no encoding {encoding!r}", hint="for example: gb18030") from None
+        self.start()
+
+    def open(self) -> BinaryIO:
+        """Return the bytes from the start, uncompressed; the caller closes it. Raises `CnllmError`."""
+        try:
+            raw = self._raw()
+            if self._is_stdin or not raw.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+                return raw
+            raw.close()
+            return cast(BinaryIO, gzip.open(self.name))  # it closes what it opens
+        except OSError as error:
+            raise CnllmError(f"{self.name}: {error.strerror or error}", hint="name a file that can be read") from error
+
+    def start(self) -> bytes:
+        """Return the first bytes, uncompressed."""
+        if self._start is None:
+            file = self.open()
+            try:
+                self._start = file.peek(1)[:_START] if self._is_stdin else file.read(_START)  # type: ignore[attr-defined]
+            except (OSError, EOFError) as error:
+                raise CnllmError(f"{self.name}: {error}", hint="is it whole?") from error
+            finally:
+                if not self._is_stdin:
+                    file.close()
+        return self._start
+
+    def encoding(self) -> str:
+        """Return the encoding of the text."""
+        if self._given is not None:
+            return self._given
+        start = self.start()
+        for mark, encoding in _MARKS:
+            if start.startswith(mark):
+                return encoding
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(start)
+        except UnicodeDecodeError:
+            return "gb18030"
+        return "utf-8"
+
+    def count_lines(self) -> int | None:
+        """Return the number of lines; None for a pipe."""
+        if self._is_stdin:
+            return None
+        count, last = 0, b"\n"
+        with self.open() as file:
+            while block := file.read(_START):
+                count += block.count(b"\n")
+                last = block[-1:]
+        return count + (last != b"\n")
+
+    def keep(self) -> None:
+        """Copy stdin to a file without a name, so that it can be read again."""
+        if not self._is_stdin or self._copy is not None:
+            return
+        copy = tempfile.TemporaryFile(prefix="cnllm-batch-")  # noqa: SIM115 - it lives as long as this object
+        shutil.copyfileobj(self._raw(), copy)
+        self._copy = cast(BinaryIO, copy)
+
+    def close(self) -> None:
+        """Close the copy of stdin, where there is one."""
+        if self._copy is not None:
+            self._copy.close()
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def _raw(self) -> BinaryIO:
+        if self._copy is not None:
+            self._copy.seek(0)
+            return _shared(self._copy)
+        if not self._is_stdin:
+            return open(self.name, "rb", buffering=1 << 18)
+        if self._stdin is None:
+            buffer = getattr(sys.stdin, "buffer", None)
+            if buffer is None:
+                raise CnllmError("stdin is closed", hint="name a file, or pipe the rows in")
+            self._stdin = _shared(buffer)
+            if self._stdin.peek(2)[:2].startswith(_GZIP):  # type: ignore[attr-defined]
+                self._stdin = cast(BinaryIO, gzip.open(self._stdin))  # noqa: SIM115 - `close` does
+        return self._stdin
+
+
+def _shared(file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Shared(file)))
+
+
+class _Shared(io.RawIOBase):
+    """Reads a file, and leaves it open."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read what is there into a buffer."""
+        data = self._file.read1(len(buffer)) if hasattr(self._file, "read1") else self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

@@ -1,0 +1,395 @@
+"""Run a batch: read, mark, send, write. One task for each request on its way, none for a row that waits.
+
+A row goes from the reader to the journal, which marks it on the disk; then it is ready. As many rows are marked ahead
+as are sent while one group of marks is written, so that a crash leaves few marks of rows that were not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cnllm.batch.answer_cache import AnswerCache
+from cnllm.batch.budget import Budget, RetryBudget
+from cnllm.batch.controller import Kind, Ticket
+from cnllm.batch.dispatcher import Dispatcher
+from cnllm.batch.job import Job
+from cnllm.batch.journal import Finish, Journal
+from cnllm.batch.lane import Lane
+from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of, outcome_of_error, outcome_of_reply
+from cnllm.batch.rows import Row, line_digest
+from cnllm.batch.state import FAILED, Mark, Record
+from cnllm.batch.tally import Tally
+from cnllm.errors import (
+    BadKey,
+    CnllmError,
+    EndpointError,
+    QuotaExceeded,
+    RateLimited,
+    StreamCut,
+    TransportError,
+)
+from cnllm.types import Reply
+
+__all__ = ["Runner", "Stop"]
+
+_FIRST_STOCK, _MOST_STOCK = 4, 4096
+_CACHE_GROUP = 500  # answers that are put into the cache at once
+
+
+class Stop:
+    """Why a run ends before its input does. `hard`: nothing that is on its way is waited for."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.kind: str | None = None
+        self.hard = False
+
+    def set(self, kind: str, reason: str) -> None:
+        """Set the reason; the first one stays."""
+        if self.kind is None:
+            self.kind, self.reason = kind, reason
+
+
+class Runner:
+    """The moving parts of one run. `make_job` turns a row into a job, `rows` yields them in small lists."""
+
+    def __init__(
+        self,
+        *,
+        lanes: Sequence[Lane],
+        journal: Journal,
+        budget: Budget,
+        tally: Tally,
+        setting: int,
+        first_seq: int,
+        attempts: int,
+        make_job: Callable[[Row, int], Job],
+        must_retake: Callable[[int], bool],
+        paid: Callable[[Reply], int | None],
+        strict: bool = False,
+        cache: AnswerCache | None = None,
+        loop_options: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lanes = list(lanes)
+        self._journal = journal
+        self._budget = budget
+        self._tally = tally
+        self._setting = setting
+        self._next_seq = self._first_seq = first_seq
+        self._attempts = attempts
+        self._make_job = make_job
+        self._must_retake = must_retake
+        self._paid = paid
+        self._strict = strict
+        self._cache = cache
+        self._to_cache: list[tuple[bytes, bytes]] = []
+        self._loop_options = loop_options
+        self._clock = clock
+        self._retries = RetryBudget()
+        self._marking = 0
+        self._finishing = 0
+        self._fed = False
+        self._sends = 0  # since the last group was written
+        self._stock = _FIRST_STOCK
+        self._wake_feeder = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._failure: BaseException | None = None
+        self.stop = Stop()
+        self.broken = 0
+        self._dispatcher = Dispatcher(
+            self._lanes, self._ask, clock=clock, taken=self._taken, idle=self._on_idle, failed=self._fail
+        )
+        self._ready = self._dispatcher.ready
+
+    # ── the run ──────────────────────────────────────────────────────────────
+
+    async def run(self, rows: AsyncIterator[Sequence[Row]]) -> None:
+        """Ask every row. Raises `CnllmError` where the disk does not take what came back."""
+        journal = asyncio.create_task(self._journal.run(self._group_written))
+        feeder = asyncio.create_task(self._feed(rows))
+        journal.add_done_callback(self._on_end)
+        feeder.add_done_callback(self._on_end)
+        try:
+            while self._failure is None and not (self._fed and self._is_idle()):
+                self._settled.clear()
+                if self.stop.hard or (
+                    self.stop.kind is not None and not self._dispatcher.in_flight and not self._finishing
+                ):
+                    break
+                await self._settled.wait()
+        finally:
+            self.stop.set("ended", "")
+            feeder.cancel()
+            await self._dispatcher.cancel()
+            await asyncio.gather(feeder, return_exceptions=True)
+            if self._failure is None:
+                await self._journal.drain()
+                await self._unmark()
+                await self._fill_cache()
+            journal.cancel()
+            await asyncio.gather(journal, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def interrupt(self) -> None:
+        """Send nothing more. The second time, do not wait for what is on its way."""
+        self.stop.hard = self.stop.kind == "interrupted"
+        self.stop.set("interrupted", "it was interrupted")
+        self._notify()
+
+    def _is_idle(self) -> bool:
+        return not (self._ready or self._marking or self._dispatcher.in_flight or self._finishing)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+        self._settled.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run with an error that no row has caused."""
+        if self._failure is None:
+            self._failure = error
+        self._settled.set()
+
+    def _notify(self) -> None:
+        self._dispatcher.stopped = self.stop.kind is not None
+        self._settled.set()
+        self._wake_feeder.set()
+
+    async def _unmark(self) -> None:
+        """Take back the marks of rows that were not sent."""
+        jobs = [job for job in self._ready if not job.charged]
+        self._ready.clear()
+        if not jobs:
+            return
+        state = self._journal.state
+        new = [job.seq for job in jobs if job.record is None]
+        known = [job.record for job in jobs if job.record is not None]
+
+        def write() -> None:
+            with state.writing():
+                state.forget(new)
+                state.restore(known)
+
+        await self._journal.call(write)
+
+    async def _fill_cache(self) -> None:
+        """Share the answers since the last time with other runs."""
+        answers, self._to_cache = self._to_cache, []
+        if self._cache is not None and answers:
+            await self._journal.call(self._cache.store, answers)
+
+    # ── feeding ──────────────────────────────────────────────────────────────
+
+    async def _feed(self, rows: AsyncIterator[Sequence[Row]]) -> None:
+        async for chunk in rows:
+            for row in chunk:
+                while len(self._ready) + self._marking >= self._stock and self.stop.kind is None:
+                    self._wake_feeder.clear()
+                    await self._wake_feeder.wait()
+                if self.stop.kind is not None:
+                    return
+                if len(self._to_cache) >= _CACHE_GROUP:
+                    await self._fill_cache()
+                seq = self._next_seq
+                self._next_seq += 1
+                await self._admit(self._make_job(row, seq))
+        self._fed = True
+        self._settled.set()
+
+    async def _admit(self, job: Job) -> None:
+        """Reserve what a request may cost, and mark it."""
+        while not self._budget.has_room(job.reserved):
+            if not self._dispatcher.in_flight and not self._marking and not self._ready:
+                self.stop.set("cap", "the rest does not fit below the cap")
+                self._notify()
+            if self.stop.kind is not None:
+                return
+            self._wake_feeder.clear()
+            await self._wake_feeder.wait()
+        self._budget.reserve(job.reserved)
+        self._mark(job)
+
+    def _mark(self, job: Job) -> None:
+        self._marking += 1
+        row = job.row
+        retake = not job.asked and self._must_retake(row.number)
+        mark = Mark(
+            job.seq, job.digest, row.number, row.key, job.identity, self._setting, job.reserved, job.asked, retake
+        )
+        self._journal.hurry = len(self._ready) < 2
+        self._journal.mark(mark, lambda record: self._marked(job, record, retake))
+
+    def _marked(self, job: Job, record: Record | None, retake: bool) -> None:
+        """Go on with a row whose mark is on the disk."""
+        self._marking -= 1
+        if not job.asked and record is not None:
+            if not retake or record.seq >= self._first_seq:
+                self._refuse_duplicate(job, record)
+                return
+            job.record, job.seq = record, record.seq
+            job.attempts = record.attempts
+        job.asked = True
+        if job.outcome is not None:
+            self._finish(job, job.outcome, 0)
+            return
+        self._ready.append(job)
+
+    def _group_written(self) -> None:
+        """Send what is ready now. Mark as many rows ahead as were sent while the group was written."""
+        if self._sends:
+            self._stock = max(_FIRST_STOCK, min(2 * self._sends, _MOST_STOCK))
+            self._sends = 0
+        self._wake_feeder.set()
+        self._dispatcher.dispatch()
+
+    def _refuse_duplicate(self, job: Job, record: Record) -> None:
+        """Finish a row whose id an earlier row has. Its line in the output names it by its line in the input."""
+        self._budget.settle(job.reserved, 0)
+        number = job.row.number
+        message = f"line {number}: the id {job.row_id!r} is that of line {record.number}"
+        job.row_id, job.line, job.digest = None, number, line_digest(number)
+        job.reserved, job.identity, job.prepared = None, None, None
+        job.outcome = fault_outcome(message)
+        self._mark(job)
+
+    # ── sending ──────────────────────────────────────────────────────────────
+
+    def _taken(self) -> None:
+        """Count a request that is sent, and let the feeder go on where there are few ready ones."""
+        self._sends += 1
+        if len(self._ready) + self._marking < self._stock:
+            self._wake_feeder.set()
+
+    def _on_idle(self) -> None:
+        if self._is_idle() or self.stop.kind is not None:
+            self._notify()
+
+    async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
+        controller, start = lane.controller, ticket.sent
+        prepared, job.prepared = job.prepared, None
+        job.attempts += 1
+        self._tally.requests += 1
+        try:
+            if self._loop_options is not None:
+                reply = await lane.run_loop(job.messages, job.options, self._loop_options)
+            else:
+                if prepared is None or lane is not self._lanes[0]:
+                    prepared = lane.prepare(job.messages, job.options)
+                async for _ in prepared.batches():
+                    pass
+                reply = prepared.reply
+        except CnllmError as error:
+            now = self._clock()
+            if isinstance(error, RateLimited):
+                kind: Kind = "burst" if lane.is_burst(error.code) else "rate"
+                controller.refuse(now, ticket, kind, error.retry_after)
+                self._tally.refusal(now)
+                self._ready.appendleft(job)
+            elif isinstance(error, BadKey | QuotaExceeded):
+                controller.fail(now, ticket)
+                self._close_lane(lane, error)
+                self._ready.appendleft(job)
+            else:
+                if is_load(error):
+                    retry_after = error.retry_after if isinstance(error, EndpointError) else None
+                    controller.refuse(now, ticket, "overloaded", retry_after)
+                else:
+                    controller.fail(now, ticket)
+                self._failed(job, error, now)
+            return
+        except BaseException:
+            controller.fail(self._clock(), ticket)
+            raise
+        now = self._clock()
+        controller.accept(now, ticket, _tokens_of(reply))
+        self._retries.answer()
+        self._tally.answer(now, now - start, reply)
+        self._finish(job, outcome_of_reply(reply), self._paid(reply))
+
+    def _failed(self, job: Job, error: CnllmError, now: float) -> None:
+        """Try again, or write the failure."""
+        outcome = outcome_of_error(error)
+        cost = 0 if was_refused(error) else None
+        job.failures += 1
+        again = outcome.state != FAILED and job.failures < self._attempts and self.stop.kind is None
+        if again and self._retries.take():
+            charged = job.reserved if cost is None else cost
+            self._budget.settle(job.reserved, cost)
+            job.charged += charged or 0
+            if self._budget.has_room(job.reserved):
+                self._budget.reserve(job.reserved)
+                self._mark(job)
+                return
+            self._budget.reserve(job.reserved)
+            cost = 0
+        self._finish(job, outcome, cost)
+
+    def _close_lane(self, lane: Lane, error: CnllmError) -> None:
+        """Stop using a key that does not work. Without another one the run ends."""
+        lane.closed = f"{type(error).__name__}: {error}"
+        if all(other.closed is not None for other in self._lanes):
+            self.stop.set("endpoint", lane.closed)
+            self._notify()
+
+    # ── finishing ────────────────────────────────────────────────────────────
+
+    def _finish(self, job: Job, outcome: Outcome, cost: int | None) -> None:
+        """Write the line of a row. `cost` is in units; None is unknown."""
+        charged = job.reserved if cost is None else cost
+        self._budget.settle(job.reserved, cost)
+        total = None if charged is None else charged + job.charged
+        line = line_of(job.row_id, outcome, job.attempts, job.identity, job.line)
+        earlier = None
+        if job.record is not None and job.record.place is not None and job.record.length is not None:
+            earlier = (job.record.place, job.record.length)
+        self._finishing += 1
+        finish = Finish(job.seq, line, outcome.state, total, job.attempts, earlier)
+        self._journal.finish(finish, lambda: self._finished(job, outcome))
+
+    def _finished(self, job: Job, outcome: Outcome) -> None:
+        """Count a row whose line is on the disk."""
+        self._finishing -= 1
+        if outcome.error is None:
+            self._tally.done += 1
+            self._tally.cached_rows += outcome.cached is not None
+            if self._cache is not None and outcome.reply is not None and job.identity is not None:
+                self._to_cache.append((job.identity, msgspec.json.encode(outcome.reply.to_dict())))
+        else:
+            self._tally.failed += 1
+            kind, message = outcome.error["type"], outcome.error["message"]
+            self._tally.failure(self._clock(), kind, message)
+            if kind == FAULT:
+                self.broken += 1
+                if self._strict:
+                    self.stop.set("strict", message)
+                    self._notify()
+        if self._fed or self.stop.kind is not None or self._budget.cap is not None:
+            self._notify()
+
+
+def is_load(error: CnllmError) -> bool:
+    """Whether a failure may mean that the endpoint has too much to do."""
+    return isinstance(error, TransportError | StreamCut) or (isinstance(error, EndpointError) and error.retryable)
+
+
+def was_refused(error: CnllmError) -> bool:
+    """Whether a failed request costs nothing: it was not sent, or the endpoint refused it."""
+    if isinstance(error, EndpointError):
+        return error.status >= 400
+    if isinstance(error, TransportError):
+        return not error.sent
+    return not isinstance(error, StreamCut)
+
+
+def _tokens_of(reply: Reply) -> float | None:
+    usage = reply.usage
+    if usage.total is not None:
+        return usage.total
+    return None if usage.input is None or usage.output is None else usage.input + usage.output

@@ -1,0 +1,315 @@
+"""One run of a batch from start to end: open, recover, compare, ask, finish."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from cnllm import __version__
+from cnllm.batch import identity
+from cnllm.batch.answer_cache import AnswerCache
+from cnllm.batch.budget import Budget
+from cnllm.batch.comparison import Comparison, compare
+from cnllm.batch.dry_run import Estimate, estimate_run, sample_size
+from cnllm.batch.final import finish_files
+from cnllm.batch.grouping import grouped
+from cnllm.batch.job_maker import JobMaker
+from cnllm.batch.journal import Journal
+from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import open_lanes
+from cnllm.batch.output import Output
+from cnllm.batch.plot import draw_plot, plot_path
+from cnllm.batch.pricing import RequestPrice, request_price
+from cnllm.batch.progress import Progress, snapshot
+from cnllm.batch.readers import Reader, open_reader
+from cnllm.batch.recovery import recover, state_path
+from cnllm.batch.report import Report, make_report
+from cnllm.batch.rows import Row
+from cnllm.batch.runner import Runner
+from cnllm.batch.settings import Settings
+from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
+from cnllm.batch.tally import Tally
+from cnllm.batch.template import Template
+from cnllm.errors import CnllmError
+from cnllm.estimates.money import format_units, units_of
+from cnllm.registry import Registry
+
+__all__ = ["Session"]
+
+_CHUNK = 256
+_PROGRESS_SECONDS = 0.5
+_PROBE = "The quick brown fox"
+_LOOP_OPTIONS = ("approve", "max_repeats", "max_parallel", "tool_timeout", "on_step")
+
+
+def _part(options: Mapping[str, Any], of_loop: bool) -> dict[str, Any]:
+    """Return the options of a tool loop, or the others."""
+    return {name: value for name, value in options.items() if (name in _LOOP_OPTIONS) is of_loop}
+
+
+class Session:
+    """A run that is opened: `asyncio` runs it, `close` gives the output back."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.total: int | None = None
+        self.template = None if settings.prompt is None else Template(settings.prompt)
+        self.registry = Registry.load() if settings.registry is None else settings.registry
+        self.reader: Reader = open_reader(
+            settings.requests, self.template, format=settings.format, encoding=settings.encoding
+        )
+        self.cache = None if settings.cache is None or settings.simulate else AnswerCache(settings.cache)
+        path = settings.out
+        if path.is_dir():
+            raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
+        self._is_new = is_new = not path.exists()
+        self.state = State(state_path(path))
+        try:
+            self.output = Output(path)
+        except BaseException:
+            self._discard(is_new)
+            raise
+        try:
+            self._open()
+        except BaseException:
+            self.output.close()
+            self._discard(is_new and self.output.size == 0)
+            raise
+
+    def _open(self) -> None:
+        settings, state = self.settings, self.state
+        spent = recover(self.output, state)
+        self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
+        lane = self.lanes[0]
+        self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, True)}
+        options = _part(settings.options, False)
+        probe = lane.prepare(_PROBE, options).plan
+        self.setting = identity.describe_setting(
+            lane.model, probe, options, settings.prompt, settings.max_steps is not None, __version__
+        )
+        self.price: RequestPrice = request_price(settings, lane.model)
+        cap = None if settings.max_cost is None else units_of(settings.max_cost)
+        self.budget = Budget(spent, self.price.currency, cap)
+        self.budget.require_room_for_one(self.price.cost_of(probe) or 0)
+        self.number = state.setting(self.setting.fingerprint, self.setting.parts)
+        state.set_facts(currency=self.price.currency)
+        self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache)
+        self.comparison = self._compare()
+        self.jobs.doubled = self.comparison.doubled
+
+    def _resolved_names(self) -> dict[str, str]:
+        """Return what names stood for when they were first used with this output."""
+        names: dict[str, str] = self.state.fact("models") or {}
+        new = {}
+        for name in self.settings.models:
+            if isinstance(name, str) and name not in names:
+                new[name] = self.registry.resolve(name).name
+        if new:
+            names |= new
+            self.state.set_facts(models=names)
+        return names
+
+    def _salt(self) -> str:
+        """Return what makes the idempotency keys of this output its own."""
+        salt: str | None = self.state.fact("salt")
+        if salt is None:
+            salt = secrets.token_hex(8)
+            self.state.set_facts(salt=salt)
+        return salt
+
+    def _discard(self, is_new: bool) -> None:
+        """Close the state. Files that this run made, and that hold nothing, are removed."""
+        self.state.close()
+        if is_new:
+            for path in (self.settings.out, self.state.path):
+                path.unlink(missing_ok=True)
+
+    def discard_if_empty(self) -> None:
+        """Remove the closed files of an output that was made for an estimate."""
+        if self._is_new and self.settings.out.stat().st_size == 0:
+            for path in (self.settings.out, self.state.path):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.reader.close()
+        self.output.close()
+        self.state.close()
+        if self.cache is not None:
+            self.cache.close()
+
+    # ── what is left to do ───────────────────────────────────────────────────
+
+    def _compare(self) -> Comparison:
+        settings, state = self.settings, self.state
+        if not state.count():
+            from cnllm.batch.comparison import Bits
+
+            return Comparison(ask=Bits())
+        self.reader.keep()
+        found = compare(
+            self.reader,
+            state,
+            self.number,
+            self._identify,
+            changed=settings.changed,
+            ask_unsure=settings.unsure == "ask",
+        )
+        if found.matched == 0 and found.absent and state.counts().get(DONE, 0):
+            raise CnllmError(
+                f"{settings.out} holds the answers of another input: none of its {found.absent:,} rows is in "
+                f"{self.reader.name}",
+                hint="choose another -o OUT",
+            )
+        if found.changed and settings.changed == "stop":
+            raise self._changed_error(found)
+        return found
+
+    def _identify(self, row: Row) -> bytes | None:
+        return self.jobs.make(row, 0).identity
+
+    def _changed_error(self, found: Comparison) -> CnllmError:
+        known = self.state.settings()
+        causes: list[str] = []
+        for number in found.changed_settings:
+            causes += identity.changed_parts(known.get(number or 0), self.setting.parts)
+        if found.changed_rows:
+            causes.append(f"{found.changed_rows:,} rows of the input themselves")
+        cost = ""
+        if found.changed_cost and self.price.currency:
+            cost = f"; asking them again costs about {format_units(found.changed_cost)} {self.price.currency}"
+        cause = "; ".join(dict.fromkeys(causes)) or "how requests are built"
+        return CnllmError(
+            f"{found.changed:,} finished rows ({', '.join(found.examples)}, …) were asked differently. "
+            f"What changed: {cause}{cost}. Nothing was sent",
+            hint="--keep-old keeps their answers, --redo asks them again",
+        )
+
+    # ── rows ─────────────────────────────────────────────────────────────────
+
+    def _rows_to_ask(self) -> Iterator[Row]:
+        rows = self._pending_rows()
+        return rows if self.settings.group_by is None else grouped(rows, self.reader)
+
+    def _pending_rows(self) -> Iterator[Row]:
+        found = self.comparison
+        for row in self.reader.rows():
+            if row.number > found.scanned or row.number in found.ask or row.number in found.doubled:
+                yield row
+
+    def estimate(self) -> Estimate:
+        """Return what a run would take. Nothing is sent."""
+        jobs = (
+            self.jobs.make(row, 0) if number < sample_size() else None
+            for number, row in enumerate(self._pending_rows())
+        )
+        return estimate_run(jobs, self.lanes, self.price, self.budget)
+
+    async def _row_chunks(self) -> AsyncIterator[Sequence[Row]]:
+        """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
+        loop, rows = asyncio.get_running_loop(), self._rows_to_ask()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-read")
+
+        def read() -> list[Row]:
+            chunk = []
+            for row in rows:
+                chunk.append(row)
+                if len(chunk) >= _CHUNK:
+                    break
+            return chunk
+
+        try:
+            while chunk := await loop.run_in_executor(thread, read):
+                yield chunk
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    # ── the run ──────────────────────────────────────────────────────────────
+
+    async def run(self, on_start: Callable[[Runner], object] = lambda runner: None) -> Report:
+        """Ask what is left, and return the report."""
+        settings, found = self.settings, self.comparison
+        tally = Tally(time.monotonic())
+        first_seq = self.state.last_seq() + 1
+        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), first_seq)
+        runner = Runner(
+            lanes=self.lanes,
+            journal=journal,
+            budget=self.budget,
+            tally=tally,
+            setting=self.number,
+            first_seq=first_seq,
+            attempts=settings.attempts,
+            make_job=self.jobs.make,
+            must_retake=lambda number: number <= found.scanned,
+            paid=self.price.paid,
+            strict=settings.strict,
+            cache=self.cache,
+            loop_options=None if settings.max_steps is None else self.loop_options,
+        )
+        on_start(runner)
+        counter = asyncio.create_task(self._count())
+        watcher = asyncio.create_task(self._watch(tally, runner))
+        try:
+            await runner.run(self._row_chunks())
+        finally:
+            watcher.cancel()
+            counter.cancel()
+            await asyncio.gather(
+                watcher, counter, *(lane.client.aclose() for lane in self.lanes), return_exceptions=True
+            )
+            journal.close()
+        messages = finish_files(self.output, self.state, order=settings.order)
+        if settings.plot and tally.answers:
+            self._draw(tally, messages)
+        return self._report(tally, runner, messages)
+
+    def _draw(self, tally: Tally, messages: list[str]) -> None:
+        path = plot_path(self.settings.out)
+        try:
+            path.write_text(draw_plot(tally.intervals, tally.width), encoding="utf-8")
+        except OSError as error:
+            messages.append(f"{path}: {error.strerror}")
+
+    async def _watch(self, tally: Tally, runner: Runner) -> None:
+        on_progress = self.settings.on_progress
+        if on_progress is None:
+            return
+        while True:
+            on_progress(self.progress(tally, runner))
+            await asyncio.sleep(_PROGRESS_SECONDS)
+
+    async def _count(self) -> None:
+        """Count the rows of the input, where that is quick, for the time that is left."""
+        self.total = await asyncio.get_running_loop().run_in_executor(None, self.reader.count)
+
+    def progress(self, tally: Tally, runner: Runner) -> Progress:
+        """Return where a run is."""
+        return snapshot(
+            tally, self.budget, self.lanes, self.comparison.done + self.comparison.failed, self.total, time.monotonic()
+        )
+
+    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
+        counts = self.state.counts()
+        stop = runner.stop
+        stopped = stop.reason if stop.kind not in (None, "ended") else None
+        failed = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0)
+        return make_report(
+            str(self.settings.out),
+            tally,
+            self.budget,
+            time.monotonic(),
+            done=counts.get(DONE, 0),
+            failed=failed,
+            skipped=self.comparison.done + self.comparison.failed,
+            unsure=self.comparison.unsure,
+            broken=runner.broken,
+            stopped=stopped or None,
+            stop_kind=stop.kind if stopped else None,
+            messages=tuple(messages),
+            plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,
+        )

@@ -1,0 +1,339 @@
+"""The state of a batch: an SQLite file beside its output, `OUT.state`, which one process at a time may have open.
+
+The output file is the truth of what is finished. This file holds what the output cannot: which requests were sent and
+have no answer, what they may cost, and where each line stands. Everything but that is made anew from the output where
+this file is missing.
+
+SQLite's exclusive mode is the lock of the writer: it ends with the process, whatever ends it. A commit is on the disk
+when it returns (`synchronous = FULL`), because a request may be sent only after its mark cannot be lost.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.errors import CnllmError
+
+__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "Mark", "Record", "Result", "State"]
+
+SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
+"""The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
+
+_MARK = 0x636E6C62  # "cnlb", SQLite's application_id
+_VERSION = 1
+_TABLES = """
+CREATE TABLE settings (number INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, data TEXT NOT NULL) STRICT;
+CREATE TABLE rows (
+  seq INTEGER PRIMARY KEY, id BLOB NOT NULL, number INTEGER NOT NULL, key BLOB, identity BLOB, setting INTEGER,
+  state INTEGER NOT NULL, place INTEGER, length INTEGER, cost INTEGER, attempts INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX rows_by_id ON rows (id);
+CREATE INDEX rows_unanswered ON rows (seq) WHERE state = 0;
+CREATE INDEX rows_failed ON rows (state, place) WHERE state >= 2;
+CREATE TABLE superseded (place INTEGER PRIMARY KEY, length INTEGER NOT NULL) STRICT;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+"""
+_INSERT = (
+    "INSERT INTO rows (seq, id, number, key, identity, setting, state, cost, attempts) VALUES (?,?,?,?,?,?,0,?,0) "
+    "ON CONFLICT (id) DO NOTHING"
+)
+_MARK_AGAIN = "UPDATE rows SET number=?, key=?, identity=?, setting=?, state=0, cost=? WHERE seq=?"
+_RESULT = "UPDATE rows SET state=?, place=?, length=?, cost=?, attempts=? WHERE seq=?"
+_COLUMNS = "seq, id, number, key, identity, setting, state, place, length, cost, attempts"
+
+
+class Record(Struct, frozen=True, array_like=True):
+    """A row of the state. `place` and `length` are those of its line in the output, in bytes; None: it has none.
+
+    `cost` is in units of money: what it did cost, or while it is unanswered the most it can cost; None is unknown.
+    """
+
+    seq: int
+    id: bytes
+    number: int
+    key: bytes | None
+    identity: bytes | None
+    setting: int | None
+    state: int
+    place: int | None
+    length: int | None
+    cost: int | None
+    attempts: int
+
+
+class Mark(Struct, frozen=True):
+    """A request that is about to be sent.
+
+    `again`: this run marked the row before. `retake`: an earlier run may have.
+    """
+
+    seq: int
+    id: bytes
+    number: int
+    key: bytes
+    identity: bytes | None
+    setting: int
+    cost: int | None
+    again: bool = False
+    retake: bool = False
+
+
+class Result(Struct, frozen=True):
+    """What became of a row, with the place of its line in the output, and that of an earlier line of the row."""
+
+    seq: int
+    state: int
+    place: int
+    length: int
+    cost: int | None
+    attempts: int
+    earlier: tuple[int, int] | None = None
+
+
+class State:
+    """An open state file. It may be used by one thread at a time. Raises `CnllmError` where it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._translate():
+            _create_private(path)
+            self._db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        db = self._db
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -65536")
+        db.execute("BEGIN IMMEDIATE")  # takes the lock
+        try:
+            mark = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+            if not empty and mark != _MARK:
+                raise CnllmError(f"{self.path} is a database of another program", hint="choose another -o OUT")
+            if version > _VERSION:
+                raise CnllmError(f"{self.path} was written by a newer cnllm", hint="upgrade cnllm")
+            if empty:
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id = {_MARK}")
+                db.execute(f"PRAGMA user_version = {_VERSION}")
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the file and give up the lock."""
+        self._db.close()
+
+    # ── facts ────────────────────────────────────────────────────────────────
+
+    def fact(self, name: str) -> Any:
+        """Return a stored value; None where there is none."""
+        row = self._one("SELECT value FROM facts WHERE name = ?", name)
+        return None if row is None else msgspec.json.decode(row[0])
+
+    def set_facts(self, **facts: Any) -> None:
+        """Store values, each under its name."""
+        with self.writing():
+            self.put_facts(facts)
+
+    def put_facts(self, facts: dict[str, Any]) -> None:
+        """Store values by name. Call it in `writing`."""
+        rows = [(name, msgspec.json.encode(value).decode()) for name, value in facts.items()]
+        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+
+    def setting(self, fingerprint: bytes, data: Any) -> int:
+        """Return the number of a setting, stored now if it is new."""
+        row = self._one("SELECT number FROM settings WHERE fingerprint = ?", fingerprint)
+        if row is not None:
+            return int(row[0])
+        with self.writing():
+            cursor = self._db.execute(
+                "INSERT INTO settings (fingerprint, data) VALUES (?, ?)",
+                (fingerprint, msgspec.json.encode(data).decode()),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def settings(self) -> dict[int, Any]:
+        """Return the settings of all runs so far, by number."""
+        return {number: msgspec.json.decode(data) for number, data in self._all("SELECT number, data FROM settings")}
+
+    # ── rows ─────────────────────────────────────────────────────────────────
+
+    def counts(self) -> dict[int, int]:
+        """Return the number of rows in each state."""
+        counts = {SENT: 0, DONE: 0, FAILED: 0, RETRYABLE: 0}
+        counts[SENT] = self._all("SELECT count(*) FROM rows WHERE state = 0")[0][0]
+        counts |= dict(self._all("SELECT state, count(*) FROM rows WHERE state >= 2 GROUP BY state"))
+        counts[DONE] = self._all("SELECT count(*) FROM rows")[0][0] - sum(counts.values())
+        return counts
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(self.counts().values())
+
+    def last_seq(self) -> int:
+        """Return the highest number of a row; 0 where there is none."""
+        row = self._one("SELECT max(seq) FROM rows")
+        return 0 if row is None or row[0] is None else int(row[0])
+
+    def raw_records(self, after: int = 0) -> Iterator[tuple[Any, ...]]:
+        """Yield seq, number, key, setting and state of the rows after one."""
+        with self._translate():
+            cursor = self._db.execute(
+                "SELECT seq, number, key, setting, state FROM rows WHERE seq > ? ORDER BY seq", (after,)
+            )
+            while chunk := cursor.fetchmany(5000):
+                yield from chunk
+
+    def find(self, id: bytes) -> Record | None:
+        """Return the row of an id; None where it is new."""
+        row = self._one(f"SELECT {_COLUMNS} FROM rows WHERE id = ?", id)
+        return None if row is None else Record(*row)
+
+    def record(self, seq: int) -> Record:
+        """Return the row of a number."""
+        row = self._one(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", seq)
+        assert row is not None
+        return Record(*row)
+
+    def unanswered_cost(self) -> int:
+        """Return the most that unanswered requests can cost, in units. Unknown costs count nothing."""
+        return int(self._all("SELECT total(cost) FROM rows WHERE state = 0")[0][0])
+
+    def update_rows(self, columns: str, values: Iterable[Sequence[Any]]) -> None:
+        """Set columns of rows; each sequence ends with the row's `seq`. Call it in `writing`."""
+        assignments = ", ".join(f"{name}=?" for name in columns.split())
+        self._db.executemany(f"UPDATE rows SET {assignments} WHERE seq=?", values)
+
+    # ── the journal's writes, inside of `writing` ────────────────────────────
+
+    def mark(self, marks: Sequence[Mark], first_seq: int) -> list[Record | None]:
+        """Store that requests are about to be sent. Return for each the row as it was; None for a new one.
+
+        A row that is there stays as it is, unless `again` holds, or `retake` and it is from before `first_seq`: another
+        line has its id.
+        """
+        found: list[Record | None] = []
+        execute = self._db.execute
+        for mark in marks:
+            if not mark.again:
+                values = (mark.seq, mark.id, mark.number, mark.key, mark.identity, mark.setting, mark.cost)
+                if execute(_INSERT, values).rowcount:
+                    found.append(None)
+                    continue
+            record = self.record(mark.seq) if mark.again else self.find(mark.id)
+            assert record is not None
+            if mark.again or (mark.retake and record.seq < first_seq):
+                execute(_MARK_AGAIN, (mark.number, mark.key, mark.identity, mark.setting, mark.cost, record.seq))
+            found.append(record)
+        return found
+
+    def finish(self, results: Sequence[Result]) -> None:
+        """Store what became of rows. Earlier lines of the same rows are superseded."""
+        if earlier := [result.earlier for result in results if result.earlier is not None]:
+            self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
+        self._db.executemany(_RESULT, [(r.state, r.place, r.length, r.cost, r.attempts, r.seq) for r in results])
+
+    def drop(self, seqs: Iterable[int]) -> None:
+        """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""
+        for seq in seqs:
+            self._db.execute(
+                "INSERT OR IGNORE INTO superseded SELECT place, length FROM rows WHERE seq = ? AND place IS NOT NULL",
+                (seq,),
+            )
+            self._db.execute("DELETE FROM rows WHERE seq = ?", (seq,))
+
+    def faults(self) -> list[tuple[int, bytes, int]]:
+        """Return seq, id and line of the rows that were no requests."""
+        query = "SELECT seq, id, number FROM rows WHERE identity IS NULL AND state >= 2"
+        return self._all(query)
+
+    def restore(self, records: Sequence[Record]) -> None:
+        """Put rows back as they were before they were marked: they were not sent."""
+        self.update_rows(
+            "number key identity setting state cost",
+            [(r.number, r.key, r.identity, r.setting, r.state, r.cost, r.seq) for r in records],
+        )
+
+    def forget(self, seqs: Iterable[int]) -> None:
+        """Remove rows that were marked for the first time, and not sent."""
+        self._db.executemany("DELETE FROM rows WHERE seq = ?", [(seq,) for seq in seqs])
+
+    @contextmanager
+    def writing(self) -> Iterator[State]:
+        """Run one transaction. It is on the disk when the context ends."""
+        with self._translate():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    # ── SQLite ───────────────────────────────────────────────────────────────
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """Run a statement of the final pass or of the recovery."""
+        with self._translate():
+            return self._db.execute(statement, values)
+
+    def execute_many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for many values."""
+        with self._translate():
+            self._db.executemany(statement, values)
+
+    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
+        with self._translate():
+            row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
+            return row
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        with self._translate():
+            return self._db.execute(query).fetchall()
+
+    @contextmanager
+    def _translate(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                output = str(self.path).removesuffix(".state")
+                raise CnllmError(
+                    f"another process is writing {output}", hint="wait for it, or choose another -o OUT"
+                ) from error
+            hint = f"free disk space in {self.path.parent}, then run the same command again: it goes on"
+            raise CnllmError(f"{self.path}: {error}", hint=hint) from error
+        except sqlite3.Error as error:
+            raise CnllmError(
+                f"{self.path} cannot be read: {error}",
+                hint="move it away: it is made anew from OUT, without the marks of unanswered requests",
+            ) from error
+        except OSError as error:
+            raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
+
+
+def _create_private(path: Path) -> None:
+    """Create the file for its owner alone; SQLite gives its own files the same mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return  # not opened here: closing it would drop the locks that this process holds on it

@@ -1,0 +1,112 @@
+"""Count a run in memory that does not grow: rows, tokens, latencies, and a series over time for the plot."""
+
+from __future__ import annotations
+
+from math import log
+
+from msgspec import Struct
+
+from cnllm.types import Reply
+
+__all__ = ["Interval", "Tally"]
+
+_STEP = log(1.02)  # two percent from one class of latencies to the next
+_MOST_INTERVALS = 240
+
+
+class Interval(Struct):
+    """What happened in a part of the run."""
+
+    answers: int = 0
+    failures: int = 0
+    refused: int = 0
+    latency: float = 0.0
+    tokens: int = 0
+
+    def add(self, other: Interval) -> None:
+        """Add the counts of another one."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Tally:
+    """The counts of a run. `done` and `failed` count rows whose lines are on the disk."""
+
+    def __init__(self, now: float) -> None:
+        self.start = now
+        self.done = self.failed = self.answers = self.refused = self.requests = 0
+        self.corrected = self.invalid = self.cached_rows = 0
+        self.input = self.output = self.cached = self.known_cache = 0
+        self.failures: dict[str, int] = {}
+        self.examples: dict[str, str] = {}
+        self.notes: dict[str, int] = {}
+        self.finishes: dict[str, int] = {}
+        self.width = 0.5
+        self.intervals: list[Interval] = []
+        self._latencies: dict[int, int] = {}
+
+    def interval(self, now: float) -> Interval:
+        """Return the interval of a time. Intervals double in width rather than in number."""
+        while (index := int((now - self.start) / self.width)) >= _MOST_INTERVALS:
+            pairs = [self.intervals[n : n + 2] for n in range(0, len(self.intervals), 2)]
+            for first, *second in pairs:
+                for other in second:
+                    first.add(other)
+            self.intervals = [pair[0] for pair in pairs]
+            self.width *= 2
+        while len(self.intervals) <= index:
+            self.intervals.append(Interval())
+        return self.intervals[index]
+
+    def answer(self, now: float, seconds: float, reply: Reply) -> None:
+        """Count an answer."""
+        self.answers += 1
+        step = round(log(max(seconds, 1e-6)) / _STEP)
+        self._latencies[step] = self._latencies.get(step, 0) + 1
+        usage = reply.usage
+        tokens = usage.output or 0
+        self.input += usage.input or 0
+        self.output += tokens
+        if usage.cached is not None and usage.input:
+            self.cached += usage.cached
+            self.known_cache += usage.input
+        interval = self.interval(now)
+        interval.answers += 1
+        interval.latency += seconds
+        interval.tokens += tokens
+        for note in reply.notes:
+            self.notes[note.code] = self.notes.get(note.code, 0) + 1
+        if reply.finish != "stop":
+            self.finishes[reply.finish] = self.finishes.get(reply.finish, 0) + 1
+
+    def refusal(self, now: float) -> None:
+        """Count a refusal."""
+        self.refused += 1
+        self.interval(now).refused += 1
+
+    def failure(self, now: float, kind: str, message: str) -> None:
+        """Count a row that failed."""
+        self.failures[kind] = self.failures.get(kind, 0) + 1
+        self.examples.setdefault(kind, message)
+        self.interval(now).failures += 1
+
+    def percentiles(self, *shares: float) -> list[float | None]:
+        """Return the latencies below which these shares of the answers lie, in seconds."""
+        total = sum(self._latencies.values())
+        out: list[float | None] = []
+        for share in shares:
+            passed, value = 0, None
+            for step in sorted(self._latencies):
+                passed += self._latencies[step]
+                if passed >= share * total:
+                    value = round(2.718281828459045 ** (step * _STEP), 4)
+                    break
+            out.append(value)
+        return out
+
+    def rate(self, now: float, seconds: float = 10.0) -> tuple[float, float]:
+        """Return answers and output tokens a second in the last seconds."""
+        count = max(1, round(seconds / self.width))
+        last = self.intervals[-count:]
+        span = min(now - self.start, count * self.width) or 1e-9
+        return sum(i.answers for i in last) / span, sum(i.tokens for i in last) / span

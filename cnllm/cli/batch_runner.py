@@ -1,0 +1,196 @@
+"""Run `cnllm batch`: build the settings, show the run, print the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cnllm.cli import client_factory, option_parsing
+from cnllm.cli.output import errors, stdio, stdout
+
+if TYPE_CHECKING:
+    from cnllm.batch.report import Report
+    from cnllm.batch.settings import Settings
+    from cnllm.cli.tools import Toolbox
+    from cnllm.registry import Registry
+    from cnllm.registry.flags import Price
+
+__all__ = ["run_batch"]
+
+SIMULATED = "simulated: these answers are made up on this machine; no model was asked"
+_INTERRUPTED, _PARTIAL = errors.INTERRUPTED, errors.PARTIAL
+
+
+def run_batch(params: dict[str, Any]) -> int:
+    """Run a batch and return the exit status."""
+    box = _toolbox(params)
+    try:
+        settings = _settings(params, box)
+        if params["dry_run"]:
+            return _estimate(settings, params["as_json"])
+        return _run(settings, params)
+    finally:
+        if box is not None:
+            box.close()
+
+
+def _estimate(settings: Settings, as_json: bool) -> int:
+    """Print what a run would take."""
+    from msgspec import to_builtins
+
+    from cnllm.batch import estimate_session
+    from cnllm.cli.output.batch_report import estimate_lines
+
+    estimate = estimate_session(settings)
+    if as_json:
+        stdout.print_json(to_builtins(estimate))
+    else:
+        for line in estimate_lines(estimate):
+            stdout.print_line(line)
+    return errors.WHOLE
+
+
+def _toolbox(params: dict[str, Any]) -> Toolbox | None:
+    """Return the tools that run on this machine; None where none are named."""
+    if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
+        return None
+    from cnllm.cli import tools
+
+    servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], None)
+    box = tools.Toolbox(params["tool"], params["approve"], None, servers)
+    box.open()
+    return box
+
+
+def _run(settings: Settings, params: dict[str, Any]) -> int:
+    from cnllm.batch import run_session
+    from cnllm.cli.output.batch_view import BatchView
+
+    if params["simulate"]:
+        stdio.print_line(f"cnllm: {SIMULATED}")
+    with BatchView() as view:
+        report = run_session(_with_progress(settings, view.show))
+    if params["as_json"]:
+        stdout.print_json(report.to_dict())
+    else:
+        from cnllm.cli.output.batch_report import report_lines
+
+        for line in report_lines(report):
+            stdout.print_line(line)
+    return _status(report)
+
+
+def _status(report: Report) -> int:
+    if report.stop_kind == "interrupted":
+        return _INTERRUPTED
+    return errors.WHOLE if report.complete else _PARTIAL
+
+
+def _with_progress(settings: Settings, show: Any) -> Settings:
+    from msgspec.structs import replace
+
+    return replace(settings, on_progress=show)
+
+
+def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
+    """Return the settings of the options. Raises `UsageError`."""
+    from cnllm.batch import make_settings
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    options = option_parsing.call_options(
+        params["parameters"],
+        params["extra_body"],
+        None,
+        params["schema"],
+        reasoning=params["reasoning"],
+        system=params["system"],
+        timeout=params["timeout"],
+    )
+    if params["max_cost"] is not None and params["currency"] is None:
+        raise errors.UsageError("--max-cost needs a currency", f"--max-cost {params['max_cost']} --currency CNY")
+    if box is not None:
+        options |= {"tools": box.tools, "approve": box.approve}
+    models, keys = _models_and_keys(params, registry)
+    try:
+        return make_settings(
+            params["source"],
+            models,
+            out=Path(params["out"]),
+            prompt=params["prompt"],
+            concurrency=_concurrency(params["concurrency"]),
+            max_cost=_amount(params["max_cost"]),
+            currency=params["currency"],
+            assume_price=_assumed_price(params["assume_price"], params["currency"]),
+            rpm=params["rpm"],
+            tpm=params["tpm"],
+            attempts=params["attempts"],
+            unsure=params["unsure"],
+            changed=params["changed"] or "stop",
+            strict=params["strict"],
+            order=params["order"],
+            group_by=params["group_by"],
+            cache=params["cache"],
+            simulate=params["simulate"],
+            format=params["format"],
+            encoding=params["encoding"],
+            registry=registry,
+            api_keys=keys,
+            max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
+            plot=not params["no_plot"],
+            **options,
+        )
+    except (TypeError, ValueError) as error:
+        raise errors.UsageError(str(error)) from error
+
+
+def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[Any], list[str]]:
+    """Return the models, names where no address is given, and the keys of the variables that the user names."""
+    base_url, protocol = params["base_url"], params["protocol"]
+    models: list[Any] = []
+    keys: list[str] = []
+    for name in params["models"]:
+        model = registry.resolve(name, protocol=protocol, base_url=base_url)
+        models.append(name if base_url is None and protocol is None else model)
+        for variable in params["key_env"] or (None,):
+            key = client_factory.read_key(model, variable, required=not params["simulate"])
+            if key is not None and key not in keys:
+                keys.append(key)
+    return models, keys
+
+
+def _concurrency(text: str) -> Any:
+    if text == "auto":
+        return text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise errors.UsageError(f"--concurrency {text}: a number from 1, or auto, is expected")
+
+
+def _amount(text: str | None) -> Any:
+    if text is None:
+        return None
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        raise errors.UsageError(f"--max-cost {text} is no amount", "for example: --max-cost 20") from None
+    if not amount.is_finite() or amount <= 0:
+        raise errors.UsageError(f"--max-cost {text}: an amount above 0 is expected")
+    return amount
+
+
+def _assumed_price(text: str | None, currency: str | None) -> Price | None:
+    if text is None:
+        return None
+    from cnllm.registry.flags import Price
+
+    first, slash, second = text.partition("/")
+    try:
+        values = float(first), float(second if slash else first)
+    except ValueError:
+        raise errors.UsageError(f"--assume-price {text} is no price", "INPUT/OUTPUT, for example 2/8") from None
+    if currency is None:
+        raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
+    return Price(currency=currency, input=values[0], output=values[1])

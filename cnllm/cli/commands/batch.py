@@ -1,0 +1,100 @@
+"""Define the options of `cnllm batch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cnllm.cli import completion, options
+
+__all__ = ["batch"]
+
+EXAMPLES = options.examples(
+    "cnllm batch questions.jsonl -m glm-4.7 -o answers.jsonl",
+    "cnllm batch texts.csv -m deepseek-v4-pro -o out.jsonl --prompt 'Translate: {text}' --max-cost 20 --currency CNY",
+    "cnllm batch lines.txt.gz -m qwen3-max -o out.jsonl --dry-run",
+    "zcat rows.gz | cnllm batch - -m glm-4.7 -o out.jsonl --schema 'name, age int'",
+    "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --key-env KEY_A --key-env KEY_B",
+    "cnllm batch rows.jsonl -m glm-4.7 -o try.jsonl --simulate",
+)
+
+
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
+@click.argument("source", metavar="IN")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    metavar="M",
+    multiple=True,
+    required=True,
+    shell_complete=completion.complete_models,
+    help="A short name, or PROVIDER/ID. Repeat it for more endpoints of the same model.",
+)
+@click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="The file of the answers.")
+@click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
+@click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
+@click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
+@click.option("--schema", metavar="FILE|FIELDS", help="The answers' JSON Schema, or 'name, age int, tags [str]'.")
+@options.tool
+@options.mcp
+@click.option(
+    "--approve",
+    type=click.Choice(["all", "none"]),
+    default="none",
+    help="Calls of tools that are not built in: run them (all), or refuse them (none, the default).",
+)
+@click.option("--max-steps", metavar="N", type=click.IntRange(1), help="The most calls of the model in a tool loop.")
+@click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
+@click.option("--extra-body", metavar="JSON", help="JSON for the request bodies, sent as it is. @FILE reads a file.")
+@click.option("--concurrency", metavar="N|auto", default="auto", help="Requests at a time. Default: auto.")
+@click.option("--rpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most requests a minute.")
+@click.option("--tpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most tokens a minute.")
+@click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
+@click.option("--currency", metavar="C", help="The currency of --max-cost: CNY, USD, …")
+@click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
+@click.option(
+    "--attempts", metavar="N", type=click.IntRange(1), default=3, help="Tries of a row that fails. Default: 3."
+)
+@click.option(
+    "--unsure",
+    type=click.Choice(["ask", "skip"]),
+    default="ask",
+    help="Rows that were sent before a crash and have no answer: ask them again (the default), or skip them.",
+)
+@click.option("--keep-old", "changed", flag_value="keep", help="Keep answers to requests that were different.")
+@click.option("--redo", "changed", flag_value="redo", help="Ask again what was asked differently.")
+@click.option("--input-order", "order", is_flag=True, help="In the end, put the answers in the order of IN.")
+@click.option(
+    "--group-by", type=click.Choice(["prefix"]), help="Send rows with the same beginning one after the other."
+)
+@click.option("--cache", is_flag=True, help="Share answers with other runs of equal requests.")
+@click.option("--strict", is_flag=True, help="Stop at the first line that is no request.")
+@click.option("--dry-run", is_flag=True, help="Estimate tokens, cost and time; send nothing.")
+@click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["jsonl", "lines", "csv", "tsv", "parquet"]),
+    help="The format of IN. Default: by its name, else by its first byte.",
+)
+@click.option("--encoding", metavar="E", help="The encoding of IN. Default: UTF-8, else GB18030.")
+@click.option("--key-env", "key_env", metavar="NAME", multiple=True, help="A variable that holds a key. Repeatable.")
+@click.option("--base-url", metavar="URL", help="Another address that serves the model.")
+@click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
+@click.option("--timeout", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Seconds for an answer.")
+@click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")
+@options.as_json("the report")
+def batch(**params: Any) -> int:
+    """Ask a model every row of IN.
+
+    IN is a file or - for stdin: JSON lines with id and messages or prompt, lines of OpenAI's batch format, plain
+    lines, CSV or Parquet, also as .gz. OUT gets one JSON line a row, with reply or error. Run the same command again
+    and it goes on: what has an answer is not asked again. Ctrl-C once waits for what is on its way, twice does not.
+    """
+    from cnllm.cli.batch_runner import run_batch  # imports what a run needs; help and completion do not need it
+
+    return run_batch(params)

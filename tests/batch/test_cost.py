@@ -1,0 +1,106 @@
+"""A cap holds: what is on its way is reserved at its worst case, earlier runs count, unknown is not free."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from cnllm.errors import CnllmError
+from cnllm.registry.flags import Price
+
+from .stub import Answer, Stub, error, reply, stub
+from .support import PRICE, prompts, rows, run
+
+ANSWER = Decimal(10 * 2 + 5 * 8) / 1_000_000  # what a row costs at the stub, in CNY
+EXPENSIVE = Decimal(10 * 2 + 1000 * 8) / 1_000_000  # what one of the longest replies costs
+
+
+def long(prompt: str, server: Stub) -> Answer:
+    return 200, reply("long", completion_tokens=1000, total_tokens=1010), {}
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("rule", [None, long])
+def test_a_cap_is_never_exceeded(tmp_path: Path, concurrency: int, rule: object) -> None:
+    source = rows(tmp_path, prompts(100))
+    cap = Decimal("0.15")
+    each = ANSWER if rule is None else EXPENSIVE
+    with stub(latency=0.002, rule=rule) as server:  # type: ignore[arg-type]
+        report = run(server, tmp_path, source, flags=PRICE, max_cost=cap, currency="CNY", concurrency=concurrency)
+        assert report.cost == each * len(server.log) <= cap
+        if rule is None:
+            assert (report.done, report.stopped) == (100, None)
+            return
+        assert report.done == len(server.log) < 20
+        assert report.cost > cap - 2 * EXPENSIVE, "more would have fitted"
+        assert (report.stop_kind, report.failed) == ("cap", 0)
+        again = run(server, tmp_path, source, flags=PRICE, max_cost=cap * 2, currency="CNY")
+        assert again.cost is not None
+        assert cap < again.cost <= cap * 2
+        assert again.done == len(server.log)
+
+
+def test_a_cap_that_leaves_no_room_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+    with stub() as server:
+        with pytest.raises(CnllmError, match="leaves no room for a request"):
+            run(server, tmp_path, prompts(3), flags=PRICE, max_cost="0.001", currency="CNY")
+        assert server.log == []
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_what_a_failure_may_have_cost_counts(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return {"p0": (200, {"choices": []}, {}), "p1": (400, error("no"), {})}.get(prompt)
+
+    with stub(rule=rule) as server:
+        report = run(server, tmp_path, rows(tmp_path, prompts(3)), flags=PRICE, attempts=1)
+        assert (report.done, report.failed) == (1, 2)
+        assert report.cost is not None
+        assert report.cost > ANSWER + EXPENSIVE / 2, "an empty reply with status 200 may be charged"
+        assert report.cost < 2 * EXPENSIVE + ANSWER, "a refused request costs nothing"
+
+
+def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:
+    flags = "limits = { context = 8192, output = 1000 }"
+    with stub() as server:
+        with pytest.raises(CnllmError, match="the price of home/m is not known") as raised:
+            run(server, tmp_path, prompts(3), flags=flags, max_cost=1, currency="CNY")
+        assert "--assume-price" in str(raised.value.hint)
+        price = Price(currency="CNY", input=2.0, output=8.0)
+        report = run(server, tmp_path, prompts(3), flags=flags, max_cost=1, currency="CNY", assume_price=price)
+        assert report.done == 3
+        assert report.cost == 3 * ANSWER
+
+
+def test_a_cap_in_another_currency_is_refused(tmp_path: Path) -> None:
+    with stub() as server:
+        with pytest.raises(CnllmError, match="--currency USD, but the price of home/m is in CNY"):
+            run(server, tmp_path, prompts(3), flags=PRICE, max_cost=1, currency="USD")
+        assert server.log == []
+
+
+def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
+    from cnllm.batch import estimate_session, make_settings
+
+    from .support import registry
+
+    with stub() as server:
+        settings = make_settings(
+            prompts(40),
+            "home/m",
+            out=tmp_path / "out.jsonl",
+            registry=registry(server, tmp_path, PRICE),
+            rpm=60,
+        )
+        estimate = estimate_session(settings)
+        assert server.log == []
+    assert not (tmp_path / "out.jsonl").exists()
+    assert not (tmp_path / "out.jsonl.state").exists()
+    assert estimate.rows == 40
+    assert estimate.seconds == pytest.approx(40, rel=0.05)
+    assert estimate.cost is not None
+    assert estimate.worst_cost is not None
+    assert float(estimate.cost) == pytest.approx(40 * (5 * 2 + 512 * 8) / 1e6, rel=0.05)
+    assert float(estimate.worst_cost) > float(estimate.cost)

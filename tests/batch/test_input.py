@@ -1,0 +1,245 @@
+"""Inputs of every format, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnllm.batch.readers import open_reader
+from cnllm.batch.rows import RowFault
+from cnllm.batch.template import Template
+from cnllm.errors import CnllmError
+
+from .stub import stub
+from .support import lines, prompts, registry, rows, run, texts
+
+TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
+
+
+def contents(source: Any, template: str | None = None, **more: Any) -> list[tuple[int, Any, Any]]:
+    reader = open_reader(source, None if template is None else Template(template), **more)
+    return [(row.number, reader.content(row).id, reader.content(row).messages) for row in reader.rows()]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "utf-16"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_csv_in_every_encoding(tmp_path: Path, encoding: str, packed: bool) -> None:
+    text = io.StringIO()
+    import csv
+
+    csv.writer(text).writerows([["id", "text"], *([f"r{n}", value] for n, value in enumerate(TEXTS))])
+    data = text.getvalue().encode(encoding)
+    path = tmp_path / ("in.csv.gz" if packed else "in.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert contents(path, "译: {text}") == [
+        (2, "r0", f"译: {TEXTS[0]}"),
+        (3, "r1", f"译: {TEXTS[1]}"),
+        (5, "r2", f"译: {TEXTS[2]}"),
+        (6, "r3", f"译: {TEXTS[3]}"),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "utf-16"])
+def test_plain_lines(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes("一\n\n二 \r\nthree".encode(encoding))
+    assert contents(path) == [(1, None, "一"), (3, None, "二 "), (4, None, "three")]
+    assert contents(path, "{text}!")[0] == (1, None, "一!")
+
+
+def test_a_table_separated_by_tabs_or_semicolons(tmp_path: Path) -> None:
+    for name, separator in (("in.tsv", "\t"), ("in.csv", ";")):
+        (tmp_path / name).write_text(f"id{separator}prompt\n1{separator}a, b\n")
+        assert contents(tmp_path / name) == [(2, "1", "a, b")]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "in.parquet"
+    parquet.write_table(arrow.table({"id": [7, 8], "text": TEXTS[:2], "other": [1.5, None]}), path)
+    assert contents(path, "{text}") == [(1, 7, TEXTS[0]), (2, 8, TEXTS[1])]
+    assert open_reader(path, Template("{text}")).count() == 2
+    with pytest.raises(CnllmError, match="has no column texte"):
+        contents(path, "{texte}")
+
+
+def test_stdin_is_read_once_and_again_where_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pipe(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+
+    data = "".join(json.dumps(value) + "\n" for value in prompts(20)).encode()
+    with stub() as server:
+        pipe(data)
+        assert run(server, tmp_path, "-").done == 20
+        pipe(gzip.compress(data + b'{"id": "new", "prompt": "new"}\n'))
+        report = run(server, tmp_path, "-")
+        assert (report.done, report.asked) == (21, 1)
+
+
+def test_lines_of_the_batch_format(tmp_path: Path) -> None:
+    values = [
+        {
+            "custom_id": f"c{n}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {
+                "model": "another",
+                "messages": [{"role": "system", "content": "short"}, {"role": "user", "content": f"p{n}"}],
+                "max_tokens": 9,
+            },
+        }
+        for n in range(3)
+    ]
+    values.append({"custom_id": "bad", "method": "POST", "url": "/v1/embeddings", "body": {}})
+    with stub() as server:
+        report = run(server, tmp_path, rows(tmp_path, values))
+        assert (report.done, report.failed) == (3, 1)
+        assert {body["model"] for body in server.bodies} == {"m"}
+        assert {body["max_tokens"] for body in server.bodies} == {9}
+        assert {body["messages"][0]["content"] for body in server.bodies} == {"short"}
+    assert {line["id"] for line in lines(tmp_path)} == {"c0", "c1", "c2", None}
+    assert "/v1/embeddings" in report.examples["BadRow"]
+
+
+def test_values_of_python(tmp_path: Path) -> None:
+    import cnllm
+
+    requests: list[Any] = [
+        "p0",
+        [{"role": "user", "content": "p1"}],
+        {"id": "x", "prompt": "p2", "temperature": 0.5},
+        [cnllm.Message.user("p3")],
+    ]
+    with stub() as server:
+        assert run(server, tmp_path, (value for value in requests)).done == 4
+        assert run(server, tmp_path, (value for value in requests)).asked == 0
+        assert sorted(server.log) == ["p0", "p1", "p2", "p3"]
+        assert [body.get("temperature") for body in server.bodies if "p2" in str(body)] == [0.5]
+    assert texts(tmp_path) == {1: "re: p0", 2: "re: p1", "x": "re: p2", 4: "re: p3"}
+
+
+def test_a_broken_line_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        '{"id": "a", "prompt": "p1"}\n{"id": "b", "prompt"\n[1]\n{"id": "c"}\n{"id": "a", "prompt": "p5"}\n'
+        '{"id": "d", "prompt": "p6", "temprature": 1}\n{"id": "e", "prompt": "p7"}\n'
+    )
+    with stub() as server:
+        report = run(server, tmp_path, source)
+        assert (report.done, report.failed) == (2, 5)
+        assert sorted(server.log) == ["p1", "p7"]
+        found = {line["id"] or line["line"]: line["error"] for line in lines(tmp_path)}
+        for key, words in {
+            2: "line 2: not valid JSON",
+            3: "line 3: a JSON object is expected, this is a list",
+            4: "line 4: neither messages nor prompt",
+            5: "line 5: the id 'a' is that of line 1",
+            "d": "line 6: unknown option 'temprature'. Did you mean 'temperature'?",
+        }.items():
+            assert words in found[key]["message"]
+            assert found[key]["type"] == "BadRow"
+        assert len(lines(tmp_path, "out.jsonl.errors.jsonl")) == 5
+        again = run(server, tmp_path, source)
+        assert (again.done, again.failed, again.asked) == (2, 5, 0)
+        source.write_text(source.read_text().replace('"prompt"\n', '"prompt": "p2"}\n').replace("temprature", "top_p"))
+        mended = run(server, tmp_path, source)
+        assert (mended.done, mended.failed, mended.asked) == (4, 3, 2)
+        assert sorted(server.log) == ["p1", "p2", "p6", "p7"]
+
+
+def test_strict_stops_at_the_first_broken_line(tmp_path: Path) -> None:
+    source = rows(tmp_path, [*prompts(3), {"id": "x"}, *prompts(3000, 10)])
+    with stub() as server:
+        report = run(server, tmp_path, source, strict=True)
+        assert report.stop_kind == "strict"
+        assert "line 4" in str(report.stopped)
+        assert len(server.log) < 3000
+        assert report.done == len(server.log)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words", "settings"),
+    [
+        ("in.csv", "id,texte\n1,a\n", "in.csv has no column text", {"prompt": "{text}"}),
+        ("in.csv", "id,texte\n1,a\n", "neither a column prompt nor a column messages", {}),
+        ("in.csv", "", "in.csv is empty", {}),
+        ("in.csv", "a,a\n1,2\n", "two columns 'a'", {"prompt": "{a}"}),
+        ("in.json", '[{"prompt": "a"}]', "one JSON array", {}),
+        ("in.txt", "a\n", "has no column x", {"prompt": "{x}"}),
+    ],
+)
+def test_what_no_row_can_mend_is_said_at_once(
+    tmp_path: Path, name: str, content: str, words: str, settings: dict[str, Any]
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with stub() as server:
+        with pytest.raises(CnllmError, match=words):
+            run(server, tmp_path, path, **settings)
+        assert server.log == []
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with stub() as server, pytest.raises(CnllmError, match=r"none\.jsonl: No such file"):
+        run(server, tmp_path, tmp_path / "none.jsonl")
+
+
+def test_an_option_that_no_row_can_have_is_said_at_once(tmp_path: Path) -> None:
+    with stub() as server, pytest.raises(TypeError, match="unknown option 'temprature'"):
+        run(server, tmp_path, prompts(2), temprature=1)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_the_places_of_a_template() -> None:
+    template = Template('Answer {"a": {{x}}} for {name} of {the city}: {}')
+    assert template.columns == ("name", "the city")
+    assert template.fill({"name": "Li", "the city": 7}) == 'Answer {"a": {x}} for Li of 7: {}'
+    with pytest.raises(RowFault, match="no column 'the city' for the prompt; the row has: name"):
+        template.fill({"name": "x"})
+
+
+def test_the_order_of_the_input(tmp_path: Path) -> None:
+    with stub(latency=0.01) as server:
+        source = rows(tmp_path, [{"id": f"r{n}", "prompt": f"p{n}"} for n in range(100)])
+        run(server, tmp_path, source, order=True, concurrency=30)
+        assert [line["id"] for line in lines(tmp_path)] == [f"r{n}" for n in range(100)]
+        assert run(server, tmp_path, source, order=True).asked == 0
+
+
+def test_rows_with_the_same_beginning_are_sent_together(tmp_path: Path) -> None:
+    source = rows(tmp_path, [{"prompt": f"{'abc'[n % 3] * 50} {n}"} for n in range(60)])
+    with stub() as server:
+        run(server, tmp_path, source, group_by="prefix", concurrency=1)
+        assert [prompt[0] for prompt in server.log] == sorted(prompt[0] for prompt in server.log)
+        assert run(server, tmp_path, source, group_by="prefix").asked == 0
+
+
+def test_answers_are_shared_between_outputs(tmp_path: Path) -> None:
+    import cnllm
+
+    source = rows(tmp_path, prompts(5))
+    with stub() as server:
+        found = registry(server, tmp_path)
+        for number in range(2):
+            report = cnllm.batch.run(
+                source,
+                "home/m",
+                out=tmp_path / f"o{number}.jsonl",
+                cache=tmp_path / "cache.sqlite",
+                registry=found,
+                api_keys=("sk-0123456789abcdef",),
+            )
+            assert report.done == 5
+            assert report.from_cache == 5 * number
+        assert len(server.log) == 5
+    assert [line["reply"]["text"] for line in lines(tmp_path, "o1.jsonl")] == [f"re: p{n}" for n in range(5)]
+    assert all(line["from_cache"] for line in lines(tmp_path, "o1.jsonl"))

@@ -1,0 +1,234 @@
+"""`cnllm batch` as a program: exit statuses, what it prints, the plot and the live line."""
+
+from __future__ import annotations
+
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cli.support import KEY, Machine, read_terminal, terminal
+
+from cnllm.batch.plot import draw_plot
+from cnllm.batch.progress import Progress
+from cnllm.batch.tally import Interval, Tally
+from cnllm.cli.output.batch_view import duration, progress_line
+
+from .stub import Answer, Stub, error, reply, stub
+from .support import PRICE, lines, prompts, rows
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_all_done_and_again(machine: Machine, tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(5))
+    with stub() as server:
+        machine.overlay(server.url, PRICE)
+        arguments = ("batch", str(source), "-m", "home/m", "-o", str(tmp_path / "out.jsonl"))
+        done = machine.run(*arguments)
+        assert done.status == 0
+        assert "5 done, 0 failed" in done.out
+        assert "latency: p50" in done.out
+        assert "cost: 0.0003 CNY" in done.out
+        assert "tokens: 50 in, 25 out" in done.out
+        assert machine.run(*arguments, "--json").json()["asked"] == 0
+        assert len(server.log) == 5
+    plot = (tmp_path / "out.jsonl.svg").read_text()
+    assert ElementTree.fromstring(plot).tag.endswith("svg")
+    assert KEY not in (tmp_path / "out.jsonl").read_text()
+    assert (tmp_path / "out.jsonl.state").stat().st_mode & 0o077 == 0
+
+
+def test_some_failed(machine: Machine, tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (400, error(f"{KEY} asked for what cannot be"), {}) if prompt == "p1" else None
+
+    with stub(rule=rule) as server:
+        machine.overlay(server.url)
+        out = tmp_path / "out.jsonl"
+        done = machine.run("batch", str(rows(tmp_path, prompts(3))), "-m", "home/m", "-o", str(out), "--no-plot")
+        assert done.status == 3
+        assert "2 done, 1 failed" in done.out
+        assert "failed with BadRequest: 1; the first:" in done.out
+        assert KEY not in done.out + out.read_text() + (tmp_path / "out.jsonl.errors.jsonl").read_text()
+    assert not (tmp_path / "out.jsonl.svg").exists()
+
+
+def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
+    source, out = str(rows(tmp_path, prompts(2))), str(tmp_path / "out.jsonl")
+    with stub() as server:
+        machine.overlay(server.url)
+        machine.run("batch", source, "-m", "home/m", "-o", str(tmp_path)).fails(2, "is a folder")
+        machine.run("batch", source, "-m", "home/x/y", "-o", "/nowhere/out").fails(2, "No such file")
+        for arguments, words in (
+            (("--max-cost", "5"), "--max-cost needs a currency"),
+            (("--max-cost", "x", "--currency", "CNY"), "is no amount"),
+            (("--max-cost", "5", "--currency", "CNY"), "the price of home/m is not known"),
+            (("--concurrency", "0"), "a number from 1, or auto"),
+            (("--assume-price", "2/8"), "--assume-price needs a currency"),
+            (("--temperature", "hot"), "temperature"),
+        ):
+            machine.run("batch", source, "-m", "home/m", "-o", out, *arguments).fails(2, words)
+        machine.run("batch", source, "-m", "hom/n", "-o", out).fails(2, "hom")
+        del machine.env["HOME_TEST_KEY"]
+        machine.run("batch", source, "-m", "home/m", "-o", out, "--key-env", "MISSING_KEY").fails(2, "holds no key")
+        assert server.log == []
+    assert not Path(out).exists()
+
+
+def test_the_cap_of_the_command_line(machine: Machine, tmp_path: Path) -> None:
+    with stub(rule=lambda prompt, server: (200, reply(prompt, completion_tokens=1000), {})) as server:
+        machine.overlay(server.url, PRICE)
+        source = str(rows(tmp_path, prompts(50)))
+        arguments = ("batch", source, "-m", "home/m", "-o", str(tmp_path / "out.jsonl"))
+        done = machine.run(*arguments, "--max-cost", "0.1", "--currency", "CNY", "--json")
+        assert done.status == 3
+        assert Decimal(done.json()["cost"]) <= Decimal("0.1")
+        assert done.json()["stop_kind"] == "cap"
+        estimate = machine.run(*arguments, "--dry-run", "--json").json()
+        assert estimate["rows"] == 50 - done.json()["done"]
+
+
+def test_a_schema_and_tools(machine: Machine, tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer:
+        if "p1" in str(server.bodies[-1]) or prompt == "p2":  # p2 is corrected, p1 is not
+            return 200, reply("not json at all"), {}
+        return 200, reply('{"name": "Li"}'), {}
+
+    source = str(rows(tmp_path, prompts(3)))
+    with stub(rule=rule) as server:
+        machine.overlay(server.url)
+        done = machine.run(
+            "batch", source, "-m", "home/m", "-o", str(tmp_path / "out.jsonl"), "--schema", "name", "--json"
+        )
+        assert done.status == 3
+        report = done.json()
+        assert (report["done"], report["failed"], report["invalid"], report["corrected"]) == (2, 1, 1, 2)
+    by_id = {line["id"]: line for line in lines(tmp_path)}
+    assert by_id["r0"]["reply"]["parsed"] == {"name": "Li"}
+    assert by_id["r1"]["error"]["type"] == "InvalidAnswer"
+    assert by_id["r1"]["reply"]["text"] == "not json at all"
+    done = machine.run(
+        "batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "tools.jsonl"), "--tool", "calc", "--simulate", "--json"
+    )
+    assert (done.status, done.json()["done"]) == (0, 3)
+    assert done.json()["requests"] == 3
+    again = machine.run(
+        "batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "tools.jsonl"), "--tool", "calc", "--simulate", "--json"
+    )
+    assert again.json()["asked"] == 0
+
+
+def test_it_says_once_that_answers_are_simulated(machine: Machine, tmp_path: Path) -> None:
+    source = str(rows(tmp_path, prompts(3)))
+    done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "out.jsonl"), "--simulate")
+    assert (done.status, done.err.count("simulated")) == (0, 1)
+    assert all(note["code"] == "simulated" for line in lines(tmp_path) for note in line["reply"]["notes"])
+
+
+def test_the_line_of_a_terminal(machine: Machine, tmp_path: Path) -> None:
+    with stub(latency=0.3) as server:
+        machine.overlay(server.url, PRICE)
+        source = str(rows(tmp_path, prompts(12)))
+        out = str(tmp_path / "out.jsonl")
+        arguments = ("batch", source, "-m", "home/m", "-o", out, "--concurrency", "2")
+        with terminal(machine, *arguments, columns=80) as (master, process):
+            shown = read_terminal(master)
+            process.wait(10)
+        assert "/12 done" in shown
+        assert "CNY" in shown
+        assert "12 done, 0 failed" in shown
+
+
+def progress(**fields: object) -> Progress:
+    values: dict[str, object] = {
+        "done": 1234,
+        "failed": 5,
+        "before": 1000,
+        "seconds": 60.0,
+        "rate": 20.5,
+        "tokens": 4100.0,
+        "in_flight": 32,
+        "refused": 3,
+        "cost": Decimal("12.3456"),
+        "currency": "CNY",
+        "waiting": None,
+        "total": 100000,
+        "left": 4700.0,
+        "projected": Decimal("98.7"),
+    }
+    return Progress(**(values | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_a_line_fits_its_terminal(width: int) -> None:
+    line = progress_line(progress(), width)
+    assert len(line) <= width
+    assert line.startswith("2,234/100,000 done 2%"[:width])
+    if width >= 80:
+        assert "5 failed · 20/s · 12.35 of ~98.70 CNY · 1 h 18 min left" in line
+    if width >= 120:
+        assert "4,100 tok/s · 32 at once" in line
+
+
+def test_a_line_says_that_the_endpoint_refuses() -> None:
+    assert "refused for 5 min 00 s, waiting" in progress_line(progress(waiting=300.0))
+    assert "refused" not in progress_line(progress(waiting=None))
+    assert [duration(seconds) for seconds in (0.4, 59, 61, 3600, 90061)] == [
+        "0 s",
+        "59 s",
+        "1 min 01 s",
+        "1 h 00 min",
+        "25 h 01 min",
+    ]
+
+
+def test_a_tally_does_not_grow() -> None:
+    from cnllm.types import Message, Reply, Usage
+
+    answer = Reply(
+        text="x",
+        reasoning="",
+        tool_calls=[],
+        finish="stop",
+        raw_finish="stop",
+        usage=Usage(input=10, output=5, cached=4),
+        cost=None,
+        model=None,
+        id=None,
+        notes=[],
+        message=Message.assistant("x"),
+        incomplete=[],
+    )
+    tally = Tally(0.0)
+    for number in range(100_000):
+        tally.answer(number * 0.5, 0.1 + (number % 100) / 100, answer)
+    assert len(tally.intervals) <= 240
+    assert sum(interval.answers for interval in tally.intervals) == 100_000
+    p50, p90, p99 = tally.percentiles(0.5, 0.9, 0.99)
+    assert p50 == pytest.approx(0.6, rel=0.03)
+    assert p90 == pytest.approx(1.0, rel=0.03)
+    assert p99 == pytest.approx(1.09, rel=0.03)
+    assert (tally.cached, tally.known_cache) == (400_000, 1_000_000)
+
+
+@pytest.mark.parametrize("intervals", [[], [Interval()], [Interval(answers=3, latency=1.0, refused=2), Interval()]])
+def test_a_plot_is_valid(intervals: list[Interval]) -> None:
+    root = ElementTree.fromstring(draw_plot(intervals, 0.5))
+    assert len([node for node in root.iter() if node.tag.endswith("polyline")]) == 2
+
+
+def test_the_schema_of_the_report_holds(machine: Machine, tmp_path: Path) -> None:
+    import jsonschema
+
+    source = str(rows(tmp_path, prompts(2)))
+    done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "o.jsonl"), "--simulate", "--json")
+    folder = Path(__file__).parent.parent.parent / "schemas"
+    schema = json.loads((folder / "batch.schema.json").read_text())
+    jsonschema.validate(done.json(), schema)
+    assert os.path.exists(tmp_path / "o.jsonl.svg")

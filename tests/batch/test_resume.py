@@ -1,0 +1,291 @@
+"""A batch goes on: what is finished is not asked again, what failed may be, and what changed is named."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.support import Machine
+
+from cnllm.errors import CnllmError
+
+from .stub import Answer, Stub, error, stub
+from .support import PRICE, lines, prompts, rows, run, texts
+
+
+def test_a_second_run_asks_only_what_is_new(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(30))
+    with stub() as server:
+        assert run(server, tmp_path, source).done == 30
+        rows(tmp_path, prompts(40))
+        report = run(server, tmp_path, source)
+        assert (report.done, report.asked, report.skipped) == (40, 10, 30)
+        assert all(count == 1 for count in server.received.values())
+    assert texts(tmp_path) == {f"r{n}": f"re: p{n}" for n in range(40)}
+
+
+def test_rows_that_moved_are_the_same_rows(tmp_path: Path) -> None:
+    values = prompts(300)
+    source = rows(tmp_path, values)
+    with stub() as server:
+        run(server, tmp_path, source)
+        rows(tmp_path, [*prompts(5, 1000), *values[::-1], *prompts(3, 2000)])
+        report = run(server, tmp_path, source, order=True)
+        assert (report.done, report.asked) == (308, 8)
+    assert [line["id"] for line in lines(tmp_path)][:7] == [*(f"r{n}" for n in range(1000, 1005)), "r299", "r298"]
+
+
+def test_only_failures_that_may_succeed_are_tried_again(tmp_path: Path) -> None:
+    broken = True
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        if prompt == "p1" and broken:
+            return 503, error("overloaded"), {}
+        return (400, error("no such thing"), {}) if prompt == "p2" else None
+
+    source = rows(tmp_path, prompts(4))
+    with stub(rule=rule) as server:
+        report = run(server, tmp_path, source, attempts=2)
+        assert (report.done, report.failed) == (2, 2)
+        assert server.received["p1"] == 2
+        by_id = {line["id"]: line for line in lines(tmp_path)}
+        assert by_id["r1"]["error"] | {"message": ""} == {
+            "type": "Overloaded",
+            "message": "",
+            "status": 503,
+            "retryable": True,
+        }
+        assert by_id["r1"]["attempts"] == 2
+        assert by_id["r2"]["error"]["retryable"] is False
+        assert {line["id"] for line in lines(tmp_path, "out.jsonl.errors.jsonl")} == {"r1", "r2"}
+        broken = False
+        report = run(server, tmp_path, source, attempts=2)
+        assert (report.done, report.failed, report.asked) == (3, 1, 1)
+        assert server.received["p2"] == 1
+    assert texts(tmp_path)["r1"] == "re: p1"
+    assert [line["id"] for line in lines(tmp_path, "out.jsonl.errors.jsonl")] == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"temperature": 0.5}, "the option temperature: not set → 0.5"),
+        ({"prompt": "Say {prompt}"}, "the prompt: none → 'Say {prompt}'"),
+        ({"flags": 'body = { set = { x = 1 } }\nprice = { currency = "CNY", input = 2.0, output = 8.0 }'}, "registry"),
+    ],
+)
+def test_what_would_be_asked_differently_is_named_and_nothing_is_sent(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    source = rows(tmp_path, prompts(5))
+    with stub() as server:
+        run(server, tmp_path, source, flags=PRICE)
+        settings = {"flags": PRICE} | change
+        with pytest.raises(CnllmError) as raised:
+            run(server, tmp_path, source, **settings)
+        assert words in str(raised.value)
+        assert "5 finished rows" in str(raised.value)
+        assert "0.0003 CNY" in str(raised.value)  # 5 rows of 10 tokens in and 5 out
+        assert raised.value.hint is not None
+        assert "--redo" in raised.value.hint
+        assert len(server.log) == 5
+        kept = run(server, tmp_path, source, changed="keep", **settings)
+        assert (kept.done, kept.asked, len(server.log)) == (5, 0, 5)
+        redone = run(server, tmp_path, source, changed="redo", **settings)
+        assert (redone.done, redone.asked, len(server.log)) == (5, 5, 10)
+    assert len(lines(tmp_path)) == 5
+
+
+def test_a_changed_row_is_named(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(5))
+    with stub() as server:
+        run(server, tmp_path, source)
+        values = prompts(5)
+        values[3]["prompt"] = "another"
+        rows(tmp_path, values)
+        with pytest.raises(CnllmError, match=r"1 finished rows \(r3, …\).*1 rows of the input themselves"):
+            run(server, tmp_path, source)
+        run(server, tmp_path, source, changed="redo")
+        assert server.log[5:] == ["another"]
+    assert texts(tmp_path)["r3"] == "re: another"
+
+
+def test_other_white_space_is_no_change(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(5))
+    with stub() as server:
+        run(server, tmp_path, source)
+        source.write_text(
+            "".join(json.dumps(value, indent=None, separators=(",", " :  ")) + "\n" for value in prompts(5))
+        )
+        assert run(server, tmp_path, source).asked == 0
+
+
+def test_a_name_means_what_it_meant_at_first(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(3))
+    with stub() as server:
+        run(server, tmp_path, source, flags='[models."home/n"]\n[aliases]\nmine = "home/m"', model="mine")
+        rows(tmp_path, prompts(5))
+        report = run(server, tmp_path, source, flags='[models."home/n"]\n[aliases]\nmine = "home/n"', model="mine")
+        assert (report.done, report.asked) == (5, 2)
+        assert {body["model"] for body in server.bodies} == {"m"}
+
+
+def test_a_torn_last_line_is_redone(tmp_path: Path) -> None:
+    source = rows(tmp_path, prompts(6))
+    out = tmp_path / "out.jsonl"
+    with stub() as server:
+        run(server, tmp_path, source)
+        whole = out.read_bytes()
+        last = json.loads(whole.splitlines()[-1])["id"]
+        out.write_bytes(whole[:-20])
+        report = run(server, tmp_path, source)
+        assert (report.done, report.asked) == (6, 1)
+        assert server.log[6:] == [f"p{last[1:]}"]
+    assert len(texts(tmp_path)) == 6
+
+
+def test_without_its_state_the_output_is_the_truth(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (503, error("busy"), {}) if prompt == "p2" and len(server.log) < 8 else None
+
+    source = rows(tmp_path, prompts(6))
+    with stub(rule=rule) as server:
+        first = run(server, tmp_path, source, attempts=1, flags=PRICE)
+        (tmp_path / "out.jsonl.state").unlink()
+        count = len(server.log)
+        report = run(server, tmp_path, source, attempts=1, flags=PRICE)
+        assert set(server.log[count:]) == {"p2"}
+        assert report.cost is not None
+        assert first.cost is not None
+        assert report.cost >= first.cost
+    assert set(texts(tmp_path)) == {f"r{n}" for n in range(6)}
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    source, out = rows(tmp_path, prompts(2)), tmp_path / "out.jsonl"
+    for content in ("my notes", "my notes\n", '{"a": 1}\n', '{"id": 1, "x": 2}\n'):
+        out.write_text(content)
+        with stub() as server:
+            with pytest.raises(CnllmError, match="is no output of a batch"):
+                run(server, tmp_path, source)
+            assert server.log == []
+        assert out.read_text() == content
+
+
+def test_the_output_of_another_input_is_left_alone(tmp_path: Path) -> None:
+    with stub() as server:
+        run(server, tmp_path, rows(tmp_path, prompts(3)))
+        before = (tmp_path / "out.jsonl").read_bytes()
+        with pytest.raises(CnllmError, match="the answers of another input: none of its 3 rows"):
+            run(server, tmp_path, rows(tmp_path, prompts(3, 100)))
+        assert len(server.log) == 3
+        assert (tmp_path / "out.jsonl").read_bytes() == before
+
+
+def test_one_process_writes_an_output(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    source = rows(tmp_path, prompts(3))
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url)
+        arguments = ("batch", str(source), "-m", "home/m", "-o", str(tmp_path / "out.jsonl"))
+        process = machine.start(*arguments)
+        while not server.log:
+            assert process.poll() is None
+        machine.run(*arguments).fails(2, "another process is writing", "out.jsonl")
+        server.hold.set()
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert machine.run(*arguments).status == 0
+        assert len(server.log) == 3
+
+
+@pytest.mark.parametrize("unsure", ["ask", "skip"])
+def test_what_was_sent_and_not_answered_is_counted_and_charged(tmp_path: Path, unsure: str) -> None:
+    machine = Machine(tmp_path)
+    source = rows(tmp_path, prompts(8))
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url, PRICE)
+        arguments = ("batch", str(source), "-m", "home/m", "-o", str(tmp_path / "out.jsonl"), "--concurrency", "3")
+        process = machine.start(*arguments)
+        while len(server.log) < 3:
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state")) as db:
+            unanswered, reserved = db.execute("SELECT count(*), sum(cost) FROM rows WHERE state = 0").fetchone()
+        assert unanswered >= 3
+        server.hold.set()
+        done = machine.run(*arguments, "--unsure", unsure, "--json")
+        report = done.json()
+        assert report["unsure"] == unanswered
+        asked = 8 if unsure == "ask" else 8 - unanswered
+        assert report["done"] == asked
+        answers = asked * (10 * 2 + 5 * 8) / 1_000_000
+        assert float(report["cost"]) == pytest.approx(reserved / 1e9 + answers, rel=1e-6)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of files are POSIX's")
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    import resource
+
+    machine = Machine(tmp_path)
+    source = rows(tmp_path, prompts(2000))
+
+    def limit() -> None:  # writes behind this fail, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    with stub() as server:
+        machine.overlay(server.url)
+        arguments = ("batch", str(source), "-m", "home/m", "-o", str(tmp_path / "out.jsonl"), "--no-plot")
+        process = machine.start(*arguments, preexec_fn=limit)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 2, err
+        assert b"run the same command again" in err
+        finished = {line["id"] for line in lines(tmp_path)}
+        assert 0 < len(finished) < 2000
+        count = len(server.log)
+        assert machine.run(*arguments).status == 0
+        assert not {f"r{prompt[1:]}" for prompt in server.log[count:]} & finished
+    assert len(texts(tmp_path)) == 2000
+
+
+def test_ctrl_c_once_waits_and_twice_does_not(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    source = rows(tmp_path, prompts(50))
+    with stub() as server:
+        server.hold.clear()
+        machine.overlay(server.url)
+        arguments = ("batch", str(source), "-m", "home/m", "-o", str(tmp_path / "out.jsonl"), "--concurrency", "4")
+        process = machine.start(*arguments)
+        while len(server.log) < 4:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(Exception, match="timed out"):
+            process.wait(0.3)  # it waits for what is on its way
+        server.hold.set()
+        process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert (len(server.log), len(lines(tmp_path))) == (4, 4)
+        with closing(sqlite3.connect(tmp_path / "out.jsonl.state")) as db:
+            assert db.execute("SELECT count(*) FROM rows WHERE state = 0").fetchone() == (0,)
+        server.hold.clear()
+        process = machine.start(*arguments)
+        while len(server.log) < 8:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(Exception, match="timed out"):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 130
+        server.hold.set()
+        assert machine.run(*arguments).status == 0
+    assert len(texts(tmp_path)) == 50
