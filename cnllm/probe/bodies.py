@@ -58,6 +58,7 @@ class Bodies(Struct, frozen=True):
     model: Model
     base: dict[str, Any] = {}
     drop: tuple[str, ...] = ()
+    result_name: bool | None = None
 
     @property
     def turns(self) -> str:
@@ -84,6 +85,8 @@ class Bodies(Struct, frozen=True):
     ) -> dict[str, Any]:
         """Return a body. `values` are further values by path; None removes what stands there."""
         flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools)))
+        if self.result_name is not None:
+            flags = replace(flags, tools=replace(flags.tools or Tools(), result_name=self.result_name))
         body = wire(self.model.protocol).encode_body(
             EncodeInput(
                 model=self.model.id,

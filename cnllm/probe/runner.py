@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
 from cnllm.probe.approach import Approach, Found, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect
@@ -18,7 +19,6 @@ from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.reading import read_answer, read_failure
-from cnllm.errors import CnllmError
 from cnllm.registry.registry import Registry
 
 __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
@@ -227,7 +227,8 @@ def _ask_all(
     candidates = collect(run.registry, found.place.protocol)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
-        context = Context(Bodies(model, found.base, found.drop), candidates, known, models=found.models)
+        bodies = Bodies(model, found.base, found.drop, known.get("tools.result_name"))
+        context = Context(bodies, candidates, known, models=found.models)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -239,7 +240,9 @@ def _ask_all(
                 again = replace(context, hints=hints, run=len(runs) + 1)
                 runs.append((yield from run.question(question, again)))
         finally:
-            new = agreed(question, runs, tuple(dict.fromkeys(run.current)))
+            new = [
+                fact for fact in agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
+            ]
             for fact in new:
                 old = facts.get(fact.flag)
                 if old is None or old.answer == "unknown":
@@ -249,6 +252,12 @@ def _ask_all(
             if on_step is not None:
                 findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new)
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+
+
+def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
+    """Whether a fact of one mode says what holds in every mode."""
+    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
+    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
 
 
 def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:

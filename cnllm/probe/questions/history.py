@@ -12,7 +12,7 @@ from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["QUESTIONS"]
+__all__ = ["REPLAY", "REPLAY_OFF"]
 
 _TEXT = Message("user", "What is the weather in Bern? Use the tool.")
 _THOUGHT = "The user wants the weather in Bern, so I call the tool."
@@ -150,30 +150,28 @@ def _offers(more: Callable[[Context], bool]) -> Callable[[Context], bool]:
     return lambda context: context.known.get("tools.supported") is True and more(context)
 
 
-QUESTIONS = (
-    Question(
-        "reasoning of earlier turns",
-        ("reasoning.replay", "reasoning.if_missing"),
-        "a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place",
-        8,
-        _replay,
-        capable=True,
-        applies=_offers(lambda c: True),
-    ),
-    Question(
-        "reasoning of earlier turns, reasoning off",
-        ("when.no-reasoning.reasoning.replay",),
-        "a turn with reasoning is refused",
-        2,
-        _replay_off,
-        capable=True,
-        applies=_offers(
-            lambda c: (
-                c.is_flat
-                and c.known.get("reasoning.mode") == "toggle"
-                and c.off is not None
-                and c.known.get("reasoning.replay") != "never"
-            )
-        ),
+REPLAY = Question(
+    "reasoning of earlier turns",
+    ("reasoning.replay", "reasoning.if_missing"),
+    "a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place",
+    8,
+    _replay,
+    capable=True,
+    applies=_offers(lambda c: True),
+)
+REPLAY_OFF = Question(
+    "reasoning of earlier turns, reasoning off",
+    ("when.no-reasoning.reasoning.replay",),
+    "a turn with reasoning is refused",
+    2,
+    _replay_off,
+    capable=True,
+    applies=_offers(
+        lambda c: (
+            c.is_flat
+            and c.known.get("reasoning.mode") == "toggle"
+            and c.off is not None
+            and c.known.get("reasoning.replay") != "never"
+        )
     ),
 )

@@ -11,7 +11,7 @@ from cnllm.probe.questions.tool_rules import PIXEL
 from cnllm.protocols import wire
 from cnllm.types import Media, Message, Text
 
-__all__ = ["QUESTIONS"]
+__all__ = ["INPUT"]
 
 _WAV = base64.b64encode(
     b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
@@ -40,8 +40,8 @@ def _kinds(context: Context) -> Steps:
         if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
             continue
         ask = _ask(context, media, kind)
-        if media.data is None or media.data not in str(ask.body):
-            continue
+        if media.data is None or media.data not in str(ask.body) or "'filename'" in str(ask.body):
+            continue  # the wire has no part for it, or only that of a file
         answer = yield ask
         asked.append(kind)
         if answer.refused:
@@ -63,13 +63,11 @@ def _ask(context: Context, media: Media, kind: str) -> Ask:
     return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
 
 
-QUESTIONS = (
-    Question(
-        "kinds of input",
-        ("input",),
-        "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
-        3,
-        _kinds,
-        capable=True,
-    ),
+INPUT = Question(
+    "kinds of input",
+    ("input",),
+    "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
+    3,
+    _kinds,
+    capable=True,
 )

@@ -8,13 +8,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cnllm.probe.bodies import Tool
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
-from cnllm.probe.bodies import Tool
-from cnllm.types import Media, Message, ToolCall, ToolResult
+from cnllm.types import Media, Message, Text, ToolCall, ToolResult
 
-__all__ = ["PIXEL", "QUESTIONS", "turn_with_call"]
+__all__ = [
+    "CONTENT",
+    "IDS",
+    "KEYWORDS",
+    "NAME_LENGTH",
+    "PARAMETERS",
+    "PIXEL",
+    "RESULT_MEDIA",
+    "RESULT_NAME",
+    "SCHEMA",
+    "STRICT",
+    "turn_with_call",
+]
 
 _TEXT = [Message("user", "What is the weather in Bern? Use the tool.")]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
@@ -224,6 +236,10 @@ def _result_media(context: Context) -> Steps:
     ask = context.ask(turn_with_call(media=media), why="a result with a picture", tools=(WEATHER,))
     if not control.passed or PIXEL not in str(ask.body):
         return []
+    shown = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
+    picture = yield context.ask([shown], why="a picture of the user's", control=True)
+    if not picture.passed:
+        return []  # the model reads no pictures at all
     answer = yield ask
     return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
 
@@ -259,6 +275,14 @@ CONTENT = Question(
     _empty,
     applies=lambda c: c.is_flat and _offers(c),
 )
+RESULT_NAME = Question(
+    "names of results",
+    ("tools.result_name",),
+    "a result without (or with) the tool's name is refused",
+    2,
+    _result_name,
+    applies=lambda c: c.is_flat and _offers(c),
+)
 SCHEMA = Question(
     "schemas of tools",
     ("tools.schema",),
@@ -267,63 +291,51 @@ SCHEMA = Question(
     _schema,
     applies=_offers,
 )
-QUESTIONS = (
-    CONTENT,
-    Question(
-        "strict tools",
-        ("tools.strict",),
-        "a strict function is refused",
-        1,
-        _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
-        applies=_offers,
-    ),
-    Question(
-        "tools without parameters",
-        ("tools.parameters",),
-        "a function without parameters is refused",
-        1,
-        _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
-        applies=_offers,
-    ),
-    SCHEMA,
-    Question(
-        "names of tools",
-        ("tools.name_max_length",),
-        "a name of this length passes, a longer one is refused",
-        4,
-        _name_length,
-        applies=_offers,
-    ),
-    Question(
-        "ids of calls",
-        ("tools.call_id_pattern",),
-        "ids that do not match are refused, those that do pass",
-        6,
-        _ids,
-        applies=_offers,
-    ),
-    Question(
-        "names of results",
-        ("tools.result_name",),
-        "a result without (or with) the tool's name is refused",
-        2,
-        _result_name,
-        applies=lambda c: c.is_flat and _offers(c),
-    ),
-    Question(
-        "pictures in results",
-        ("tools.result_media",),
-        "a result with a picture is refused",
-        1,
-        _result_media,
-        applies=_offers,
-    ),
-    Question(
-        "keywords of schemas",
-        ("tools.schema_drop",),
-        "a schema with this keyword is refused, one without it passes",
-        len(_KEYWORDS),
-        _drop,
-        applies=_offers,
-    ),
+STRICT = Question(
+    "strict tools",
+    ("tools.strict",),
+    "a strict function is refused",
+    1,
+    _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
+    applies=_offers,
+)
+PARAMETERS = Question(
+    "tools without parameters",
+    ("tools.parameters",),
+    "a function without parameters is refused",
+    1,
+    _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
+    applies=_offers,
+)
+NAME_LENGTH = Question(
+    "names of tools",
+    ("tools.name_max_length",),
+    "a name of this length passes, a longer one is refused",
+    4,
+    _name_length,
+    applies=_offers,
+)
+IDS = Question(
+    "ids of calls",
+    ("tools.call_id_pattern",),
+    "ids that do not match are refused, those that do pass",
+    6,
+    _ids,
+    applies=_offers,
+)
+RESULT_MEDIA = Question(
+    "pictures in results",
+    ("tools.result_media",),
+    "a result with a picture is refused",
+    1,
+    _result_media,
+    applies=_offers,
+)
+KEYWORDS = Question(
+    "keywords of schemas",
+    ("tools.schema_drop",),
+    "a schema with this keyword is refused, one without it passes",
+    len(_KEYWORDS),
+    _drop,
+    applies=_offers,
 )
