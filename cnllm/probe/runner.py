@@ -192,7 +192,7 @@ def _delay(answer: Answer, attempt: int) -> float:
     try:
         return min(_LONGEST_WAIT, max(0.0, float(asked)))
     except ValueError:
-        return 0.5 * 4**attempt
+        return 0.5 if attempt == 0 else 2.0
 
 
 def investigate(
@@ -212,7 +212,8 @@ def investigate(
         yield from _ask_all(run, questions, facts, on_step)
     except Stopped as stop:
         stopped = str(stop)
-    return Outcome(run.found, tuple(facts.values()), tuple(run.exchanges), stopped)
+    shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped)
 
 
 def _ask_all(
@@ -227,7 +228,7 @@ def _ask_all(
     candidates = collect(run.registry, found.place.protocol)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
-        bodies = Bodies(model, found.base, found.drop, known.get("tools.result_name"))
+        bodies = Bodies(model, found.base, found.drop)
         context = Context(bodies, candidates, known, models=found.models)
         if not question.applies(context):
             continue
@@ -250,7 +251,7 @@ def _ask_all(
                     if fact.answer != "unknown":
                         known[fact.flag] = fact.value
             if on_step is not None:
-                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new)
+                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
 
 

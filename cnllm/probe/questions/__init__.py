@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cnllm.probe.question import Question
 from cnllm.probe.questions import (
+    earlier,
     effort,
     history,
     media,
@@ -29,7 +30,7 @@ QUESTIONS: tuple[Question, ...] = (
     tools.CHOICE,
     stream.STREAM_TOOLS,
     output.JSON,
-    tool_rules.RESULT_NAME,
+    earlier.EARLIER,
     tool_rules.CONTENT,
     output.OUTPUT_LIMIT,
     params.FREQUENCY_PENALTY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from cnllm.jsonpath import get
@@ -33,7 +34,7 @@ def _deltas(answer: Answer) -> str | None:
     texts = [text for text in texts if isinstance(text, str) and text]
     if len(texts) < 3:
         return None
-    grows = all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
     return "cumulative" if grows and len(texts[-1]) > len(texts[0]) else None  # two streams do not prove the reverse
 
 
