@@ -18,6 +18,7 @@ __all__ = ["overlay", "provider_name"]
 
 _PROVIDER_FLAGS = ("auth.", "base_url", "path", "protocol", "keys")
 _MOST_QUOTE = 160
+_MARK = "# Written by cnllm probe"
 
 
 def provider_name(base_url: str) -> str:
@@ -58,7 +59,7 @@ def overlay(
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
         }
     doc["models"] = {f"{provider}/{found.id}": model}
-    return tomli_w.dumps(doc)
+    return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
 
 
 def _source(url: str, date: datetime.date, quote: str, backs: list[str]) -> dict[str, Any]:

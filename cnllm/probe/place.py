@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
@@ -30,12 +30,13 @@ _PROVIDER = "openai-compatible"
 
 
 class Place(Struct, frozen=True):
-    """Where requests of one wire go, and the header that carries the key (None: the wire's own)."""
+    """Where requests of one wire go, and the header that carries the key. None: as the wire has it."""
 
     protocol: str
     base_url: str
     path: str | None = None
     auth: tuple[str, str] | None = None
+    stream_path: str | None = None
 
 
 def bare_address(url: str) -> tuple[str, str | None]:
@@ -98,6 +99,7 @@ def plan_at(
         headers = {name: value for name, value in headers.items() if name != "content-type"}
         headers["accept"] = "application/json"
         return replace(plan, method="GET", url=path, headers=headers, body={}, content=b"")
-    url = plan.url if place.path is None else place.base_url + place.path
+    own_path = (place.stream_path if stream else None) or place.path
+    url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
     data = dict(body or {})
     return replace(plan, url=url, headers=headers, body=data, content=msgspec.json.encode(data), stream=stream)
