@@ -29,14 +29,24 @@ def provider_name(base_url: str) -> str:
 
 
 def overlay(
-    found: Found, facts: Iterable[Fact], *, provider: str, keys: tuple[str, ...], date: datetime.date, new: bool = True
+    found: Found,
+    facts: Iterable[Fact],
+    *,
+    provider: str,
+    keys: tuple[str, ...],
+    date: datetime.date,
+    parent: str | None,
+    new: bool = True,
 ) -> str:
-    """Return a registry file with the facts that have a value. `new`: the registry does not know the provider."""
+    """Return a registry file with the facts that have a value.
+
+    `parent` is the provider that a new one starts from. `new`: the registry does not know the provider.
+    """
     proven = [f for f in facts if f.answer != "unknown"]
     doc: dict[str, Any] = {}
     if new:
         table: dict[str, Any] = {
-            "extends": "openai-compatible",
+            **({"extends": parent} if parent is not None else {}),
             "title": provider,
             "protocol": found.place.protocol,
             "base_url": found.place.base_url,

@@ -19,14 +19,15 @@ from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["KEY_HEADERS", "Place", "bare_address", "model_at", "places", "plan_at"]
+__all__ = ["KEY_HEADERS", "PROVIDER", "Place", "bare_address", "model_at", "places", "plan_at"]
 
 KEY_HEADERS = (("authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
 
 _VERSIONS = ("/v1", "/v1beta")
 _VERSION = re.compile(r"/v\d+(?:beta\d*|alpha\d*)?$")
-_PROVIDER = "openai-compatible"
+PROVIDER = "openai-compatible"
+"""The provider of models at an endpoint that nobody has described."""
 
 
 class Place(Struct, frozen=True):
@@ -59,7 +60,7 @@ def places(registry: Registry, base_url: str, protocol: str | None = None) -> li
     """Return the places to try, the likeliest first."""
     found: list[Place] = []
     for name in PROTOCOLS if protocol is None else (protocol,):
-        path = registry.resolve(f"{_PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
+        path = registry.resolve(f"{PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
         for base in _bases(base_url, path):
             place = Place(name, base)
             if place not in found:
@@ -80,7 +81,7 @@ def _bases(base_url: str, path: str) -> list[str]:
 
 def model_at(registry: Registry, place: Place, id: str) -> Model:
     """Return the model of an endpoint that nobody has described, at a place. Nothing is adjusted for it."""
-    return plain_model(registry.resolve(f"{_PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
+    return plain_model(registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
 
 
 def plan_at(

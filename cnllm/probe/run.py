@@ -92,5 +92,20 @@ def run(
         owner = provider or provider_name(outcome.found.place.base_url)
         name = f"{owner}/{outcome.found.id}"
         today = datetime.date.today()
-        text = overlay(outcome.found, outcome.facts, provider=owner, keys=keys, date=today, new=provider is None)
+        text = overlay(
+            outcome.found,
+            outcome.facts,
+            provider=owner,
+            keys=keys,
+            date=today,
+            parent=_parent(registry, outcome.found.place),
+            new=provider is None,
+        )
     return Report(text, facts, len(outcome.exchanges), outcome.stopped, outcome.exchanges, outcome.found, name)
+
+
+def _parent(registry: Registry, place: Place) -> str | None:
+    """Return the provider that stands for endpoints which nobody has described, where it describes this wire."""
+    from cnllm.probe.place import PROVIDER
+
+    return PROVIDER if registry.resolve(f"{PROVIDER}/any").protocol == place.protocol else None
