@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Answer, Ask
@@ -20,6 +20,8 @@ from cnllm.types import Message
 
 __all__ = ["Approach", "Found", "approach"]
 
+_FINAL = ("quota", "rate", "busy", "network")
+"""What another path of the same host will not change."""
 _HELLO = [Message("user", "Say hello in one short sentence.")]
 _ROOM = 12_000
 """The output tokens of a request on a wire where their number is required."""
@@ -54,12 +56,15 @@ def approach(registry: Registry, goal: Approach, exchange: Exchanger, has_key: b
     models, listing = yield from _models(candidates, exchange)
     id = goal.id or next(iter(models), None)
     if id is None:
-        raise CnllmError(_no_list(listing, goal.base_url), hint="name the model: --model ID (in Python: model=…)")
+        raise _no_list(listing, goal.base_url)
     seen: list[tuple[Place, Answer]] = []
     for place in _ordered(candidates, listing):
-        found = yield from _try(registry, place, id, exchange, has_key, seen)
+        tries_headers = has_key and all(answer.problem != "key" for _, answer in seen)
+        found = yield from _try(registry, place, id, exchange, has_key, tries_headers, seen)
         if found is not None:
             return replace(found, models=tuple(models))
+        if seen and seen[-1][1].problem in _FINAL:
+            break
     raise _failure(goal.base_url, seen)
 
 
@@ -90,11 +95,16 @@ def _ids(data: Any) -> Iterator[str]:
             yield id.removeprefix("models/")
 
 
-def _no_list(listing: list[tuple[str, Answer]], url: str) -> str:
-    for _, answer in listing:
-        if answer.problem in ("network", "redirect", "page", "key"):
-            return _line(url, answer)
-    return f"{url} lists no models"
+def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
+    """Return the error for an endpoint whose list of models says nothing."""
+    answers = [(place_of(base), answer) for base, answer in listing if answer.problem in _HINTS]
+    hint = "name the model: --model ID (in Python: model=…)"
+    return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
+
+
+def place_of(base: str) -> Place:
+    """Return a place for an answer that belongs to no wire."""
+    return Place("", base)
 
 
 def _ordered(candidates: list[Place], listing: list[tuple[str, Answer]]) -> list[Place]:
@@ -114,6 +124,7 @@ def _try(
     id: str,
     exchange: Exchanger,
     has_key: bool,
+    tries_headers: bool,
     seen: list[tuple[Place, Answer]],
 ) -> Generator[Any, Any, Found | None]:
     """Try one place, with each header of a key, and with what a refusal asks for."""
@@ -125,7 +136,7 @@ def _try(
     if getattr(rule, "default", None) is not None:
         base[Bodies(model).path("max_tokens")] = _ROOM
     stream = False
-    others = [h for h in KEY_HEADERS if h[0] != _own_header(model)] if place.auth is None and has_key else []
+    others = [h for h in KEY_HEADERS if h[0] != _own_header(model)] if place.auth is None and tries_headers else []
     headers = iter([place.auth, *others])
     place = replace(place, auth=next(headers))
     for _ in range(8):
@@ -133,6 +144,9 @@ def _try(
         ask = Ask(body=bodies.build(_HELLO, stream=stream), why="a first request", stream=stream, control=True)
         answer = yield from exchange(ask, place, id)
         seen.append((place, answer))
+        if answer.passed and not (answer.text or answer.reasoning):
+            seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
+            return None
         if answer.passed:
             if stream:
                 facts.append(Fact("stream.required", True, "refused"))
@@ -193,7 +207,10 @@ def _failure(url: str, seen: list[tuple[Place, Answer]]) -> CnllmError:
     order = ("key", "quota", "rate", "busy", "redirect", "page", "form", "failed", "network", "")
     answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
     answer = answers[0] if answers else Answer(kind="none", problem="network", message="nothing was sent")
-    return CnllmError(_line(url, answer), hint=_HINTS.get(answer.problem, "check the address, --model and --protocol"))
+    hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
+    if answer.problem == "network":
+        return TransportError(_line(url, answer), hint=hint)
+    return EndpointError(_line(url, answer), status=answer.status, hint=hint)
 
 
 _HINTS = {

@@ -61,7 +61,7 @@ class Context(Struct, frozen=True):
     @property
     def off(self) -> dict[str, Any] | None:
         """Return the change of the body with which the model does not reason, {} where it does not by itself."""
-        if self.known.get("reasoning.default") == "off":
+        if "_quiet" in self.known:
             return {}
         return self.known.get("reasoning.off.set")
 

@@ -62,7 +62,7 @@ def _error(error: errors.EndpointError, base: dict[str, Any]) -> Answer:
     if not problem:
         if 400 <= status < 500 and status not in (408, 409, 425, 429):
             return Answer(kind="refused", message=error.message, **base)
-        problem = "failed" if status >= 500 or base["data"] is not None else "page"
+        problem = "failed" if status >= 500 else "form" if base["data"] is not None else "page"
     return Answer(kind="none", problem=problem, message=error.message, **base)
 
 

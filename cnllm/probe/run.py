@@ -29,7 +29,8 @@ class Report(Struct, frozen=True):
 
     `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
     too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
-    `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay.
+    `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
+    `remarks` are sentences about the endpoint as a whole.
     """
 
     overlay: str
@@ -39,6 +40,7 @@ class Report(Struct, frozen=True):
     exchanges: tuple[Exchange, ...] = ()
     found: Found | None = None
     name: str = ""
+    remarks: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
@@ -101,7 +103,9 @@ def run(
             parent=_parent(registry, outcome.found.place),
             new=provider is None,
         )
-    return Report(text, facts, len(outcome.exchanges), outcome.stopped, outcome.exchanges, outcome.found, name)
+    return Report(
+        text, facts, len(outcome.exchanges), outcome.stopped, outcome.exchanges, outcome.found, name, outcome.remarks
+    )
 
 
 def _parent(registry: Registry, place: Place) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect
 from cnllm.probe.exchange import Answer, Ask, Exchange
 from cnllm.probe.facts import Fact, agreed
+from cnllm.probe.liveness import last_pass, remarks, since_pass, supported
 from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
@@ -70,12 +72,17 @@ class Step(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a probe found out. `stopped` says why it ended before its last question, "" where it did not."""
+    """What a probe found out.
+
+    `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the endpoint
+    as a whole.
+    """
 
     found: Found | None
     facts: tuple[Fact, ...]
     exchanges: tuple[Exchange, ...]
     stopped: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 class Stopped(Exception):
@@ -101,6 +108,7 @@ class _Run:
         self.found: Found | None = None
         self.spent = 0.0
         self.failures = 0
+        self.reserve = 1  # a request for the last check
         self.current: list[int] = []  # the exchanges of the question that is being asked
 
     # ── one request ──────────────────────────────────────────────────────────
@@ -152,8 +160,17 @@ class _Run:
             price = self.settings.price
             self.spent += ((usage.input or 0) * price[0] + (usage.output or 0) * price[1]) / 1_000_000
 
+    def is_alive(self) -> Generator[Send | Wait, Response | None, bool]:
+        """Whether the endpoint still takes the first request that it took."""
+        assert self.found is not None
+        ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
+        self.reserve = 0
+        answer = yield from self.exchange(replace(ask, control=False, why="whether it still answers"))
+        self.reserve = 1
+        return answer.passed
+
     def _check_budget(self, plan: Plan) -> None:
-        if len(self.exchanges) >= self.settings.max_requests:
+        if len(self.exchanges) >= self.settings.max_requests - self.reserve:
             raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
         if self.settings.max_cost is not None and self.settings.price is not None:
             price = self.settings.price
@@ -212,8 +229,14 @@ def investigate(
         yield from _ask_all(run, questions, facts, on_step)
     except Stopped as stop:
         stopped = str(stop)
+    if run.found is not None:
+        passed = last_pass(run.exchanges)
+        if passed < len(run.exchanges):
+            with contextlib.suppress(Stopped):
+                passed = len(run.exchanges) if (yield from run.is_alive()) else passed
+        facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped)
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, tuple(remarks(run.exchanges)))
 
 
 def _ask_all(
@@ -253,12 +276,19 @@ def _ask_all(
             if on_step is not None:
                 findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+        yield from _check(run)
 
 
 def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
     """Whether a fact of one mode says what holds in every mode."""
     mode, _, flag = fact.flag.removeprefix("when.").partition(".")
     return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
+
+
+def _check(run: _Run) -> Generator[Send | Wait, Response | None, None]:
+    """Raise `Stopped` where the endpoint has begun to refuse everything."""
+    if since_pass(run.exchanges) and not (yield from run.is_alive()):
+        raise Stopped("the endpoint refuses every request by now")
 
 
 def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:

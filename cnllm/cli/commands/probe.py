@@ -98,6 +98,8 @@ def probe(
         place=goal.place,
     )
     _write(report, state, output, as_json)
+    for remark in report.remarks:
+        stdio.print_line(f"note: {remark}")
     if report.stopped:
         stdio.print_line(f"cnllm: {report.stopped}; what is unknown was not asked, or not twice")
         return errors.PARTIAL if report.found is not None else errors.FAILED

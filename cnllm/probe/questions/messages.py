@@ -65,14 +65,10 @@ def _first(context: Context) -> Steps:
 
 def _content(context: Context) -> Steps:
     """Send the text as a list with one part."""
-    control = yield context.ask([_USER], why="the control", control=True)
     ask = context.ask([_USER], why="content as a list of parts")
     answer = yield _with_last(context, ask, {"content": [{"type": "text", "text": _USER.text}]})
     if answer.refused:
         return [Finding("messages.content", "string", "refused", answer.message)]
-    same = control.reply is not None and answer.reply is not None
-    if same and answer.passed and answer.reply.usage.input == control.reply.usage.input is not None:  # type: ignore[union-attr]
-        return [Finding("messages.content", "parts", "works")]
     return []
 
 
@@ -143,7 +139,7 @@ FIRST = Question(
 CONTENT_PARTS = Question(
     "parts of text",
     ("messages.content",),
-    "a list with one text is refused, or counts as the text alone",
+    "a list with one text is refused",
     1,
     _content,
     applies=lambda c: c.is_flat,

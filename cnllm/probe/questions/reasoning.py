@@ -39,8 +39,9 @@ def _default(context: Context) -> Steps:
     first = yield context.ask([Message("user", _TEXT)], why="no switch of reasoning", patch={})
     if not first.passed:
         return []
-    findings = [Finding("reasoning.default", "on" if reasons(first) else "off", "works")]
-    return findings + list(_form(context, first))
+    if not reasons(first):
+        return [Finding("_quiet", True, "works")]  # that it can reason shows only beside a switch
+    return [Finding("reasoning.default", "on", "works"), *_form(context, first)]
 
 
 def _form(context: Context, answer: Answer) -> Iterable[Finding]:
@@ -93,7 +94,8 @@ def _switch_on(context: Context) -> Steps:
         answer = yield _request(context, patch, f"reasoning on by {_shown(patch)}")
         if answer.passed and reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
-            return [toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
+            default = Finding("reasoning.default", "off", "works")
+            return [default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
         if _says(answer, _ABOUT, _NOT):
             return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
     return []
@@ -130,11 +132,18 @@ OFF = Question(
 )
 ON = Question(
     "reasoning on",
-    ("reasoning.mode", "reasoning.on.set", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+    (
+        "reasoning.mode",
+        "reasoning.default",
+        "reasoning.on.set",
+        "reasoning.fields",
+        "reasoning.shape",
+        "reasoning.part",
+    ),
     "reasoning is there with the switch and not without it; a refusal says that the model has none",
     8,
     _switch_on,
     by_model=True,
     capable=True,
-    applies=lambda c: c.known.get("reasoning.default") == "off",
+    applies=lambda c: "_quiet" in c.known,
 )
