@@ -74,8 +74,8 @@ class Step(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """What a probe found out.
 
-    `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the endpoint
-    as a whole.
+    `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
+    endpoint as a whole.
     """
 
     found: Found | None

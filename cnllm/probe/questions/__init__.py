@@ -64,6 +64,7 @@ QUESTIONS: tuple[Question, ...] = (
     stream.STREAM,
     output.JSON_WORD,
     tool_rules.RESULT_MEDIA,
+    messages.FIELDS,
     messages.PREFILL,
     params.LOGIT_BIAS,
     params.TOP_LOGPROBS,

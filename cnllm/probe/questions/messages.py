@@ -11,7 +11,7 @@ from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message, Text
 
-__all__ = ["CONSECUTIVE", "CONTENT_PARTS", "DEVELOPER", "FIRST", "PREFILL", "SYSTEM"]
+__all__ = ["CONSECUTIVE", "CONTENT_PARTS", "DEVELOPER", "FIELDS", "FIRST", "PREFILL", "SYSTEM"]
 
 _LONG = "The garden behind the old library has a pond, two benches and a walnut tree. " * 3
 _SYSTEM = Message("system", "Be brief. " + _LONG)
@@ -81,6 +81,27 @@ def _with_last(context: Context, ask: Ask, keys: dict[str, Any], index: int = -1
     return replace(ask, body=body)
 
 
+_VALUES: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
+"""The values of keys that are not a boolean."""
+
+
+def _fields(context: Context) -> Steps:
+    """Add a key that no endpoint has, then the keys that some have beside those of the wire's documentation."""
+    history = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
+    hint = context.hints.get("messages.fields")
+    nonsense = yield _with_last(context, context.ask(history, why="a key that does not exist"), {"zq_extra": True}, 1)
+    if not nonsense.refused:
+        return []
+    taken: list[str] = []
+    for key in (k for k in context.candidates.message_keys if k != "name"):
+        settled = hint is not None and key not in hint.value
+        ask = context.ask(history, why=f"the key {key} of a message", control=settled or context.run == 1)
+        answer = yield _with_last(context, ask, {key: _VALUES.get(key, True)}, 1)
+        if answer.passed:
+            taken.append(key)
+    return [Finding("messages.fields", taken, "works", nonsense.message)] if taken else []
+
+
 def _prefill(context: Context) -> Steps:
     """Let the reply begin with the beginning of the control's answer, under each known mark."""
     control = yield context.ask([_USER], why="the control", control=True)
@@ -142,6 +163,14 @@ CONTENT_PARTS = Question(
     "a list with one text is refused",
     1,
     _content,
+    applies=lambda c: c.is_flat,
+)
+FIELDS = Question(
+    "keys of messages",
+    ("messages.fields",),
+    "a key that does not exist is refused, and these are not",
+    4,
+    _fields,
     applies=lambda c: c.is_flat,
 )
 PREFILL = Question(
