@@ -1,0 +1,67 @@
+"""Drive a probe: send its requests over a transport, wait where it says so, and read no more than it wants."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from cnllm.client.credentials import insert_key
+from cnllm.errors import CnllmError
+from cnllm.probe.runner import Investigation, Outcome, Response, Send
+from cnllm.types.policy import Timeouts
+
+__all__ = ["drive"]
+
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+def drive(
+    investigation: Investigation,
+    transport: Any,
+    api_key: str | None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Outcome:
+    """Run a probe to its end over a transport. Raises what the probe raises."""
+    response: Response | None = None
+    while True:
+        try:
+            step = investigation.send(response)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        if isinstance(step, Send):
+            response = _send(step, transport, api_key)
+        else:
+            sleep(step.seconds)
+            response = None
+
+
+def _send(step: Send, transport: Any, api_key: str | None) -> Response:
+    """Send one request and read the answer."""
+    plan = replace(insert_key(step.plan, api_key), timeouts=Timeouts())
+    try:
+        status, headers, chunks = transport.send(plan)
+    except CnllmError as error:
+        return Response(error=error)
+    content = bytearray()
+    most = _MOST_BYTES if step.most is None else step.most
+    abandoned = False
+    try:
+        for chunk in chunks:
+            content += chunk
+            if len(content) > most:
+                abandoned = True
+                break
+    except CnllmError as error:
+        if not content:
+            return Response(error=error)
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            with contextlib.suppress(CnllmError):
+                close()
+    return Response(status, dict(headers), bytes(content), abandoned)

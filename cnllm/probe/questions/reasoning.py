@@ -1,0 +1,135 @@
+"""Ask whether the model reasons, how that is switched, and where reasoning arrives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from cnllm.jsonpath import get, leaves
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.types import Message
+
+__all__ = ["QUESTIONS", "reasons"]
+
+_TEXT = "What is 17 times 23? Answer with the number."
+_ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
+_NOT = re.compile(r"\bnot\b|n't\b|unsupported|cannot|never|不支持|无法|不能", re.IGNORECASE)
+_ALWAYS = re.compile(
+    r"always|cannot be (?:turned|switched|disabled)|can ?not (?:disable|turn)|must be enabled", re.IGNORECASE
+)
+
+
+def reasons(answer: Answer) -> bool:
+    """Whether the model reasoned: the reply has reasoning, or counts tokens of it."""
+    return bool(answer.reasoning) or bool(answer.reply is not None and answer.reply.usage.reasoning)
+
+
+def _request(context: Context, patch: dict[str, Any], why: str) -> Ask:
+    return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
+
+
+def _says(answer: Answer, *patterns: re.Pattern[str]) -> bool:
+    return answer.refused and all(pattern.search(answer.message) for pattern in patterns)
+
+
+def _default(context: Context) -> Steps:
+    """Ask without any switch."""
+    first = yield context.ask([Message("user", _TEXT)], why="no switch of reasoning", patch={})
+    if not first.passed:
+        return []
+    findings = [Finding("reasoning.default", "on" if reasons(first) else "off", "works")]
+    return findings + list(_form(context, first))
+
+
+def _form(context: Context, answer: Answer) -> Iterable[Finding]:
+    """Yield where the reasoning of a reply stands."""
+    if not answer.reasoning or not isinstance(answer.data, dict):
+        return
+    if not context.is_flat:
+        return
+    message = get(answer.data, "choices.0.message")
+    if not isinstance(message, dict):
+        return
+    content = message.get("content")
+    if isinstance(content, list):
+        kind = next((p.get("type") for p in content if isinstance(p, dict) and p.get("type") != "text"), None)
+        if kind in ("thinking", "reasoning"):
+            yield Finding("reasoning.shape", "content-parts", "works")
+            yield Finding("reasoning.part", kind, "works")
+        return
+    fields = [f for f in context.candidates.fields if message.get(f)]
+    if not fields:
+        if isinstance(content, str) and answer.text.strip() != content.strip():
+            yield Finding("reasoning.shape", "tags", "works")
+        return
+    yield Finding("reasoning.fields", fields, "works")
+    yield Finding("reasoning.shape", "details" if isinstance(message[fields[0]], list) else "field", "works")
+
+
+def _switch_off(context: Context) -> Steps:
+    """Try the known switches for off until reasoning is gone."""
+    for patch in _candidates(context, context.candidates.off):
+        answer = yield _request(context, patch, f"reasoning off by {_shown(patch)}")
+        if answer.passed and not reasons(answer):
+            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
+            return [toggle, Finding("reasoning.off.set", patch, "works")]
+        if _says(answer, _ABOUT, _ALWAYS):
+            return [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
+    return []
+
+
+def _switch_on(context: Context) -> Steps:
+    """Try the known switches for on until reasoning appears."""
+    for patch in _candidates(context, context.candidates.on):
+        answer = yield _request(context, patch, f"reasoning on by {_shown(patch)}")
+        if answer.passed and reasons(answer):
+            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
+            return [toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
+        if _says(answer, _ABOUT, _NOT):
+            return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
+    return []
+
+
+def _candidates(context: Context, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return the patches to try: the one that decided the first run, or all."""
+    hint = context.hints.get("reasoning.mode")
+    return patches if hint is None else [hint.by]
+
+
+def _shown(patch: dict[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in leaves(patch).items())
+
+
+QUESTIONS = (
+    Question(
+        "reasoning by default",
+        ("reasoning.default", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+        "the reply has reasoning, or counts its tokens, without any switch",
+        1,
+        _default,
+        by_model=True,
+        capable=True,
+    ),
+    Question(
+        "reasoning off",
+        ("reasoning.mode", "reasoning.off.set"),
+        "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
+        8,
+        _switch_off,
+        by_model=True,
+        capable=True,
+        applies=lambda c: c.known.get("reasoning.default") == "on",
+    ),
+    Question(
+        "reasoning on",
+        ("reasoning.mode", "reasoning.on.set", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+        "reasoning is there with the switch and not without it; a refusal says that the model has none",
+        8,
+        _switch_on,
+        by_model=True,
+        capable=True,
+        applies=lambda c: c.known.get("reasoning.default") == "off",
+    ),
+)

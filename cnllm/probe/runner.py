@@ -1,0 +1,264 @@
+"""Run a probe: find the endpoint, ask the questions, and keep what two runs agree on. Pure: a driver sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.encode.plan import Plan
+from cnllm.probe.approach import Approach, Found, approach
+from cnllm.probe.bodies import Bodies
+from cnllm.probe.candidates import collect
+from cnllm.probe.exchange import Answer, Ask, Exchange
+from cnllm.probe.facts import Fact, agreed
+from cnllm.probe.place import model_at, plan_at
+from cnllm.probe.question import Context, Finding, Question
+from cnllm.probe.questions import QUESTIONS
+from cnllm.probe.reading import read_answer, read_failure
+from cnllm.errors import CnllmError
+from cnllm.registry.registry import Registry
+
+__all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
+
+_ATTEMPTS = 3
+_LONGEST_WAIT = 30.0
+_MOST_FAILURES = 3
+
+
+class Send(Struct, frozen=True):
+    """Ask the driver to send a plan and to read at most so many bytes of the reply."""
+
+    plan: Plan
+    most: int | None = None
+
+
+class Wait(Struct, frozen=True):
+    """Ask the driver to wait."""
+
+    seconds: float
+
+
+class Response(Struct, frozen=True):
+    """What came back. `error` is set where nothing did."""
+
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    content: bytes = b""
+    abandoned: bool = False
+    error: CnllmError | None = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The bounds of a probe. `price` is that of a million tokens, input and output."""
+
+    max_requests: int = 60
+    max_cost: float | None = None
+    price: tuple[float, float] | None = None
+    has_key: bool = False
+
+
+class Step(Struct, frozen=True):
+    """What one question taught: its findings, the requests so far and the most of them."""
+
+    question: str
+    findings: tuple[Finding, ...]
+    requests: int
+    most: int
+
+
+class Outcome(Struct, frozen=True):
+    """What a probe found out. `stopped` says why it ended before its last question, "" where it did not."""
+
+    found: Found | None
+    facts: tuple[Fact, ...]
+    exchanges: tuple[Exchange, ...]
+    stopped: str = ""
+
+
+class Stopped(Exception):
+    """The probe cannot go on; the text is for people."""
+
+
+class _NoAnswer(Exception):
+    """A question got no answer that says anything about it."""
+
+
+Investigation = Generator[Send | Wait, Response | None, Outcome]
+Asking = Generator[Send | Wait, Response | None, Answer]
+
+
+class _Run:
+    """The state of one probe."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.exchanges: list[Exchange] = []
+        self.controls: dict[str, Exchange] = {}
+        self.found: Found | None = None
+        self.spent = 0.0
+        self.failures = 0
+        self.current: list[int] = []  # the exchanges of the question that is being asked
+
+    # ── one request ──────────────────────────────────────────────────────────
+
+    def exchange(self, ask: Ask, place: Any = None, id: str | None = None) -> Asking:
+        """Send one request, again where the endpoint asks for patience, and read its answer."""
+        if ask.control and (known := self.controls.get(ask.identity)) is not None:
+            self.current.append(known.number)
+            return known.answer
+        place = place if place is not None else self.found.place if self.found is not None else None
+        model = model_at(self.registry, place, id or (self.found.id if self.found is not None else "any"))
+        plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
+        words: str | None = None
+        answer = Answer(kind="none", problem="network")
+        for attempt in range(_ATTEMPTS):
+            self._check_budget(plan)
+            response = yield Send(plan, ask.most)
+            assert response is not None
+            if response.error is not None:
+                answer = read_failure(response.error)
+            else:
+                answer = read_answer(
+                    model, response.status, response.headers, response.content, abandoned=response.abandoned
+                )
+            self._record(ask, answer)
+            if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
+                if words == answer.message and words:
+                    answer = replace(answer, kind="refused", problem="")
+                    break
+                words = answer.message
+            elif answer.kind != "none" or answer.problem not in ("rate", "busy", "network", "failed"):
+                break
+            if attempt + 1 < _ATTEMPTS and (answer.kind == "none" or answer.status >= 500):
+                yield Wait(_delay(answer, attempt))
+        if answer.status >= 500 and answer.kind == "refused" and words != answer.message:
+            answer = replace(answer, kind="none", problem="failed")
+        self.exchanges[-1] = replace(self.exchanges[-1], answer=answer)
+        if ask.control and answer.kind != "none":
+            self.controls[ask.identity] = self.exchanges[-1]
+        self.failures = self.failures + 1 if answer.kind == "none" else 0
+        return answer
+
+    def _record(self, ask: Ask, answer: Answer) -> None:
+        number = len(self.exchanges) + 1
+        self.exchanges.append(Exchange(number, ask, answer))
+        self.current.append(number)
+        if self.settings.price is not None and answer.reply is not None:
+            usage = answer.reply.usage
+            price = self.settings.price
+            self.spent += ((usage.input or 0) * price[0] + (usage.output or 0) * price[1]) / 1_000_000
+
+    def _check_budget(self, plan: Plan) -> None:
+        if len(self.exchanges) >= self.settings.max_requests:
+            raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
+        if self.settings.max_cost is not None and self.settings.price is not None:
+            price = self.settings.price
+            estimate = (len(plan.content) / 3 * price[0] + 500 * price[1]) / 1_000_000
+            if self.spent + estimate > self.settings.max_cost:
+                raise Stopped(f"the limit of the cost ({self.settings.max_cost:g}) is reached")
+
+    # ── one question ─────────────────────────────────────────────────────────
+
+    def question(self, question: Question, context: Context) -> Generator[Send | Wait, Response | None, list[Finding]]:
+        """Run a question once. A request without an answer ends it without a finding."""
+        steps = question.run(context)
+        try:
+            ask = next(steps)
+            while True:
+                answer = yield from self.exchange(ask)
+                if answer.kind == "none":
+                    if answer.problem in ("key", "quota"):
+                        raise Stopped(
+                            f"the endpoint refuses the key: {answer.message}"
+                            if answer.problem == "key"
+                            else f"the quota is spent: {answer.message}"
+                        )
+                    if self.failures >= _MOST_FAILURES:
+                        raise Stopped(f"the endpoint does not answer any more: {answer.message}")
+                    steps.close()
+                    return []
+                ask = steps.send(answer)
+        except StopIteration as end:
+            return list(end.value or ())
+
+
+def _delay(answer: Answer, attempt: int) -> float:
+    """Return the seconds to wait before the next attempt: what Retry-After says, within reason."""
+    asked = answer.headers.get("retry-after", "")
+    try:
+        return min(_LONGEST_WAIT, max(0.0, float(asked)))
+    except ValueError:
+        return 0.5 * 4**attempt
+
+
+def investigate(
+    registry: Registry,
+    goal: Approach,
+    settings: Settings,
+    on_step: Callable[[Step], object] | None = None,
+    questions: tuple[Question, ...] = QUESTIONS,
+) -> Investigation:
+    """Probe an endpoint. Raises `CnllmError` where it cannot be asked anything."""
+    run = _Run(registry, settings)
+    facts: dict[str, Fact] = {}
+    stopped = ""
+    try:
+        run.found = yield from approach(registry, goal, run.exchange, settings.has_key)
+        facts |= {fact.flag: fact for fact in run.found.facts}
+        yield from _ask_all(run, questions, facts, on_step)
+    except Stopped as stop:
+        stopped = str(stop)
+    return Outcome(run.found, tuple(facts.values()), tuple(run.exchanges), stopped)
+
+
+def _ask_all(
+    run: _Run,
+    questions: tuple[Question, ...],
+    facts: dict[str, Fact],
+    on_step: Callable[[Step], object] | None,
+) -> Generator[Send | Wait, Response | None, None]:
+    assert run.found is not None
+    found = run.found
+    model = model_at(run.registry, found.place, found.id)
+    candidates = collect(run.registry, found.place.protocol)
+    known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
+    for question in questions:
+        context = Context(Bodies(model, found.base, found.drop), candidates, known, models=found.models)
+        if not question.applies(context):
+            continue
+        runs: list[list[Finding]] = []
+        run.current = []
+        try:
+            runs.append((yield from run.question(question, context)))
+            while _needs_another(question, runs):
+                hints = {f.flag: f for f in runs[0]}
+                again = replace(context, hints=hints, run=len(runs) + 1)
+                runs.append((yield from run.question(question, again)))
+        finally:
+            new = agreed(question, runs, tuple(dict.fromkeys(run.current)))
+            for fact in new:
+                old = facts.get(fact.flag)
+                if old is None or old.answer == "unknown":
+                    facts[fact.flag] = fact
+                    if fact.answer != "unknown":
+                        known[fact.flag] = fact.value
+            if on_step is not None:
+                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new)
+                on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+
+
+def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
+    """Whether a question is asked again: once to confirm, and a third time where two runs differ.
+
+    A question that depends on the model and showed no effect is asked three times.
+    """
+    if len(runs) == 1:
+        return bool(runs[0]) or question.by_model
+    if len(runs) >= 3:
+        return False
+    first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
+    return first != second or (question.by_model and not first)
