@@ -35,6 +35,7 @@ class Candidates(Struct, frozen=True):
     ids: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     stand_ins: tuple[Any, ...] = ()
+    prefills: tuple[dict[str, Any], ...] = ()
 
 
 def collect(registry: Registry, protocol: str) -> Candidates:
@@ -69,8 +70,11 @@ def collect(registry: Registry, protocol: str) -> Candidates:
             path = rule.get("as") if isinstance(rule, Mapping) else rule
             if isinstance(path, str) and path != "ignored":
                 params.setdefault(name, Counter())[path] += 1
-        for key in (table.get("messages") or {}).get("fields") or ():
+        messages = table.get("messages") or {}
+        for key in messages.get("fields") or ():
             count("keys", key)
+        if (messages.get("prefill") or {}).get("set"):
+            count("prefills", messages["prefill"]["set"])
         tools = table.get("tools") or {}
         if tools.get("call_id_pattern"):
             count("ids", tools["call_id_pattern"])
@@ -93,6 +97,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         ids=ranked("ids"),
         keywords=ranked("keywords"),
         stand_ins=ranked("stand-ins"),
+        prefills=ranked("prefills"),
     )
 
 

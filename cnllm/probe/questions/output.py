@@ -1,0 +1,129 @@
+"""Ask for answers in JSON, and for more output than there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.exchange import Ask
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.types import Message
+
+__all__ = ["QUESTIONS"]
+
+_PROSE = [Message("user", "Describe the city of Bern in one sentence of prose, not in JSON.")]
+_NO_WORD = [Message("user", "Describe the city of Bern in one sentence of prose.")]
+_SCHEMA = {
+    "type": "object",
+    "properties": {"zq_name": {"type": "string"}, "zq_size": {"type": "integer"}},
+    "required": ["zq_name", "zq_size"],
+    "additionalProperties": False,
+}
+_OUT_OF_SIGHT = 10**9
+_HANG_UP = 4096
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _methods(mode: str) -> Callable[[Context], Steps]:
+    flag = f"when.{mode}.schema.methods" if mode else "schema.methods"
+
+    def run(context: Context) -> Steps:
+        patch = context.on if mode else context.plain
+        control = yield context.ask(_PROSE, why="prose", control=True, patch=patch)
+        if not control.passed or _object(control.text) is not None:
+            return []
+        works: list[str] = []
+        quote = ""
+        for method in ("json_schema", "json_object"):
+            ask = context.ask(_PROSE, why=method, method=method, schema=_SCHEMA, patch=patch)
+            if ask.body == context.ask(_PROSE, patch=patch).body:
+                continue  # the wire has no such way
+            answer = yield ask
+            value = _object(answer.text)
+            if answer.refused:
+                quote = quote or answer.message
+            elif value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
+                works.append(method)
+        if "json_object" not in works and context.known.get("tools.supported") is True:
+            works.append("tool")
+        if "json_schema" not in works and "json_object" not in works:
+            works.append("prompt")
+        return [Finding(flag, works, "works", quote)]
+
+    return run
+
+
+def _json_word(context: Context) -> Steps:
+    """Ask for JSON without the word in the prompt."""
+    answer = yield context.ask(_NO_WORD, why="json_object without the word", method="json_object", schema=_SCHEMA)
+    if answer.refused and "json" in answer.message.casefold():
+        return [Finding("simulator.json_word", "json", "refused", answer.message)]
+    return []
+
+
+def _output(context: Context) -> Steps:
+    """Ask for one word and far too many tokens, and hang up after 4 kB."""
+    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    hint = context.hints.get("limits.output")
+
+    def ask(tokens: float) -> Ask:
+        return context.ask(
+            [Message("user", "Say the word yes.")],
+            why=f"{path}={int(tokens)}",
+            set={path: int(tokens)},
+            stream=True,
+            most=_HANG_UP,
+        )
+
+    bound = yield from find_bound(ask, _OUT_OF_SIGHT, 1, hint=None if hint is None else hint.value)
+    if isinstance(bound, Bound) and bound.value >= 16:
+        value = int(bound.value) - (1 if bound.open else 0)
+        return [Finding("limits.output", value, "refused", bound.quote)]
+    return []
+
+
+QUESTIONS = (
+    Question(
+        "answers in JSON",
+        ("schema.methods",),
+        "the answer is JSON, with the keys of the schema, where the prompt asks for prose",
+        2,
+        _methods(""),
+        by_model=True,
+        capable=True,
+    ),
+    Question(
+        "answers in JSON while it reasons",
+        ("when.reasoning.schema.methods",),
+        "the same, with reasoning on",
+        2,
+        _methods("reasoning"),
+        by_model=True,
+        capable=True,
+        applies=lambda c: c.known.get("reasoning.mode") == "toggle" and c.on is not None and c.off is not None,
+    ),
+    Question(
+        "the word JSON",
+        ("simulator.json_word",),
+        "JSON is refused where the prompt does not hold the word",
+        1,
+        _json_word,
+        applies=lambda c: "json_object" in (c.known.get("schema.methods") or ()),
+    ),
+    Question(
+        "output limit",
+        ("limits.output",),
+        "so many tokens pass, one more is refused; the probe hangs up after 4 kB",
+        4,
+        _output,
+    ),
+)
