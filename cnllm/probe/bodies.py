@@ -81,9 +81,10 @@ class Bodies(Struct, frozen=True):
         schema: dict[str, Any] | None = None,
         stream: bool = False,
         values: Mapping[str, Any] | None = None,
+        reasons: bool = False,
     ) -> dict[str, Any]:
-        """Return a body. `values` are further values by path; None removes what stands there."""
-        flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools)))
+        """Return a body. `values` are further values by path, `reasons` says whether the model is to reason."""
+        flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools), reasoning=reasons))
         body = wire(self.model.protocol).encode_body(
             EncodeInput(
                 model=self.model.id,
@@ -100,7 +101,8 @@ class Bodies(Struct, frozen=True):
         )
         body = copy.deepcopy(body)
         if flags.body is not None and flags.body.set:
-            merge_patch(body, {k: v for k, v in flags.body.set.items() if k not in self.drop})
+            dropped = {*self.drop, *(flags.body.drop or ())}
+            merge_patch(body, {k: v for k, v in flags.body.set.items() if k not in dropped})
         for path, value in {**self.base, **(values or {})}.items():
             set_value(body, path, copy.deepcopy(value))
         return body

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.jsonpath import leaves
+from cnllm.jsonpath import leaves, set_value
 from cnllm.registry.registry import Registry
 
 __all__ = ["Candidates", "collect"]
@@ -87,7 +87,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
     efforts = ranked("effort")
     return Candidates(
         on=_switches(ranked("on"), efforts),
-        off=_switches(ranked("off"), efforts),
+        off=_switches((*ranked("off"), *_reversed(ranked("on"), ranked("off"))), efforts),
         efforts=efforts,
         effort_words={at: tuple(w for w, _ in c.most_common()) for at, c in words.items()},
         budgets=ranked("budget"),
@@ -99,6 +99,19 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         stand_ins=ranked("stand-ins"),
         prefills=ranked("prefills"),
     )
+
+
+def _reversed(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Return the opposite of each switch that is true, where no endpoint is known to take it."""
+    found: list[dict[str, Any]] = []
+    for patch in on:
+        paths = leaves(patch)
+        if len(paths) == 1 and True in paths.values():
+            opposite: dict[str, Any] = {}
+            set_value(opposite, next(iter(paths)), False)
+            if opposite not in off:
+                found.append(opposite)
+    return found
 
 
 def _switches(patches: tuple[Any, ...], efforts: tuple[str, ...]) -> tuple[dict[str, Any], ...]:

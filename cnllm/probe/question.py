@@ -93,7 +93,9 @@ class Context(Struct, frozen=True):
 
         mode = self.plain if patch is None else patch
         stream = stream or bool(self.known.get("stream.required"))
-        body = self.bodies.build(messages, stream=stream, values={**leaves(dict(mode)), **(set or {})}, **parts)
+        reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
+        values = {**leaves(dict(mode)), **(set or {})}
+        body = self.bodies.build(messages, stream=stream, values=values, reasons=reasons, **parts)
         return Ask(body=body, why=why, control=control, stream=stream, most=most)
 
     @property

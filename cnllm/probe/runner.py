@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
 from cnllm.probe.approach import Approach, Found, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect
@@ -18,7 +19,6 @@ from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.reading import read_answer, read_failure
-from cnllm.errors import CnllmError
 from cnllm.registry.registry import Registry
 
 __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
@@ -192,7 +192,7 @@ def _delay(answer: Answer, attempt: int) -> float:
     try:
         return min(_LONGEST_WAIT, max(0.0, float(asked)))
     except ValueError:
-        return 0.5 * 4**attempt
+        return 0.5 if attempt == 0 else 2.0
 
 
 def investigate(
@@ -212,7 +212,8 @@ def investigate(
         yield from _ask_all(run, questions, facts, on_step)
     except Stopped as stop:
         stopped = str(stop)
-    return Outcome(run.found, tuple(facts.values()), tuple(run.exchanges), stopped)
+    shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped)
 
 
 def _ask_all(
@@ -227,7 +228,8 @@ def _ask_all(
     candidates = collect(run.registry, found.place.protocol)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
-        context = Context(Bodies(model, found.base, found.drop), candidates, known, models=found.models)
+        bodies = Bodies(model, found.base, found.drop)
+        context = Context(bodies, candidates, known, models=found.models)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -239,7 +241,9 @@ def _ask_all(
                 again = replace(context, hints=hints, run=len(runs) + 1)
                 runs.append((yield from run.question(question, again)))
         finally:
-            new = agreed(question, runs, tuple(dict.fromkeys(run.current)))
+            new = [
+                fact for fact in agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
+            ]
             for fact in new:
                 old = facts.get(fact.flag)
                 if old is None or old.answer == "unknown":
@@ -247,8 +251,14 @@ def _ask_all(
                     if fact.answer != "unknown":
                         known[fact.flag] = fact.value
             if on_step is not None:
-                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new)
+                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+
+
+def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
+    """Whether a fact of one mode says what holds in every mode."""
+    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
+    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
 
 
 def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:

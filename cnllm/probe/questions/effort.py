@@ -9,11 +9,10 @@ from cnllm.jsonpath import leaves
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
-from cnllm.probe.questions.reasoning import reasons
 from cnllm.registry.levels import LEVELS
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = ["BUDGET", "BUDGET_UNDER", "EFFORT"]
 
 _TEXT = [Message("user", "What is 17 times 23? Answer with the number.")]
 _NONSENSE = "zq"
@@ -29,6 +28,7 @@ def _places(context: Context, flag: str, places: Iterable[str]) -> Iterable[str]
 # ── levels ───────────────────────────────────────────────────────────────────
 def _effort(context: Context) -> Steps:
     """Ask for a level that does not exist, then for those that do."""
+    refused: list[Finding] = []
     for at in _places(context, "reasoning.effort.at", context.candidates.efforts):
         nonsense = yield _at_level(context, at, _NONSENSE)
         if nonsense.refused:
@@ -45,7 +45,12 @@ def _effort(context: Context) -> Steps:
             else:
                 answer = yield _at_level(context, at, words[named[-1]])
                 if not answer.passed:
-                    named.pop()
+                    named = []
+            if not named:  # every level is refused: so is the parameter
+                refused = refused or (
+                    [] if "." in at else [Finding(f"params.{at}", False, "refused", nonsense.message, by=at)]
+                )
+                continue
             found = [Finding("reasoning.effort.at", at, "works", nonsense.message)]
             return found + [
                 Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in named
@@ -55,7 +60,7 @@ def _effort(context: Context) -> Steps:
             high = yield _at_level(context, at, _words(context, at)["high"])
             if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):
                 return [Finding("reasoning.effort.at", at, "works")]
-    return []
+    return refused
 
 
 def _at_level(context: Context, at: str, word: str) -> Ask:
@@ -177,31 +182,29 @@ def _may_reason(context: Context) -> bool:
     return context.known.get("reasoning.mode") != "never"
 
 
-QUESTIONS = (
-    Question(
-        "levels of reasoning",
-        ("reasoning.effort.at",),
-        "a level that does not exist is refused, or a high one makes the reasoning longer than a low one",
-        9,
-        _effort,
-        capable=True,
-        applies=_may_reason,
-    ),
-    Question(
-        "tokens of reasoning",
-        ("reasoning.budget.at", "reasoning.budget.min", "reasoning.budget.max"),
-        "a number out of range is refused, or a small one makes the reasoning shorter",
-        9,
-        _budget,
-        capable=True,
-        applies=_may_reason,
-    ),
-    Question(
-        "room beside reasoning",
-        ("reasoning.budget.under",),
-        "more tokens of reasoning than max_tokens are refused",
-        2,
-        _under,
-        applies=lambda c: "reasoning.budget.at" in c.known,
-    ),
+EFFORT = Question(
+    "levels of reasoning",
+    ("reasoning.effort.at",),
+    "a level that does not exist is refused, or a high one makes the reasoning longer than a low one",
+    9,
+    _effort,
+    capable=True,
+    applies=_may_reason,
+)
+BUDGET = Question(
+    "tokens of reasoning",
+    ("reasoning.budget.at", "reasoning.budget.min", "reasoning.budget.max"),
+    "a number out of range is refused, or a small one makes the reasoning shorter",
+    9,
+    _budget,
+    capable=True,
+    applies=_may_reason,
+)
+BUDGET_UNDER = Question(
+    "room beside reasoning",
+    ("reasoning.budget.under",),
+    "more tokens of reasoning than max_tokens are refused",
+    2,
+    _under,
+    applies=lambda c: "reasoning.budget.at" in c.known,
 )

@@ -8,10 +8,11 @@ import re
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.probe.questions.tool_rules import PIXEL
-from cnllm.protocols import wire
-from cnllm.types import Media, Message, Text
+from cnllm.protocols import server_codec, wire
+from cnllm.types import Media, Message, Seal, Text
+from cnllm.types.media import media_kind
 
-__all__ = ["QUESTIONS"]
+__all__ = ["INPUT"]
 
 _WAV = base64.b64encode(
     b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
@@ -40,7 +41,7 @@ def _kinds(context: Context) -> Steps:
         if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
             continue
         ask = _ask(context, media, kind)
-        if media.data is None or media.data not in str(ask.body):
+        if not _has_part(context, ask, kind):
             continue
         answer = yield ask
         asked.append(kind)
@@ -59,17 +60,25 @@ def _kinds(context: Context) -> Steps:
     return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")] if asked else []
 
 
+def _has_part(context: Context, ask: Ask, kind: str) -> bool:
+    """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
+    protocol = context.bodies.model.protocol
+    try:
+        request = server_codec(protocol).read_request(ask.body or {}, "", lambda data: Seal(protocol, "", "", data))
+    except (TypeError, ValueError):
+        return False
+    return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)
+
+
 def _ask(context: Context, media: Media, kind: str) -> Ask:
     return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
 
 
-QUESTIONS = (
-    Question(
-        "kinds of input",
-        ("input",),
-        "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
-        3,
-        _kinds,
-        capable=True,
-    ),
+INPUT = Question(
+    "kinds of input",
+    ("input",),
+    "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
+    3,
+    _kinds,
+    capable=True,
 )

@@ -11,7 +11,7 @@ from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message, Text
 
-__all__ = ["QUESTIONS"]
+__all__ = ["CONSECUTIVE", "CONTENT_PARTS", "DEVELOPER", "FIRST", "PREFILL", "SYSTEM"]
 
 _LONG = "The garden behind the old library has a pond, two benches and a walnut tree. " * 3
 _SYSTEM = Message("system", "Be brief. " + _LONG)
@@ -77,25 +77,6 @@ def _with_last(context: Context, ask: Ask, keys: dict[str, Any], index: int = -1
     return replace(ask, body=body)
 
 
-_VALUES: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-
-
-def _fields(context: Context) -> Steps:
-    """Add a key that no endpoint has, then the keys that some have."""
-    history = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
-    ask = context.ask(history, why="a key of a message that does not exist")
-    nonsense = yield _with_last(context, ask, {"zq_extra": True}, 1)
-    if not nonsense.refused:
-        return []
-    taken: list[str] = []
-    for key in (k for k in context.candidates.message_keys if k != "name"):
-        ask = context.ask(history, why=f"the key {key} of a message", control=context.run > 1)
-        answer = yield _with_last(context, ask, {key: _VALUES.get(key, True)}, 1)
-        if answer.passed:
-            taken.append(key)
-    return [Finding("messages.fields", taken, "works", nonsense.message)] if taken else []
-
-
 def _prefill(context: Context) -> Steps:
     """Let the reply begin with the beginning of the control's answer, under each known mark."""
     control = yield context.ask([_USER], why="the control", control=True)
@@ -115,65 +96,55 @@ def _prefill(context: Context) -> Steps:
     return []
 
 
-QUESTIONS = (
-    Question(
-        "role developer",
-        ("messages.developer",),
-        "the tokens of such a message are counted; a refusal of the role",
-        1,
-        _place(
-            "messages.developer",
-            [replace(_SYSTEM, role="developer"), _USER],
-            False,
-            True,
-            "a message of the role developer",
-        ),
-        applies=lambda c: c.is_flat,
+DEVELOPER = Question(
+    "role developer",
+    ("messages.developer",),
+    "the tokens of such a message are counted; a refusal of the role",
+    1,
+    _place(
+        "messages.developer",
+        [replace(_SYSTEM, role="developer"), _USER],
+        False,
+        True,
+        "a message of the role developer",
     ),
-    Question(
-        "system messages",
-        ("messages.system",),
-        "a late one is refused, or its tokens are counted",
-        2,
-        _system,
-        applies=lambda c: c.has_roles,
-    ),
-    Question(
-        "consecutive roles",
-        ("messages.consecutive_roles",),
-        "two messages of the user in a row are refused, or both are counted",
-        1,
-        _place("messages.consecutive_roles", [Message("user", _LONG), _USER], "join", "keep", "two users in a row"),
-    ),
-    Question(
-        "first message",
-        ("messages.first_user",),
-        "a conversation that the assistant begins is refused, or its tokens are counted",
-        1,
-        _place("messages.first_user", [_TURN, _USER], True, False, "the assistant begins"),
-    ),
-    Question(
-        "parts of text",
-        ("messages.content",),
-        "a list with one text is refused, or counts as the text alone",
-        1,
-        _content,
-        applies=lambda c: c.is_flat,
-    ),
-    Question(
-        "keys of messages",
-        ("messages.fields",),
-        "a key that does not exist is refused, and these are not",
-        4,
-        _fields,
-        applies=lambda c: c.is_flat,
-    ),
-    Question(
-        "the beginning of a reply",
-        ("messages.prefill.set",),
-        "the reply goes on from there, and begins anew without the mark",
-        4,
-        _prefill,
-        applies=lambda c: c.is_flat,
-    ),
+    applies=lambda c: c.is_flat,
+)
+SYSTEM = Question(
+    "system messages",
+    ("messages.system",),
+    "a late one is refused, or its tokens are counted",
+    2,
+    _system,
+    applies=lambda c: c.has_roles,
+)
+CONSECUTIVE = Question(
+    "consecutive roles",
+    ("messages.consecutive_roles",),
+    "two messages of the user in a row are refused, or both are counted",
+    1,
+    _place("messages.consecutive_roles", [Message("user", _LONG), _USER], "join", "keep", "two users in a row"),
+)
+FIRST = Question(
+    "first message",
+    ("messages.first_user",),
+    "a conversation that the assistant begins is refused, or its tokens are counted",
+    1,
+    _place("messages.first_user", [_TURN, _USER], True, False, "the assistant begins"),
+)
+CONTENT_PARTS = Question(
+    "parts of text",
+    ("messages.content",),
+    "a list with one text is refused, or counts as the text alone",
+    1,
+    _content,
+    applies=lambda c: c.is_flat,
+)
+PREFILL = Question(
+    "the beginning of a reply",
+    ("messages.prefill.set",),
+    "the reply goes on from there, and begins anew without the mark",
+    4,
+    _prefill,
+    applies=lambda c: c.is_flat,
 )

@@ -11,7 +11,7 @@ from cnllm.probe.exchange import Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = ["JSON", "JSON_REASONING", "JSON_WORD", "OUTPUT_LIMIT"]
 
 _PROSE = [Message("user", "Describe the city of Bern in one sentence of prose, not in JSON.")]
 _NO_WORD = [Message("user", "Describe the city of Bern in one sentence of prose.")]
@@ -43,19 +43,25 @@ def _methods(mode: str) -> Callable[[Context], Steps]:
             return []
         works: list[str] = []
         quote = ""
+        has_object = False
         for method in ("json_schema", "json_object"):
             ask = context.ask(_PROSE, why=method, method=method, schema=_SCHEMA, patch=patch)
             if ask.body == context.ask(_PROSE, patch=patch).body:
                 continue  # the wire has no such way
+            has_object = has_object or method == "json_object"
             answer = yield ask
             value = _object(answer.text)
             if answer.refused:
                 quote = quote or answer.message
             elif value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
                 works.append(method)
-        if "json_object" not in works and context.known.get("tools.supported") is True:
+        if "json_schema" in works and "json_object" in works:
+            works.remove("json_object")  # an endpoint that takes a schema takes a bare object, too
+        elif has_object and works:
+            pass
+        elif context.known.get("tools.supported") is True:
             works.append("tool")
-        if "json_schema" not in works and "json_object" not in works:
+        if works in ([], ["tool"]):
             works.append("prompt")
         return [Finding(flag, works, "works", quote)]
 
@@ -91,39 +97,37 @@ def _output(context: Context) -> Steps:
     return []
 
 
-QUESTIONS = (
-    Question(
-        "answers in JSON",
-        ("schema.methods",),
-        "the answer is JSON, with the keys of the schema, where the prompt asks for prose",
-        2,
-        _methods(""),
-        by_model=True,
-        capable=True,
-    ),
-    Question(
-        "answers in JSON while it reasons",
-        ("when.reasoning.schema.methods",),
-        "the same, with reasoning on",
-        2,
-        _methods("reasoning"),
-        by_model=True,
-        capable=True,
-        applies=lambda c: c.known.get("reasoning.mode") == "toggle" and c.on is not None and c.off is not None,
-    ),
-    Question(
-        "the word JSON",
-        ("simulator.json_word",),
-        "JSON is refused where the prompt does not hold the word",
-        1,
-        _json_word,
-        applies=lambda c: "json_object" in (c.known.get("schema.methods") or ()),
-    ),
-    Question(
-        "output limit",
-        ("limits.output",),
-        "so many tokens pass, one more is refused; the probe hangs up after 4 kB",
-        4,
-        _output,
-    ),
+JSON = Question(
+    "answers in JSON",
+    ("schema.methods",),
+    "the answer is JSON, with the keys of the schema, where the prompt asks for prose",
+    2,
+    _methods(""),
+    by_model=True,
+    capable=True,
+)
+JSON_REASONING = Question(
+    "answers in JSON while it reasons",
+    ("when.reasoning.schema.methods",),
+    "the same, with reasoning on",
+    2,
+    _methods("reasoning"),
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("reasoning.mode") == "toggle" and c.on is not None and c.off is not None,
+)
+JSON_WORD = Question(
+    "the word JSON",
+    ("simulator.json_word",),
+    "JSON is refused where the prompt does not hold the word",
+    1,
+    _json_word,
+    applies=lambda c: "json_object" in (c.known.get("schema.methods") or ()),
+)
+OUTPUT_LIMIT = Question(
+    "output limit",
+    ("limits.output",),
+    "so many tokens pass, one more is refused; the probe hangs up after 4 kB",
+    4,
+    _output,
 )

@@ -11,7 +11,23 @@ from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = [
+    "FREQUENCY_PENALTY",
+    "LOGIT_BIAS",
+    "LOGPROBS",
+    "MAX_TOKENS",
+    "PARALLEL",
+    "PRESENCE_PENALTY",
+    "SEED",
+    "STOP",
+    "STOP_ITEMS",
+    "TEMPERATURE",
+    "TEMPERATURE_REASONING",
+    "TOP_K",
+    "TOP_LOGPROBS",
+    "TOP_P",
+    "TOP_P_REASONING",
+]
 
 _WORDS = [Message("user", "Write these words: one two three four five six seven eight nine ten.")]
 _HELLO = [Message("user", "Say hello in one short sentence.")]
@@ -21,7 +37,10 @@ _LENGTH = 16
 
 def _paths(context: Context, name: str) -> list[str]:
     """Return the places where a parameter may stand: the wire's own, then those of other endpoints."""
-    return list(dict.fromkeys([context.bodies.path(name), *context.candidates.params.get(name, ())]))
+    declared = (context.bodies.model.flags.params or {}).get(name)
+    own = [context.bodies.path(name)]
+    others = context.candidates.params.get(name, ())
+    return list(dict.fromkeys([*others, *own] if declared is None else [*own, *others]))
 
 
 # ── with an effect that shows ────────────────────────────────────────────────
@@ -126,9 +145,15 @@ def _logprobs(context: Context) -> Steps:
 # ── refused or not ───────────────────────────────────────────────────────────
 def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
     def run(context: Context) -> Steps:
-        path = context.bodies.path(name)
-        answer = yield context.ask(_HELLO, why=f"{path}={value}", set={path: value})
-        return [Finding(f"params.{name}", False, "refused", answer.message)] if answer.refused else []
+        paths = _paths(context, name)
+        answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value})
+        if not answer.refused:
+            return []
+        other = next((p for p in paths[1:] if p in answer.message), None)
+        if other is not None:
+            second = yield context.ask(_HELLO, why=f"{other}={value}", set={other: value})
+            return [] if second.refused else [Finding(f"params.{name}", other, "works", answer.message)]
+        return [Finding(f"params.{name}", False, "refused", answer.message)]
 
     return run
 
@@ -296,20 +321,13 @@ def _refusable(name: str, value: Any) -> Question:
     return Question(name, _flags(name), "the endpoint refuses the parameter", 2, _plain(name, value))
 
 
-QUESTIONS = (
-    MAX_TOKENS,
-    _range_question(_SEED),
-    _refusable("presence_penalty", 0.5),
-    _refusable("frequency_penalty", 0.5),
-    STOP,
-    _range_question(_TEMPERATURE),
-    _range_question(_TOP_P),
-    STOP_ITEMS,
-    PARALLEL,
-    _range_question(_TEMPERATURE, "reasoning"),
-    _range_question(_TOP_P, "reasoning"),
-    LOGPROBS,
-    _refusable("logit_bias", {"100": -1}),
-    _refusable("top_logprobs", 1),
-    _refusable("top_k", 20),
-)
+SEED = _range_question(_SEED)
+PRESENCE_PENALTY = _range_question(_PRESENCE)
+FREQUENCY_PENALTY = _range_question(_FREQUENCY)
+TEMPERATURE = _range_question(_TEMPERATURE)
+TOP_P = _range_question(_TOP_P)
+TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
+TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
+LOGIT_BIAS = _refusable("logit_bias", {"100": -1})
+TOP_LOGPROBS = _refusable("top_logprobs", 1)
+TOP_K = _refusable("top_k", 20)

@@ -11,7 +11,7 @@ from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS", "reasons"]
+__all__ = ["DEFAULT", "OFF", "ON", "reasons"]
 
 _TEXT = "What is 17 times 23? Answer with the number."
 _ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
@@ -48,6 +48,13 @@ def _form(context: Context, answer: Answer) -> Iterable[Finding]:
     if not answer.reasoning or not isinstance(answer.data, dict):
         return
     if not context.is_flat:
+        own = context.bodies.model.flags.reasoning
+        sealed = answer.reply is not None and any(getattr(p, "seal", None) for p in answer.reply.message.parts)
+        declared = own.shape if own is not None else None
+        if sealed:
+            yield Finding("reasoning.shape", declared if declared == "content-parts" else "seal", "works")
+        elif declared == "field":
+            yield Finding("reasoning.shape", "field", "works")
         return
     message = get(answer.data, "choices.0.message")
     if not isinstance(message, dict):
@@ -102,34 +109,32 @@ def _shown(patch: dict[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in leaves(patch).items())
 
 
-QUESTIONS = (
-    Question(
-        "reasoning by default",
-        ("reasoning.default", "reasoning.fields", "reasoning.shape", "reasoning.part"),
-        "the reply has reasoning, or counts its tokens, without any switch",
-        1,
-        _default,
-        by_model=True,
-        capable=True,
-    ),
-    Question(
-        "reasoning off",
-        ("reasoning.mode", "reasoning.off.set"),
-        "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
-        8,
-        _switch_off,
-        by_model=True,
-        capable=True,
-        applies=lambda c: c.known.get("reasoning.default") == "on",
-    ),
-    Question(
-        "reasoning on",
-        ("reasoning.mode", "reasoning.on.set", "reasoning.fields", "reasoning.shape", "reasoning.part"),
-        "reasoning is there with the switch and not without it; a refusal says that the model has none",
-        8,
-        _switch_on,
-        by_model=True,
-        capable=True,
-        applies=lambda c: c.known.get("reasoning.default") == "off",
-    ),
+DEFAULT = Question(
+    "reasoning by default",
+    ("reasoning.default", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+    "the reply has reasoning, or counts its tokens, without any switch",
+    1,
+    _default,
+    by_model=True,
+    capable=True,
+)
+OFF = Question(
+    "reasoning off",
+    ("reasoning.mode", "reasoning.off.set"),
+    "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
+    8,
+    _switch_off,
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("reasoning.default") == "on",
+)
+ON = Question(
+    "reasoning on",
+    ("reasoning.mode", "reasoning.on.set", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+    "reasoning is there with the switch and not without it; a refusal says that the model has none",
+    8,
+    _switch_on,
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("reasoning.default") == "off",
 )

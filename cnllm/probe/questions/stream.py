@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from cnllm.jsonpath import get
@@ -9,7 +10,7 @@ from cnllm.probe.exchange import Answer
 from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = ["STREAM", "STREAM_TOOLS"]
 
 
 def _stream(context: Context) -> Steps:
@@ -33,8 +34,8 @@ def _deltas(answer: Answer) -> str | None:
     texts = [text for text in texts if isinstance(text, str) and text]
     if len(texts) < 3:
         return None
-    grows = all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
-    return "cumulative" if grows and len(texts[-1]) > len(texts[0]) else "incremental"
+    grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
+    return "cumulative" if grows and len(texts[-1]) > len(texts[0]) else None  # two streams do not prove the reverse
 
 
 def _usage_place(chunks: list[Any]) -> str | None:
@@ -63,22 +64,20 @@ def _stream_tools(context: Context) -> Steps:
     return [Finding("stream.tools", True, "works")]
 
 
-QUESTIONS = (
-    Question(
-        "stream",
-        ("stream.deltas", "stream.terminator", "simulator.stream_usage"),
-        "the reply comes in events; what their texts and their last ones hold",
-        1,
-        _stream,
-    ),
-    Question(
-        "stream with tools",
-        ("stream.tools",),
-        "a call comes in pieces",
-        1,
-        _stream_tools,
-        by_model=True,
-        capable=True,
-        applies=lambda c: c.known.get("tools.supported") is True,
-    ),
+STREAM = Question(
+    "stream",
+    ("stream.deltas", "stream.terminator", "simulator.stream_usage"),
+    "the reply comes in events; what their texts and their last ones hold",
+    1,
+    _stream,
+)
+STREAM_TOOLS = Question(
+    "stream with tools",
+    ("stream.tools",),
+    "a call comes in pieces",
+    1,
+    _stream_tools,
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("tools.supported") is True,
 )

@@ -8,27 +8,31 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cnllm.probe.bodies import Tool
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
-from cnllm.probe.bodies import Tool
-from cnllm.types import Media, Message, ToolCall, ToolResult
+from cnllm.probe.questions.earlier import earlier, offers_tools
+from cnllm.types import Media, Message, Text
 
-__all__ = ["PIXEL", "QUESTIONS", "turn_with_call"]
+__all__ = [
+    "CONTENT",
+    "IDS",
+    "KEYWORDS",
+    "NAME_LENGTH",
+    "PARAMETERS",
+    "PIXEL",
+    "RESULT_MEDIA",
+    "SCHEMA",
+    "STRICT",
+]
 
 _TEXT = [Message("user", "What is the weather in Bern? Use the tool.")]
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP"
+    "7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
 """A picture of 32 x 32 red pixels (PNG, base64)."""
-
-
-def turn_with_call(id: str = "call0a1b2", name: str = WEATHER.name, **result: Any) -> list[Message]:
-    """Return a conversation in which the model called a tool and got its result."""
-    call = ToolCall(id, name, {"city": "Bern"}, '{"city": "Bern"}')
-    return [
-        *_TEXT,
-        Message("assistant", (call,)),
-        Message("tool", (ToolResult(id, "Sunny, 21 degrees.", name, **result),)),
-    ]
 
 
 def _property(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -181,15 +185,18 @@ _PATTERNS: dict[str, frozenset[str]] = {
 
 def _ids(context: Context) -> Steps:
     """Send earlier calls with ids of several forms."""
-    good = yield context.ask(turn_with_call(_IDS["short"]), why="an earlier call", tools=(WEATHER,), control=True)
+    builder = yield from earlier(context)
+    if builder is None:
+        return []
+    good = yield builder.ask("a call id (short)", id=_IDS["short"], control=True)
     if not good.passed:
         return []
     refused: set[str] = set()
     quote = ""
     for name in ("65", "odd", "41", "plain", "40", "64"):
-        if name in ("40", "64", "plain", "41") and not refused:
+        if name not in ("65", "odd") and not refused:
             break
-        answer = yield context.ask(turn_with_call(_IDS[name]), why=f"a call id ({name})", tools=(WEATHER,))
+        answer = yield builder.ask(f"a call id ({name})", id=_IDS[name])
         if answer.refused:
             refused.add(name)
             quote = quote or answer.message
@@ -197,58 +204,36 @@ def _ids(context: Context) -> Steps:
     return [Finding("tools.call_id_pattern", pattern, "refused", quote)] if pattern else []
 
 
-def _result_name(context: Context) -> Steps:
-    """Send a result with the tool's name, and one without."""
-    ask = context.ask(turn_with_call(), why="a result without a name", tools=(WEATHER,))
-    turns = list((ask.body or {})[context.bodies.turns])
-    named = replace(
-        ask,
-        why="a result with the tool's name",
-        body={**(ask.body or {}), context.bodies.turns: [*turns[:-1], {**turns[-1], "name": WEATHER.name}]},
-    )
-    bare = {key: value for key, value in turns[-1].items() if key != "name"}
-    without = replace(ask, body={**(ask.body or {}), context.bodies.turns: [*turns[:-1], bare]})
-    first = yield without
-    second = yield named
-    if first.refused and second.passed:
-        return [Finding("tools.result_name", True, "refused", first.message)]
-    if second.refused and first.passed:
-        return [Finding("tools.result_name", False, "refused", second.message)]
-    return []
-
-
 def _result_media(context: Context) -> Steps:
     """Send a result with a picture."""
-    control = yield context.ask(turn_with_call(), why="an earlier call", tools=(WEATHER,), control=True)
     media = (Media("image/png", data=PIXEL),)
-    ask = context.ask(turn_with_call(media=media), why="a result with a picture", tools=(WEATHER,))
-    if not control.passed or PIXEL not in str(ask.body):
+    builder = yield from earlier(context)
+    if builder is None or PIXEL not in str((ask := builder.ask("a result with a picture", media=media)).body):
         return []
+    shown = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
+    picture = yield context.ask([shown], why="a picture of the user's", control=True)
+    control = yield builder.ask("an earlier call", control=True)
+    if not picture.passed or not control.passed:
+        return []  # the model reads no pictures at all
     answer = yield ask
     return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
 
 
 def _empty(context: Context) -> Steps:
     """Send an earlier call whose message has no text, in each form."""
-    ask = context.ask(turn_with_call(), why="an earlier call", tools=(WEATHER,))
-    key = context.bodies.turns
-    turns = list((ask.body or {})[key])
+    builder = yield from earlier(context)
+    if builder is None:
+        return []
+    control = yield builder.ask("an earlier call beside text", control=True)
+    if not control.passed:
+        return []
     quote = ""
     for value, content in (("null", None), ("empty", ""), ("omit", ...), ("space", " ")):
-        turn = {k: v for k, v in turns[1].items() if k != "content"}
-        if content is not ...:
-            turn = {"role": turn.pop("role"), "content": content, **turn}
-        answer = yield replace(
-            ask, why=f"a call beside content {value}", body={**(ask.body or {}), key: [turns[0], turn, *turns[2:]]}
-        )
+        answer = yield builder.ask(f"an earlier call, content {value}", content=content)
         if answer.passed:
             return [Finding("messages.empty", value, "refused" if quote else "works", quote)]
         quote = quote or answer.message
     return []
-
-
-def _offers(context: Context) -> bool:
-    return context.known.get("tools.supported") is True
 
 
 CONTENT = Question(
@@ -257,7 +242,7 @@ CONTENT = Question(
     "the forms before it are refused, and this one passes",
     4,
     _empty,
-    applies=lambda c: c.is_flat and _offers(c),
+    applies=lambda c: c.is_flat and offers_tools(c),
 )
 SCHEMA = Question(
     "schemas of tools",
@@ -265,65 +250,53 @@ SCHEMA = Question(
     "a schema with this is refused, one without it passes",
     8,
     _schema,
-    applies=_offers,
+    applies=offers_tools,
 )
-QUESTIONS = (
-    CONTENT,
-    Question(
-        "strict tools",
-        ("tools.strict",),
-        "a strict function is refused",
-        1,
-        _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
-        applies=_offers,
-    ),
-    Question(
-        "tools without parameters",
-        ("tools.parameters",),
-        "a function without parameters is refused",
-        1,
-        _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
-        applies=_offers,
-    ),
-    SCHEMA,
-    Question(
-        "names of tools",
-        ("tools.name_max_length",),
-        "a name of this length passes, a longer one is refused",
-        4,
-        _name_length,
-        applies=_offers,
-    ),
-    Question(
-        "ids of calls",
-        ("tools.call_id_pattern",),
-        "ids that do not match are refused, those that do pass",
-        6,
-        _ids,
-        applies=_offers,
-    ),
-    Question(
-        "names of results",
-        ("tools.result_name",),
-        "a result without (or with) the tool's name is refused",
-        2,
-        _result_name,
-        applies=lambda c: c.is_flat and _offers(c),
-    ),
-    Question(
-        "pictures in results",
-        ("tools.result_media",),
-        "a result with a picture is refused",
-        1,
-        _result_media,
-        applies=_offers,
-    ),
-    Question(
-        "keywords of schemas",
-        ("tools.schema_drop",),
-        "a schema with this keyword is refused, one without it passes",
-        len(_KEYWORDS),
-        _drop,
-        applies=_offers,
-    ),
+STRICT = Question(
+    "strict tools",
+    ("tools.strict",),
+    "a strict function is refused",
+    1,
+    _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
+    applies=offers_tools,
+)
+PARAMETERS = Question(
+    "tools without parameters",
+    ("tools.parameters",),
+    "a function without parameters is refused",
+    1,
+    _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
+    applies=offers_tools,
+)
+NAME_LENGTH = Question(
+    "names of tools",
+    ("tools.name_max_length",),
+    "a name of this length passes, a longer one is refused",
+    4,
+    _name_length,
+    applies=offers_tools,
+)
+IDS = Question(
+    "ids of calls",
+    ("tools.call_id_pattern",),
+    "ids that do not match are refused, those that do pass",
+    6,
+    _ids,
+    applies=offers_tools,
+)
+RESULT_MEDIA = Question(
+    "pictures in results",
+    ("tools.result_media",),
+    "a result with a picture is refused",
+    1,
+    _result_media,
+    applies=offers_tools,
+)
+KEYWORDS = Question(
+    "keywords of schemas",
+    ("tools.schema_drop",),
+    "a schema with this keyword is refused, one without it passes",
+    len(_KEYWORDS),
+    _drop,
+    applies=offers_tools,
 )

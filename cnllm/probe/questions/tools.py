@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from cnllm.jsonpath import set_value
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = ["CHOICE", "CHOICE_REASONING", "TOOLS"]
 
 _TEXT = "What is the weather in Bern? Use the tool."
 _SMALL_TALK = "Say hello in one short sentence. No tool is needed."
@@ -47,7 +49,7 @@ def _choices(mode: str) -> object:
         control = yield request(None, why="tools without a choice")
         if not control.calls:
             return []
-        auto = yield request("auto")
+        auto = yield replace(request("auto"), control=context.run > 1)
         if auto.refused:
             quote = auto.message
         elif auto.calls:
@@ -84,8 +86,6 @@ def _choices(mode: str) -> object:
 
 def _nonsense(ask: Ask) -> Ask:
     """Return the request with a choice that no endpoint has."""
-    from msgspec.structs import replace
-
     from cnllm.jsonpath import get
 
     body = dict(ask.body or {})
@@ -96,36 +96,34 @@ def _nonsense(ask: Ask) -> Ask:
     return replace(ask, body=body)
 
 
-QUESTIONS = (
-    Question(
-        "tools",
-        ("tools.supported",),
-        "a call of an offered tool comes on the wire, without a forced choice; a refusal of the tools",
-        1,
-        _tools,
-        by_model=True,
-        capable=True,
-    ),
-    Question(
-        "tool_choice",
-        ("tool_choice.allowed",),
-        "auto calls, none does not, a named tool is the one called, required calls where auto does not",
-        6,
-        _choices(""),  # type: ignore[arg-type]
-        by_model=True,
-        capable=True,
-        applies=lambda c: c.known.get("tools.supported") is True,
-    ),
-    Question(
-        "tool_choice while it reasons",
-        ("when.reasoning.tool_choice.allowed",),
-        "the same, with reasoning on",
-        6,
-        _choices("reasoning"),  # type: ignore[arg-type]
-        by_model=True,
-        capable=True,
-        applies=lambda c: (
-            c.known.get("tools.supported") is True and c.known.get("reasoning.mode") == "toggle" and c.on is not None
-        ),
+TOOLS = Question(
+    "tools",
+    ("tools.supported",),
+    "a call of an offered tool comes on the wire, without a forced choice; a refusal of the tools",
+    1,
+    _tools,
+    by_model=True,
+    capable=True,
+)
+CHOICE = Question(
+    "tool_choice",
+    ("tool_choice.allowed",),
+    "auto calls, none does not, a named tool is the one called, required calls where auto does not",
+    6,
+    _choices(""),  # type: ignore[arg-type]
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("tools.supported") is True,
+)
+CHOICE_REASONING = Question(
+    "tool_choice while it reasons",
+    ("when.reasoning.tool_choice.allowed",),
+    "the same, with reasoning on",
+    6,
+    _choices("reasoning"),  # type: ignore[arg-type]
+    by_model=True,
+    capable=True,
+    applies=lambda c: (
+        c.known.get("tools.supported") is True and c.known.get("reasoning.mode") == "toggle" and c.on is not None
     ),
 )

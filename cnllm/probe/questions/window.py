@@ -6,7 +6,7 @@ from cnllm.probe.bounds import numbers
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message
 
-__all__ = ["QUESTIONS"]
+__all__ = ["WINDOW"]
 
 _WORDS = 2_200_000
 _HANG_UP = 4096
@@ -26,12 +26,10 @@ def _context(context: Context) -> Steps:
     return [Finding("limits.context", said[0], "refused", answer.message)] if len(said) == 1 else []
 
 
-QUESTIONS = (
-    Question(
-        "window",
-        ("limits.context",),
-        "a prompt that is far too long is refused in words that name one limit",
-        1,
-        _context,
-    ),
+WINDOW = Question(
+    "window",
+    ("limits.context",),
+    "a prompt that is far too long is refused in words that name one limit",
+    1,
+    _context,
 )
