@@ -26,11 +26,12 @@ _ROOM = 12_000
 
 
 class Approach(Struct, frozen=True):
-    """What the user gave: an address, perhaps a model and a wire."""
+    """What the user gave: an address, perhaps a model, a wire, or the very place."""
 
     base_url: str
     id: str | None = None
     protocol: str | None = None
+    place: Place | None = None
 
 
 class Found(Struct, frozen=True):
@@ -49,7 +50,7 @@ Exchanger = Callable[..., Generator[Any, Any, Answer]]
 
 def approach(registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool) -> Generator[Any, Any, Found]:
     """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask."""
-    candidates = places(registry, goal.base_url, goal.protocol)
+    candidates = [goal.place] if goal.place is not None else places(registry, goal.base_url, goal.protocol)
     models, listing = yield from _models(candidates, exchange)
     id = goal.id or next(iter(models), None)
     if id is None:
@@ -124,7 +125,8 @@ def _try(
     if getattr(rule, "default", None) is not None:
         base[Bodies(model).path("max_tokens")] = _ROOM
     stream = False
-    headers = iter([None, *[h for h in KEY_HEADERS if h[0] != _own_header(model)]] if has_key else [None])
+    others = [h for h in KEY_HEADERS if h[0] != _own_header(model)] if place.auth is None and has_key else []
+    headers = iter([place.auth, *others])
     place = replace(place, auth=next(headers))
     for _ in range(8):
         bodies = Bodies(model, base, drop)

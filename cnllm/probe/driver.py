@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.client.credentials import insert_key
+from cnllm.client.credentials import insert_key, plan_secrets, redact_bytes, secret_bytes
+from cnllm.config import redact
 from cnllm.errors import CnllmError
+from cnllm.probe.recording import Recording
 from cnllm.probe.runner import Investigation, Outcome, Response, Send
 from cnllm.types.policy import Timeouts
 
@@ -23,9 +25,15 @@ def drive(
     investigation: Investigation,
     transport: Any,
     api_key: str | None,
+    recording: Recording | None = None,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Outcome:
-    """Run a probe to its end over a transport. Raises what the probe raises."""
+    """Run a probe to its end over a transport. Raises what the probe raises.
+
+    Requests that the recording has answers to are not sent again; the others are appended to it.
+    """
+    if recording is not None:
+        transport = recording.around(transport, () if api_key is None else (api_key,))
     response: Response | None = None
     while True:
         try:
@@ -34,7 +42,8 @@ def drive(
             outcome: Outcome = end.value
             return outcome
         if isinstance(step, Send):
-            response = _send(step, transport, api_key)
+            known = None if recording is None else recording.take(insert_key(step.plan, api_key))
+            response = known if known is not None else _send(step, transport, api_key)
         else:
             sleep(step.seconds)
             response = None
@@ -64,4 +73,10 @@ def _send(step: Send, transport: Any, api_key: str | None) -> Response:
         if close is not None:
             with contextlib.suppress(CnllmError):
                 close()
-    return Response(status, dict(headers), bytes(content), abandoned)
+    secrets = plan_secrets(plan, api_key)
+    return Response(
+        status,
+        redact.redact_headers(dict(headers), secrets),
+        redact_bytes(secret_bytes(secrets), bytes(content)),
+        abandoned,
+    )

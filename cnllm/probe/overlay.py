@@ -18,6 +18,7 @@ __all__ = ["overlay", "provider_name"]
 
 _PROVIDER_FLAGS = ("auth.", "base_url", "path", "protocol", "keys")
 _MOST_QUOTE = 160
+_MARK = "# Written by cnllm probe"
 
 
 def provider_name(base_url: str) -> str:
@@ -28,14 +29,24 @@ def provider_name(base_url: str) -> str:
 
 
 def overlay(
-    found: Found, facts: Iterable[Fact], *, provider: str, keys: tuple[str, ...], date: datetime.date, new: bool = True
+    found: Found,
+    facts: Iterable[Fact],
+    *,
+    provider: str,
+    keys: tuple[str, ...],
+    date: datetime.date,
+    parent: str | None,
+    new: bool = True,
 ) -> str:
-    """Return a registry file with the facts that have a value. `new`: the registry does not know the provider."""
+    """Return a registry file with the facts that have a value.
+
+    `parent` is the provider that a new one starts from. `new`: the registry does not know the provider.
+    """
     proven = [f for f in facts if f.answer != "unknown"]
     doc: dict[str, Any] = {}
     if new:
         table: dict[str, Any] = {
-            "extends": "openai-compatible",
+            **({"extends": parent} if parent is not None else {}),
             "title": provider,
             "protocol": found.place.protocol,
             "base_url": found.place.base_url,
@@ -58,7 +69,7 @@ def overlay(
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
         }
     doc["models"] = {f"{provider}/{found.id}": model}
-    return tomli_w.dumps(doc)
+    return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
 
 
 def _source(url: str, date: datetime.date, quote: str, backs: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
@@ -19,23 +19,25 @@ from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["KEY_HEADERS", "Place", "bare_address", "model_at", "places", "plan_at"]
+__all__ = ["KEY_HEADERS", "PROVIDER", "Place", "bare_address", "model_at", "places", "plan_at"]
 
 KEY_HEADERS = (("authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
 
 _VERSIONS = ("/v1", "/v1beta")
 _VERSION = re.compile(r"/v\d+(?:beta\d*|alpha\d*)?$")
-_PROVIDER = "openai-compatible"
+PROVIDER = "openai-compatible"
+"""The provider of models at an endpoint that nobody has described."""
 
 
 class Place(Struct, frozen=True):
-    """Where requests of one wire go, and the header that carries the key (None: the wire's own)."""
+    """Where requests of one wire go, and the header that carries the key. None: as the wire has it."""
 
     protocol: str
     base_url: str
     path: str | None = None
     auth: tuple[str, str] | None = None
+    stream_path: str | None = None
 
 
 def bare_address(url: str) -> tuple[str, str | None]:
@@ -58,7 +60,7 @@ def places(registry: Registry, base_url: str, protocol: str | None = None) -> li
     """Return the places to try, the likeliest first."""
     found: list[Place] = []
     for name in PROTOCOLS if protocol is None else (protocol,):
-        path = registry.resolve(f"{_PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
+        path = registry.resolve(f"{PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
         for base in _bases(base_url, path):
             place = Place(name, base)
             if place not in found:
@@ -79,7 +81,7 @@ def _bases(base_url: str, path: str) -> list[str]:
 
 def model_at(registry: Registry, place: Place, id: str) -> Model:
     """Return the model of an endpoint that nobody has described, at a place. Nothing is adjusted for it."""
-    return plain_model(registry.resolve(f"{_PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
+    return plain_model(registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
 
 
 def plan_at(
@@ -98,6 +100,7 @@ def plan_at(
         headers = {name: value for name, value in headers.items() if name != "content-type"}
         headers["accept"] = "application/json"
         return replace(plan, method="GET", url=path, headers=headers, body={}, content=b"")
-    url = plan.url if place.path is None else place.base_url + place.path
+    own_path = (place.stream_path if stream else None) or place.path
+    url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
     data = dict(body or {})
     return replace(plan, url=url, headers=headers, body=data, content=msgspec.json.encode(data), stream=stream)

@@ -55,9 +55,11 @@ def _kinds(context: Context) -> Steps:
         after = answer.reply.usage.input if answer.reply is not None else None
         if before is not None and after is not None and after - before >= _LEAST:
             counted.append(kind)
-    if not quotes and counted != taken:
+    if not asked or (not quotes and counted != taken):
         return []  # everything passes, and nothing shows that it is read
-    return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")] if asked else []
+    if taken and len(asked) < len(_MEDIA):
+        return []  # the wire has no part for the other kinds, which the model may read as well
+    return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")]
 
 
 def _has_part(context: Context, ask: Ask, kind: str) -> bool:

@@ -55,6 +55,14 @@ def _system(context: Context) -> Steps:
     return [Finding("messages.system", "any", "works")] if _reads(answer, control) else []
 
 
+def _first(context: Context) -> Steps:
+    """Let the assistant begin, where it may speak at all."""
+    turns = yield context.ask([_USER, _TURN, _USER], why="the user begins", control=True)
+    if not turns.passed:
+        return []
+    return (yield from _place("messages.first_user", [_TURN, _USER], True, False, "the assistant begins")(context))
+
+
 def _content(context: Context) -> Steps:
     """Send the text as a list with one part."""
     control = yield context.ask([_USER], why="the control", control=True)
@@ -130,7 +138,7 @@ FIRST = Question(
     ("messages.first_user",),
     "a conversation that the assistant begins is refused, or its tokens are counted",
     1,
-    _place("messages.first_user", [_TURN, _USER], True, False, "the assistant begins"),
+    _first,
 )
 CONTENT_PARTS = Question(
     "parts of text",

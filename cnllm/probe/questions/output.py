@@ -62,6 +62,8 @@ def _methods(mode: str) -> Callable[[Context], Steps]:
         elif context.known.get("tools.supported") is True:
             works.append("tool")
         if works in ([], ["tool"]):
+            if "tools.supported" not in context.known:
+                return []  # a tool may be the way, and nobody knows whether there are any
             works.append("prompt")
         return [Finding(flag, works, "works", quote)]
 

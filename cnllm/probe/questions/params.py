@@ -158,6 +158,18 @@ def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
     return run
 
 
+def _top_logprobs(context: Context) -> Steps:
+    """Ask for the likeliest tokens, beside their log probabilities."""
+    switch, path = context.bodies.path("logprobs"), context.bodies.path("top_logprobs")
+    rule = (context.bodies.model.flags.params or {}).get("logprobs")
+    on = {} if rule is False else {switch: True}
+    control = yield context.ask(_HELLO, why="logprobs alone", set=on, control=True)
+    if not control.passed and on:
+        on = {}
+    answer = yield context.ask(_HELLO, why=f"{path}=1", set={**on, path: 1})
+    return [Finding("params.top_logprobs", False, "refused", answer.message)] if answer.refused else []
+
+
 # ── between bounds ───────────────────────────────────────────────────────────
 class _Range:
     """The values with which the range of a parameter is looked for."""
@@ -329,5 +341,11 @@ TOP_P = _range_question(_TOP_P)
 TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
 TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
 LOGIT_BIAS = _refusable("logit_bias", {"100": -1})
-TOP_LOGPROBS = _refusable("top_logprobs", 1)
+TOP_LOGPROBS = Question(
+    "top_logprobs",
+    _flags("top_logprobs"),
+    "the endpoint refuses the parameter beside logprobs, and takes logprobs alone",
+    2,
+    _top_logprobs,
+)
 TOP_K = _refusable("top_k", 20)

@@ -51,10 +51,10 @@ def _form(context: Context, answer: Answer) -> Iterable[Finding]:
         own = context.bodies.model.flags.reasoning
         sealed = answer.reply is not None and any(getattr(p, "seal", None) for p in answer.reply.message.parts)
         declared = own.shape if own is not None else None
-        if sealed:
-            yield Finding("reasoning.shape", declared if declared == "content-parts" else "seal", "works")
-        elif declared == "field":
-            yield Finding("reasoning.shape", "field", "works")
+        if declared == "field":
+            yield Finding("reasoning.shape", "seal" if sealed else "field", "works")
+        elif declared == "content-parts":
+            yield Finding("reasoning.shape", declared, "works")
         return
     message = get(answer.data, "choices.0.message")
     if not isinstance(message, dict):

@@ -10,32 +10,42 @@ from cnllm.probe.exchange import Answer
 from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
 from cnllm.types import Message
 
+_HELLO = [Message("user", "Say hello in one short sentence.")]
 __all__ = ["STREAM", "STREAM_TOOLS"]
 
 
+_SWITCH = "stream_options.include_usage"
+
+
 def _stream(context: Context) -> Steps:
-    """Ask for a stream."""
-    answer = yield context.ask([Message("user", "Say hello in one short sentence.")], why="a stream", stream=True)
-    if not answer.passed or not answer.streamed or not isinstance(answer.data, list):
+    """Ask for a stream, and on a flat wire for its token counts too."""
+    plain = yield context.ask(_HELLO, why="a stream", stream=True)
+    if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
         return []
-    found = [Finding("stream.deltas", _deltas(answer), "works")] if _deltas(answer) else []
-    if answer.reply is not None and answer.reply.raw_finish:
-        pass
-    elif answer.done:
+    found = [Finding("stream.deltas", "cumulative", "works")] if _repeats(plain) else []
+    if plain.done and (plain.reply is None or not plain.reply.raw_finish):
         found.append(Finding("stream.terminator", "done", "works"))
-    if context.is_flat and (place := _usage_place(answer.data)) is not None:
-        found.append(Finding("simulator.stream_usage", place, "works"))
-    return found
+    if not context.is_flat:
+        return found
+    counted = yield context.ask(_HELLO, why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
+    flag = f"when.stream.body.set.{_SWITCH}"
+    answer = counted if counted.passed and isinstance(counted.data, list) else plain
+    place = _usage_place(answer.data)
+    if counted.refused:
+        found.append(Finding("_stream_options", False, "refused", counted.message))
+    elif place != "none" and _usage_place(plain.data) == "none":
+        found.append(Finding(flag, True, "works"))
+    return [*found, Finding("simulator.stream_usage", place, "works")]
 
 
-def _deltas(answer: Answer) -> str | None:
-    """Return whether the pieces of text repeat what came before."""
+def _repeats(answer: Answer) -> bool:
+    """Whether each piece of text repeats what came before it. That two streams do not repeat proves nothing."""
     texts = [get(chunk, "choices.0.delta.content") for chunk in answer.data]
     texts = [text for text in texts if isinstance(text, str) and text]
     if len(texts) < 3:
-        return None
+        return False
     grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
-    return "cumulative" if grows and len(texts[-1]) > len(texts[0]) else None  # two streams do not prove the reverse
+    return grows and len(texts[-1]) > len(texts[0])
 
 
 def _usage_place(chunks: list[Any]) -> str | None:
@@ -66,9 +76,9 @@ def _stream_tools(context: Context) -> Steps:
 
 STREAM = Question(
     "stream",
-    ("stream.deltas", "stream.terminator", "simulator.stream_usage"),
-    "the reply comes in events; what their texts and their last ones hold",
-    1,
+    ("stream.deltas", "stream.terminator", "simulator.stream_usage", f"when.stream.body.set.{_SWITCH}"),
+    "the reply comes in events; what their texts and their last ones hold, with and without the switch",
+    2,
     _stream,
 )
 STREAM_TOOLS = Question(
