@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from benchmarks.probe import variants
-from benchmarks.probe.requests import KEYS
 from benchmarks.probe.shown import Endpoint
 from cnllm.jsonpath import set_value
 from cnllm.simulator.read import read_request
@@ -38,13 +37,17 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
             continue
         value = msgspec.to_builtins(fact.value)
         truth = variants.get(endpoint.flags, flag)
-        told = None if value == truth else endpoint.tells_apart(variants.changed(endpoint.flags, flag, value))
+        told = (
+            None
+            if value == truth
+            else endpoint.tells_apart(variants.changed(endpoint.flags, flag, value), foreign=True)
+        )
         if told is None:
             verdicts[flag] = Verdict(flag, "recovered" if flag in shown else "silent", value, truth)
         elif flag.startswith(_PATCHES) and _does_the_same(endpoint, flag, facts):
             verdicts[flag] = Verdict(flag, "another", value, truth)
         else:
-            verdicts[flag] = Verdict(flag, "wrong", value, truth, told[0].decode()[:600])
+            verdicts[flag] = Verdict(flag, "wrong", value, truth, told.content.decode()[:600])
     for flag in shown:
         if flag not in verdicts:
             default = variants.get(endpoint.plain, flag)
@@ -76,7 +79,14 @@ def _does_the_same(endpoint: Endpoint, flag: str, facts: Sequence[Any]) -> bool:
     body = dict(hi)
     for path, value in patch.items():
         set_value(body, path, value)
-    response = respond(model, KEYS, json.dumps(body).encode(), endpoint.first.path, strict=True, public_name="m")
+    response = respond(
+        model,
+        dict(endpoint.first.headers),
+        json.dumps(body).encode(),
+        endpoint.first.path,
+        strict=True,
+        public_name="m",
+    )
     if response.status != 200:
         return False
     _, thinks = flags_for(model, read_request(model, body, endpoint.first.path))

@@ -43,19 +43,21 @@ ANSWER: Json = {
 
 
 class Request(NamedTuple):
-    """The bytes of a request, its path and its headers."""
+    """The bytes of a request, its path and its headers. `own`: nothing in it is known of other endpoints alone."""
 
     content: bytes
     path: str
-    headers: dict[str, str]
+    headers: tuple[tuple[str, str], ...]
+    own: bool = True
 
 
 def requests(registry: Registry, model: Model, flags: Tree) -> list[Request]:
     """Return the requests for a model: those of its wire, and those next to its own numbers."""
-    return [_request(model, body, stream, headers) for body, stream, headers in _bodies(registry, model, flags)]
+    made = (_request(model, *parts) for parts in _bodies(registry, model, flags))
+    return list({request[:3]: request for request in made}.values())
 
 
-def _request(model: Model, body: Json, stream: bool, headers: dict[str, str]) -> Request:
+def _request(model: Model, body: Json, stream: bool, headers: dict[str, str], own: bool = True) -> Request:
     path = server_codec(model.protocol).paths[1 if stream and len(server_codec(model.protocol).paths) > 1 else 0]
     if "{model}" in path:
         path = path.replace("{model}", model.id)
@@ -63,10 +65,10 @@ def _request(model: Model, body: Json, stream: bool, headers: dict[str, str]) ->
     else:
         path = server_codec(model.protocol).paths[0]
         body = {**body, "model": model.id}
-    return Request(json.dumps(body, ensure_ascii=False).encode(), path, headers)
+    return Request(json.dumps(body, ensure_ascii=False).encode(), path, tuple(headers.items()), own)
 
 
-def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Json, bool, dict[str, str]]]:
+def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Any, ...]]:
     plain = plain_model(registry, model.protocol)
     whole = [(_build(plain, *args), stream) for stream in (False, True) for args in _histories(plain, stream)]
     additions = {path.partition(".")[0] for path in leaves(plain.flags.body.set or {})} if plain.flags.body else set()
@@ -81,20 +83,20 @@ def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Jso
     yield hi, False, {}
     for body in _mutated(base[0][0], base[2][0], base[3][0]):
         yield body, False, KEYS
-    switches = _switches(registry, model.protocol)
-    for patch in switches:
+    switch_paths = _own_switch_paths(flags)
+    for patch in _switches(registry, model.protocol):
         for body, stream in (base[0], base[1], base[3], *base[-len(base) // 2 :][:2], *_choices(base)):
-            yield _patched(body, patch), stream, KEYS
+            yield _patched(body, patch), stream, KEYS, not switch_paths.isdisjoint(patch)
     own = list(_numbers(flags))
     own_paths = _own_paths(flags)
     for path in _paths(registry, model.protocol):
         for value in [*VALUES, *own] if path in own_paths else FEW_VALUES:
-            yield _patched(hi, {path: value}), False, KEYS
+            yield _patched(hi, {path: value}), False, KEYS, path in own_paths
         for value in FEW_VALUES:
-            yield _patched(tools, {path: value}), False, KEYS
+            yield _patched(tools, {path: value}), False, KEYS, path in own_paths
     for path, low in _budgets(registry, model.protocol):
-        for value in own:
-            yield _patched(hi, {path: value, **low}), False, KEYS
+        for value in own if path in switch_paths else FEW_VALUES:
+            yield _patched(hi, {path: value, **low}), False, KEYS, path in switch_paths
 
 
 # ── bodies that the wire's encoder writes ────────────────────────────────────
@@ -320,6 +322,17 @@ def _own_paths(flags: Tree) -> set[str]:
         for name, rule in table.get("params", {}).items():
             path = rule.get("as") if isinstance(rule, dict) else rule
             out |= {name, path} if isinstance(path, str) else {name}
+    return out
+
+
+def _own_switch_paths(flags: Tree) -> set[str]:
+    """Return where the model's own switches, efforts and budgets of reasoning stand in a body."""
+    out: set[str] = set()
+    for table in (flags, *flags.get("when", {}).values()):
+        reasoning = table.get("reasoning", {})
+        out |= {reasoning.get(name, {}).get("at") or "" for name in ("effort", "budget")}
+        for name in ("on", "off"):
+            out |= set(leaves(reasoning.get(name, {}).get("set") or {}))
     return out
 
 

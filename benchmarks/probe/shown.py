@@ -27,26 +27,28 @@ class Endpoint:
         self.model = model
         self.flags = variants.tree(model)
         self.plain = variants.tree(plain_model(registry, model.protocol))
-        self._requests = list(
-            dict.fromkeys((r.content, r.path, tuple(r.headers.items())) for r in requests(registry, model, self.flags))
-        )
+        self._requests = requests(registry, model, self.flags)
         own = variants.make(model, self.flags)
         self._answers = [_answer(own, request) for request in self._requests]
-        self._order = list(range(len(self._requests)))
+        every = range(len(self._requests))
+        self._order = [n for n in every if self._requests[n].own]
+        self._foreign = [n for n in every if not self._requests[n].own]
 
     @property
     def first(self) -> Request:
         """The plainest request of all."""
-        content, path, headers = self._requests[4]
-        return Request(content, path, dict(headers))
+        return self._requests[4]
 
     @property
     def digest(self) -> str:
         """A digest of the requests."""
         return hashlib.sha256(msgspec.json.encode(self._requests)).hexdigest()
 
-    def tells_apart(self, flags: Tree) -> tuple[bytes, str] | None:
-        """Return a request that these flags answer otherwise, with its path; None where no request shows it."""
+    def tells_apart(self, flags: Tree, *, foreign: bool = False) -> Request | None:
+        """Return a request that these flags answer otherwise; None where no request shows it.
+
+        `foreign`: try those too that other endpoints' flags suggest. The model's own flags do not read them.
+        """
         try:
             other = variants.make(self.model, flags)
         except (msgspec.ValidationError, TypeError):
@@ -54,7 +56,10 @@ class Endpoint:
         for place, number in enumerate(self._order):
             if _answer(other, self._requests[number]) != self._answers[number]:
                 self._order.insert(0, self._order.pop(place))  # what told two apart may do so again
-                return self._requests[number][0], self._requests[number][1]
+                return self._requests[number]
+        for number in self._foreign if foreign else ():
+            if _answer(other, self._requests[number]) != self._answers[number]:
+                return self._requests[number]
         return None
 
     def shown(self) -> list[str]:
@@ -95,7 +100,7 @@ def _groups(names: list[str]) -> list[list[str]]:
     return list(out.values())
 
 
-def _answer(model: Model, request: tuple[bytes, str, tuple[tuple[str, str], ...]] | Request) -> tuple[int, bytes]:
-    content, path, headers = request
-    response = respond(model, dict(headers), content, unquote(path), strict=True, public_name="model-1")
+def _answer(model: Model, request: Request) -> tuple[int, bytes]:
+    headers = dict(request.headers)
+    response = respond(model, headers, request.content, unquote(request.path), strict=True, public_name="model-1")
     return response.status, _TIMES.sub(b"", b"".join(response.pieces))
