@@ -11,7 +11,7 @@ from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
 from cnllm.types import Cost
 
-__all__ = ["MAX_TOKENS", "Allowance", "AllowanceSpent", "CountingTransport", "currency_of"]
+__all__ = ["MAX_TOKENS", "Allowance", "AllowanceSpent", "CountingTransport", "currency_of", "highest_cost"]
 
 MAX_TOKENS = 4096
 """The most output tokens of a request, so that its highest price is known before it is sent."""
@@ -36,7 +36,7 @@ class Allowance:
         """Count a request of so many bytes. Raise `AllowanceSpent` if it may not be sent."""
         if self.max_requests is not None and self.requests >= self.max_requests:
             raise AllowanceSpent(f"--max-requests {self.max_requests} is reached", hint="allow more to try the rest")
-        if self.max_cost is not None and self.spent + _highest_cost(model, size) > self.max_cost:
+        if self.max_cost is not None and self.spent + highest_cost(model, size) > self.max_cost:
             raise AllowanceSpent(
                 f"the next request might go beyond --max-cost {self.max_cost}", hint="allow more to try the rest"
             )
@@ -54,8 +54,8 @@ def currency_of(model: Model) -> str | None:
     return price.currency if price is not None and price.input is not None and price.output is not None else None
 
 
-def _highest_cost(model: Model, size: int) -> Decimal:
-    """Return the most that a request of so many bytes can cost: a token has at least one byte."""
+def highest_cost(model: Model, size: int) -> Decimal:
+    """Return the most that a request of so many bytes can cost: a token has at least one byte. 0 without a price."""
     price = model.flags.price
     if price is None or price.input is None or price.output is None:
         return Decimal(0)

@@ -23,11 +23,12 @@ class Attempt(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """A task: its name, what it tries, and the function that makes a fresh world."""
+    """A task: its name, what it tries, the function that makes a fresh world, and the requests that it mostly takes."""
 
     name: str
     about: str
     begin: Callable[[], Attempt]
+    requests: int = 2
 
 
 class ReplyResult(Struct, frozen=True):

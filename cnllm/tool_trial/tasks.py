@@ -81,7 +81,9 @@ def _search_then_read() -> Attempt:
         (search_archive, read_document),
         lambda: "doc-7" not in documents,
         lambda text: (
-            ("nothing was searched" if not searches else None) or _got(documents, ["doc-7"]) or _lacks(text, "Ilse Varga")
+            ("nothing was searched" if not searches else None)
+            or _got(documents, ["doc-7"])
+            or _lacks(text, "Ilse Varga")
         ),
     )
 
@@ -201,7 +203,9 @@ def _long_result() -> Attempt:
     def list_orders() -> str:
         """List all orders with their totals."""
         seen.append("read")
-        return "\n".join(f"order A-{n}: {n * 7 % 1000}.{n % 90 + 10} EUR, {'paid' if n % 3 else 'open'}" for n in range(400))
+        return "\n".join(
+            f"order A-{n}: {n * 7 % 1000}.{n % 90 + 10} EUR, {'paid' if n % 3 else 'open'}" for n in range(400)
+        )
 
     return Attempt(
         "What is the total of order A-317? Look it up and give the amount.",
@@ -273,15 +277,15 @@ def _exact_text() -> Attempt:
 TASKS: tuple[Task, ...] = (
     Task("weather", "one call", _weather),
     Task("arithmetic", "numbers as arguments", _arithmetic),
-    Task("search-then-read", "two calls, of which the second needs the result of the first", _search_then_read),
+    Task("search-then-read", "two calls, of which the second needs the result of the first", _search_then_read, 3),
     Task("two-at-once", "two calls in one reply or in two", _two_at_once),
-    Task("no-tool", "a question that needs no tool", _no_tool),
+    Task("no-tool", "a question that needs no tool", _no_tool, 1),
     Task("nested", "an object, a list and a word of a list as arguments", _nested),
     Task("enum", "arguments of which each is one of a list of words", _enum),
     Task("no-arguments", "a tool without arguments", _no_arguments),
     Task("chinese", "a prompt, a description and an answer in Chinese", _chinese),
     Task("long-result", "a result of 400 lines", _long_result),
-    Task("error-to-correct", "a call that fails and says how it would succeed", _error_to_correct),
+    Task("error-to-correct", "a call that fails and says how it would succeed", _error_to_correct, 3),
     Task("error-to-report", "a call that fails for good", _error_to_report),
     Task("exact-text", "quotes, backslashes and Chinese in an argument", _exact_text),
 )

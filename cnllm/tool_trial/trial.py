@@ -87,7 +87,9 @@ def try_tools(
     return TrialReport(model.name, model.protocol, modes, allowance.requests - before, stopped, failed)
 
 
-def _try_task(client: Client, transport: CountingTransport, model: Model, task: Task, allowance: Allowance) -> TaskResult:
+def _try_task(
+    client: Client, transport: CountingTransport, model: Model, task: Task, allowance: Allowance
+) -> TaskResult:
     """Try one task. Raise `AllowanceSpent`; every other error is how the task ended."""
     attempt = task.begin()
     tools = as_tools(attempt.tools)
