@@ -65,6 +65,7 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
+    "tool_trial": FLAGS | {"client", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
@@ -86,6 +87,7 @@ MAY: dict[str, set[str]] = {
         "launch",
         "simulator",
         "store",
+        "tool_trial",
     },
     "__main__": {"cli"},
 }
