@@ -65,13 +65,15 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
+    "probe": FLAGS
+    | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
-    | {"cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
+    | {"cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store", "tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
@@ -85,6 +87,7 @@ MAY: dict[str, set[str]] = {
         "gateway/limits",
         "gateway/monitoring",
         "launch",
+        "probe",
         "simulator",
         "store",
         "tool_trial",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["ProbeTarget", "find", "of_model"]
+__all__ = ["ProbeTarget", "find", "of_model", "of_simulated", "price_of"]
 
 _PRICE = re.compile(r"\d+(?:\.\d+)?(?:,\d+(?:\.\d+)?)?")
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
@@ -66,7 +66,7 @@ def of_model(model: Model, key_env: str | None = None, *, required: bool = True)
     from cnllm.cli.client_factory import read_key
     from cnllm.client.credentials import key_for
     from cnllm.engine import build_request
-    from cnllm.probe.place import Place
+    from cnllm.probe.verify import place_of
     from cnllm.registry import Registry
 
     flags = model.flags
@@ -76,18 +76,41 @@ def of_model(model: Model, key_env: str | None = None, *, required: bool = True)
     if key is None and required:
         key = key_for(build_request(model, "x"), None, Registry.load())
     errors.hide_secrets(*([key] if key else []))
-    auth = (flags.auth.header.lower(), flags.auth.value or "{key}") if flags.auth and flags.auth.header else None
-    price = flags.price
-    known = price is not None and price.input is not None and price.output is not None
     return ProbeTarget(
         base_url=flags.base_url,
         id=model.id,
         protocol=model.protocol,
         api_key=key,
-        price=(float(price.input), float(price.output)) if known and price is not None else None,  # type: ignore[arg-type]
+        price=price_of(model),
         provider=model.provider,
-        place=Place(model.protocol, flags.base_url, flags.path, auth, flags.stream_path),
+        place=place_of(model),
     )
+
+
+def of_simulated(model: Model, url: str) -> ProbeTarget:
+    """Return the target for a model that the simulator at an address plays: its key is made up."""
+    from msgspec.structs import replace
+
+    from cnllm.probe.verify import place_of
+
+    place = replace(place_of(model), base_url=f"{url}/{model.provider}")
+    return ProbeTarget(
+        base_url=place.base_url,
+        id=model.id,
+        protocol=model.protocol,
+        api_key="simulated",
+        price=price_of(model),
+        provider=model.provider,
+        place=place,
+    )
+
+
+def price_of(model: Model) -> tuple[float, float] | None:
+    """Return the price of a million input and output tokens of a model; None where it is not known."""
+    price = model.flags.price
+    if price is None or price.input is None or price.output is None:
+        return None
+    return float(price.input), float(price.output)
 
 
 def _priced(target: ProbeTarget, price: tuple[float, float]) -> ProbeTarget:

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.jsonpath import leaves, set_value
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["Candidates", "collect"]
+__all__ = ["Candidates", "collect", "with_claims"]
 
 
 class Candidates(Struct, frozen=True):
@@ -21,7 +23,7 @@ class Candidates(Struct, frozen=True):
     `on` and `off` are changes of the body that switch reasoning, `efforts` and `budgets` the paths of a level and of a
     number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning, `message_keys` further keys
     of messages, `ids` the patterns of call ids, `stand_ins` seals for reasoning that is missing, `prefills` the marks
-    of a reply that is to be continued.
+    of a reply that is to be continued, `outputs` limits of output tokens.
     """
 
     on: tuple[dict[str, Any], ...] = ()
@@ -36,6 +38,7 @@ class Candidates(Struct, frozen=True):
     keywords: tuple[str, ...] = ()
     stand_ins: tuple[Any, ...] = ()
     prefills: tuple[dict[str, Any], ...] = ()
+    outputs: tuple[int, ...] = ()
 
 
 def collect(registry: Registry, protocol: str) -> Candidates:
@@ -98,6 +101,26 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         keywords=ranked("keywords"),
         stand_ins=ranked("stand-ins"),
         prefills=ranked("prefills"),
+    )
+
+
+def with_claims(candidates: Candidates, model: Model) -> Candidates:
+    """Return the candidates with what the registry claims of a model before the others."""
+    limits, reasoning = model.flags.limits, model.flags.reasoning
+    if limits is not None and limits.output is not None:
+        candidates = replace(candidates, outputs=(limits.output,))
+    if reasoning is None:
+        return candidates
+
+    def first(own: Any, others: tuple[Any, ...]) -> tuple[Any, ...]:
+        return others if not own else (own, *(other for other in others if other != own))
+
+    return replace(
+        candidates,
+        on=first(reasoning.on and reasoning.on.set, candidates.on),
+        off=first(reasoning.off and reasoning.off.set, candidates.off),
+        efforts=first(reasoning.effort and reasoning.effort.at, candidates.efforts),
+        budgets=first(reasoning.budget and reasoning.budget.at, candidates.budgets),
     )
 
 

@@ -18,6 +18,7 @@ from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import Place, bare_address
 from cnllm.probe.recording import Recording
 from cnllm.probe.runner import Settings, Step, investigate
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import checks
 
@@ -30,7 +31,7 @@ class Report(Struct, frozen=True):
     `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
     too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
     `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
-    `remarks` are sentences about the endpoint as a whole.
+    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price.
     """
 
     overlay: str
@@ -41,6 +42,7 @@ class Report(Struct, frozen=True):
     found: Found | None = None
     name: str = ""
     remarks: tuple[str, ...] = ()
+    spent: float = 0.0
 
     def text(self) -> str:
         """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
@@ -65,13 +67,14 @@ def run(
     provider: str | None = None,
     keys: tuple[str, ...] = (),
     place: Place | None = None,
+    claims: Model | None = None,
 ) -> Report:
     """Ask an endpoint what it takes, and return what is proven.
 
     `price` is that of a million input and output tokens; `max_cost` needs it. `record` is a file of exchanges: those
     that it holds are not sent again, new ones are appended. `provider`, `keys` and `place` are for an endpoint that the
-    registry describes. Raises `CnllmError` with one clear line where the endpoint cannot be asked: no API, no key, no
-    model; `ValueError` for a bound that means nothing.
+    registry describes; the switches of `claims` are tried first. Raises `CnllmError` with one clear line where the
+    endpoint cannot be asked: no API, no key, no model; `ValueError` for a bound that means nothing.
     """
     checks.require_text("base_url", base_url)
     if type(max_requests) is not int or max_requests < 1:
@@ -87,7 +90,7 @@ def run(
 
         transport = default_transport()
     recording = None if record is None else Recording(record)
-    outcome = drive(investigate(registry, goal, settings, on_step), transport, api_key, recording)
+    outcome = drive(investigate(registry, goal, settings, on_step, claims), transport, api_key, recording)
     facts = leaf_facts({f.flag: f for f in outcome.facts})
     text = name = ""
     if outcome.found is not None:
@@ -104,7 +107,15 @@ def run(
             new=provider is None,
         )
     return Report(
-        text, facts, len(outcome.exchanges), outcome.stopped, outcome.exchanges, outcome.found, name, outcome.remarks
+        text,
+        facts,
+        len(outcome.exchanges),
+        outcome.stopped,
+        outcome.exchanges,
+        outcome.found,
+        name,
+        outcome.remarks,
+        outcome.spent,
     )
 
 

@@ -13,7 +13,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.probe.approach import Approach, Found, approach
 from cnllm.probe.bodies import Bodies
-from cnllm.probe.candidates import collect
+from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.exchange import Answer, Ask, Exchange
 from cnllm.probe.facts import Fact, agreed
 from cnllm.probe.liveness import last_pass, remarks, since_pass, supported
@@ -21,6 +21,7 @@ from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.reading import read_answer, read_failure
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
 __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
@@ -83,6 +84,7 @@ class Outcome(Struct, frozen=True):
     exchanges: tuple[Exchange, ...]
     stopped: str = ""
     remarks: tuple[str, ...] = ()
+    spent: float = 0.0
 
 
 class Stopped(Exception):
@@ -217,16 +219,20 @@ def investigate(
     goal: Approach,
     settings: Settings,
     on_step: Callable[[Step], object] | None = None,
+    claims: Model | None = None,
     questions: tuple[Question, ...] = QUESTIONS,
 ) -> Investigation:
-    """Probe an endpoint. Raises `CnllmError` where it cannot be asked anything."""
+    """Probe an endpoint. The switches of the model `claims` are tried first.
+
+    Raises `CnllmError` where the endpoint cannot be asked anything.
+    """
     run = _Run(registry, settings)
     facts: dict[str, Fact] = {}
     stopped = ""
     try:
         run.found = yield from approach(registry, goal, run.exchange, settings.has_key)
         facts |= {fact.flag: fact for fact in run.found.facts}
-        yield from _ask_all(run, questions, facts, on_step)
+        yield from _ask_all(run, questions, facts, on_step, claims)
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
@@ -236,7 +242,7 @@ def investigate(
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
         facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped, tuple(remarks(run.exchanges)))
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, tuple(remarks(run.exchanges)), run.spent)
 
 
 def _ask_all(
@@ -244,11 +250,14 @@ def _ask_all(
     questions: tuple[Question, ...],
     facts: dict[str, Fact],
     on_step: Callable[[Step], object] | None,
+    claims: Model | None,
 ) -> Generator[Send | Wait, Response | None, None]:
     assert run.found is not None
     found = run.found
     model = model_at(run.registry, found.place, found.id)
     candidates = collect(run.registry, found.place.protocol)
+    if claims is not None:
+        candidates = with_claims(candidates, claims)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
         bodies = Bodies(model, found.base, found.drop)

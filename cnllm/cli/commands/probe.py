@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import options, own_files
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cnllm.probe.runner import Step
 
 __all__ = ["probe"]
-
-MARK = "# Written by cnllm probe"
 
 EXAMPLES = options.examples(
     "cnllm probe http://127.0.0.1:8080 -o home.toml",
@@ -72,7 +70,7 @@ def probe(
     if max_cost is not None and goal.price is None:
         raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
     if output is not None:
-        _require_own(output)
+        own_files.require_own(output)
     if dry_run:
         from cnllm.probe.plan import plan_text
 
@@ -123,9 +121,9 @@ def _write(report: Report, state: Path, output: str | None, as_json: bool) -> No
     if output is not None and report.overlay:
         path = Path(output)
         for file, text in ((path, report.overlay), (path.with_suffix(".md"), report.text())):
-            _replace(file, text.encode())
+            own_files.replace_own(file, text.encode())
         if state.exists():
-            _replace(path.with_suffix(".jsonl"), state.read_bytes())
+            own_files.replace_own(path.with_suffix(".jsonl"), state.read_bytes())
         stdio.print_line(f"{path}: {report.name}; the report is in {path.with_suffix('.md')}")
     if as_json:
         facts = [{"flag": f.flag, "value": f.value, "answer": f.answer} for f in report.facts]
@@ -144,32 +142,3 @@ def _summary(report: Report) -> None:
         f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "
         f"{differ} differ from the protocol"
     )
-
-
-def _require_own(output: str) -> None:
-    """Raise `UsageError` for a file that no probe has written: it may be the user's own."""
-    path = Path(output)
-    if path.suffix != ".toml":
-        raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
-    try:
-        text = path.read_bytes() if path.exists() else MARK.encode()
-    except OSError as error:
-        raise errors.UsageError(f"-o {output}: {error.strerror}") from error
-    if not text.startswith(MARK.encode()):
-        raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file in one step."""
-    import os
-    import tempfile
-
-    name = ""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=".cnllm-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path.resolve())
-    except OSError as error:
-        Path(name).unlink(missing_ok=True) if name else None
-        raise errors.UsageError(f"{path} cannot be written: {error.strerror}") from error

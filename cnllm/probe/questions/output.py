@@ -92,7 +92,8 @@ def _output(context: Context) -> Steps:
             most=_HANG_UP,
         )
 
-    bound = yield from find_bound(ask, _OUT_OF_SIGHT, 1, hint=None if hint is None else hint.value)
+    outputs = context.candidates.outputs
+    bound = yield from find_bound(ask, _OUT_OF_SIGHT, 1, known=outputs, hint=None if hint is None else hint.value)
     if isinstance(bound, Bound) and bound.value >= 16:
         value = int(bound.value) - (1 if bound.open else 0)
         return [Finding("limits.output", value, "refused", bound.quote)]
