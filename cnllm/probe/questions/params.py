@@ -148,7 +148,11 @@ def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
         paths = _paths(context, name)
         answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value})
         if not answer.refused:
-            return []
+            if paths[0] == name or not answer.passed:
+                return []
+            bare = yield context.ask(_HELLO, why=f"{name}={value}", set={name: value})
+            is_named = bare.refused and paths[0] in bare.message
+            return [Finding(f"params.{name}", paths[0], "works", bare.message)] if is_named else []
         other = next((p for p in paths[1:] if p in answer.message), None)
         if other is not None:
             second = yield context.ask(_HELLO, why=f"{other}={value}", set={other: value})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
+
+from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.registry.model import conditions
 from cnllm.types import Message
 
 __all__ = ["DEFAULT", "OFF", "ON", "reasons"]
@@ -94,11 +97,23 @@ def _switch_on(context: Context) -> Steps:
         answer = yield _request(context, patch, f"reasoning on by {_shown(patch)}")
         if answer.passed and reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
-            default = Finding("reasoning.default", "off", "works")
-            return [default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
+            off = yield from _is_off(context)
+            default = [Finding("reasoning.default", "off", "works")] if off else []
+            return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
         if _says(answer, _ABOUT, _NOT):
             return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
     return []
+
+
+def _is_off(context: Context) -> Generator[Ask, Answer, bool]:
+    """Whether the model does not reason by default: it takes nothing that only a request with reasoning may have."""
+    flags = context.bodies.model.flags_for(conditions(reasoning=False))
+    if flags.body is None or not flags.body.drop:
+        return True
+    ask = _request(context, {}, "no switch of reasoning, with its keys")
+    body = context.bodies.build([Message("user", _TEXT)], reasons=True)
+    answer = yield replace(ask, body=body, control=False)
+    return answer.refused
 
 
 def _candidates(context: Context, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

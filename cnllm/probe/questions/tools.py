@@ -69,13 +69,15 @@ def _choices(mode: str) -> object:
             quote = quote or required.message
         elif required.calls:
             idle = yield request(None, _SMALL_TALK, "small talk, with tools")
-            forced = True
+            forced = "none" in allowed or "named" in allowed  # it calls anyway, and obeys what can be seen
             if not idle.calls:
                 talk = yield request("required", _SMALL_TALK, "tool_choice required, small talk")
                 forced = bool(talk.calls)
-            elif not quote:  # nothing tells it from auto, unless a word that means nothing is refused
+            elif not forced and not quote:
                 nonsense = yield _nonsense(request("required", why="a tool_choice that does not exist"))
-                forced = nonsense.refused
+                if not nonsense.refused:
+                    return []  # nothing tells it from auto
+                forced = True
             if forced:
                 allowed.append("required")
         value = [choice for choice in _ORDER if choice in allowed]
