@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -87,15 +87,17 @@ def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Any
     for patch in _switches(registry, model.protocol):
         for body, stream in (base[0], base[1], base[3], *base[-len(base) // 2 :][:2], *_choices(base)):
             yield _patched(body, patch), stream, KEYS, not switch_paths.isdisjoint(patch)
-    own = list(_numbers(flags))
     own_paths = _own_paths(flags)
     for path in _paths(registry, model.protocol):
-        for value in [*VALUES, *own] if path in own_paths else FEW_VALUES:
-            yield _patched(hi, {path: value}), False, KEYS, path in own_paths
+        own = path in own_paths
+        for value in [*VALUES, *_near(own_paths[path])] if own else FEW_VALUES:
+            yield _patched(hi, {path: value}), False, KEYS, own
         for value in FEW_VALUES:
-            yield _patched(tools, {path: value}), False, KEYS, path in own_paths
+            yield _patched(tools, {path: value}), False, KEYS, own
+    budgets = [table.get("reasoning", {}).get("budget") or {} for table in (flags, *flags.get("when", {}).values())]
+    near = list(_near(set().union(*(_numbers(budget) for budget in budgets))))
     for path, low in _budgets(registry, model.protocol):
-        for value in own if path in switch_paths else FEW_VALUES:
+        for value in near if path in switch_paths else FEW_VALUES:
             yield _patched(hi, {path: value, **low}), False, KEYS, path in switch_paths
 
 
@@ -315,13 +317,15 @@ def _budgets(registry: Registry, protocol: str) -> list[tuple[str, Json]]:
     return out
 
 
-def _own_paths(flags: Tree) -> set[str]:
-    """Return the names and the paths of a model's parameters, those of its modes too."""
-    out: set[str] = set()
+def _own_paths(flags: Tree) -> dict[str, set[float]]:
+    """Return the names and the paths of a model's parameters, with the numbers of their rules."""
+    out: dict[str, set[float]] = {}
     for table in (flags, *flags.get("when", {}).values()):
         for name, rule in table.get("params", {}).items():
             path = rule.get("as") if isinstance(rule, dict) else rule
-            out |= {name, path} if isinstance(path, str) else {name}
+            numbers = _numbers(rule) | (_numbers(flags.get("limits")) if name == "max_tokens" else set())
+            for key in {name, path} if isinstance(path, str) else {name}:
+                out[key] = out.get(key, set()) | numbers
     return out
 
 
@@ -336,24 +340,26 @@ def _own_switch_paths(flags: Tree) -> set[str]:
     return out
 
 
-def _numbers(flags: Iterable[Any] | Tree) -> Iterator[Any]:
-    """Yield the numbers of a model's flags, and those beside them."""
-    seen: set[float] = set()
-    stack: list[Any] = (
-        [flags.get(k) for k in ("params", "limits", "reasoning", "when")] if isinstance(flags, dict) else []
-    )
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            stack += value.values()
-        elif isinstance(value, list):
-            stack += value
-            seen.add(len(value))
-        elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10_000_000:
-            near = (value - 1, value, value + 1) if float(value).is_integer() else (value,)
-            seen.update(near)
-            if abs(value) <= 10:
-                seen.update((value - 0.01, value + 0.01))
-            elif float(value).is_integer():
-                seen.update((value * 2, value * 2 - 1, value + 2))
-    yield from sorted(int(n) if float(n).is_integer() else round(n, 4) for n in seen)
+def _numbers(value: Any) -> set[float]:
+    """Return the numbers in a rule, and the lengths of its lists."""
+    match value:
+        case bool():
+            return set()
+        case int() | float():
+            return {value} if abs(value) < 10_000_000 else set()
+        case dict():
+            return set().union(*map(_numbers, value.values()))
+        case list():
+            return set().union({len(value)}, *map(_numbers, value))
+    return set()
+
+
+def _near(numbers: set[float]) -> Iterator[float]:
+    """Yield numbers and those beside them: for whole ones the next two, and those within their double."""
+    near: set[float] = set()
+    for value in numbers:
+        if float(value).is_integer():
+            near.update((value - 1, value, value + 1, value + 2, value * 2 - 1, value * 2))
+        if abs(value) <= 10:
+            near.update((value - 0.01, value, value + 0.01))
+    yield from sorted(int(n) if float(n).is_integer() else round(n, 4) for n in near)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -65,39 +66,24 @@ class Endpoint:
     def shown(self) -> list[str]:
         """Return the flags of which another value changes an answer."""
         names = [fact.flag for fact in self.model.explain() if fact.flag not in _NEVER]
-        out: list[str] = []
-        for group in _groups(names):
-            if self._group_shows(group):
-                out += [name for name in group if self._shows(name)]
-        return out
+        values = {name: list(variants.others(self.flags, name)) for name in names}
+        found: set[str] = set()
+        for nth in range(max(map(len, values.values()))):
+            left = [name for name in names if name not in found and len(values[name]) > nth]
+            found.update(self._showing(left, {name: values[name][nth] for name in left}))
+        return [name for name in names if name in found]
 
-    def _group_shows(self, group: list[str]) -> bool:
-        """Whether any flag of a table may show: all change at once, because most tables are nothing to a server."""
-        values = [list(variants.others(self.flags, name)) for name in group]
-        for nth in range(max(map(len, values))):
-            flags = self.flags
-            for name, others in zip(group, values, strict=True):
-                flags = variants.changed(flags, name, others[min(nth, len(others) - 1)])
-            if self.tells_apart(flags) is not None or not variants.valid(flags):
-                return True
-        return False
-
-    def _shows(self, name: str) -> bool:
-        return any(
-            self.tells_apart(variants.changed(self.flags, name, value)) is not None
-            for value in variants.others(self.flags, name)
-        )
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _groups(names: list[str]) -> list[list[str]]:
-    out: dict[str, list[str]] = {}
-    for name in names:
-        out.setdefault(_top(name), []).append(name)
-    return list(out.values())
+    def _showing(self, names: list[str], values: dict[str, Any]) -> list[str]:
+        """Return which of these flags show with these values: all at once, then halves, because most of them do not."""
+        flags = self.flags
+        for name in names:
+            flags = variants.changed(flags, name, values[name])
+        if not names or (variants.valid(flags) and self.tells_apart(flags) is None):
+            return []
+        if len(names) == 1:
+            return names if variants.valid(flags) else []
+        half = len(names) // 2
+        return [*self._showing(names[:half], values), *self._showing(names[half:], values)]
 
 
 def _answer(model: Model, request: Request) -> tuple[int, bytes]:
