@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from cnllm.cli.output.json_types import LISTINGS
 from cnllm.tool_trial import TASKS
 
 from .endpoint import SOLUTIONS, Turn, serving
@@ -43,7 +45,7 @@ def test_a_model_that_solves_everything(tmp_path: Path) -> None:
     with serving() as (url, bodies):
         done = verify(tmp_path, url, "--json")
     assert done.returncode == 0, done.stderr
-    (report,) = json.loads(done.stdout)
+    (report,) = msgspec.json.decode(done.stdout, type=LISTINGS["verify-tools"])
     assert (report["model"], report["stopped"], report["failed"]) == ("local/m", None, None)
     assert report["requests"] == len(bodies) == 2 * sum(map(len, SOLUTIONS.values()))
     for mode, kind in zip(report["modes"], ("native", "prompt"), strict=True):

@@ -36,7 +36,7 @@ def verify_tools(
     0: every model reaches the goal. 3: one does not, or the allowance ended the trial. 1: a model did not answer.
     Raises `UsageError` for models whose price is needed and unknown.
     """
-    from cnllm.cli.output import tool_trial
+    from cnllm.cli.commands import tool_trial_report
     from cnllm.tool_trial import Allowance
 
     if max_cost is not None and not simulate:
@@ -50,12 +50,12 @@ def verify_tools(
         if report.failed is not None:
             errors.print_error(f"{report.model} did not answer: {report.failed}")
         elif not as_json:
-            answer.print_line(tool_trial.as_text(report))
+            answer.print_line(tool_trial_report.as_text(report))
         status = errors.worst_status(status, _status(report))
         if report.stopped is not None:
             break
     if as_json:
-        answer.print_json([tool_trial.as_json(report) for report in reports])
+        answer.print_json([tool_trial_report.as_json(report) for report in reports])
     if simulate:
         stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
     return status
