@@ -44,6 +44,7 @@ QUESTIONS: tuple[Question, ...] = (
     effort.EFFORT,
     effort.BUDGET,
     effort.BUDGET_UNDER,
+    reasoning.LATE_OFF,
     tools.CHOICE_REASONING,
     params.STOP_ITEMS,
     messages.SYSTEM,

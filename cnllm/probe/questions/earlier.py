@@ -50,12 +50,14 @@ class Earlier:
         full: tuple[int, ...] = (),
         id: str | None = None,
         media: tuple[Media, ...] = (),
+        extra: str | None = None,
         control: bool = False,
     ) -> Ask:
         """Return a request that goes on from the call.
 
         `after` are messages after its result, `content` what stands beside the calls (... for no key), `reasoning` what
-        stands in place of the reasoning, `full` the indexes of further turns that have reasoning, `id` the call's id.
+        stands in place of the reasoning, `full` the indexes of further turns that have reasoning, `id` the call's id,
+        `extra` a further key of the turn.
         """
         named = self.named if named is None else named
         thoughtful = self.thoughtful if thoughtful is None else thoughtful
@@ -74,6 +76,8 @@ class Earlier:
             self._flat(index, message, named, thoughtful, content, reasoning, full)
             for index, message in enumerate(body[key])
         ]
+        if extra is not None:
+            body[key] = [{**m, extra: True} if m.get("tool_calls") else m for m in body[key]]
         return replace(ask, body=body)
 
     def _turn(self, thoughtful: bool, id: str | None) -> Message:

@@ -19,6 +19,8 @@ def _replay(context: Context) -> Steps:
     present = yield builder.ask("an earlier call with its reasoning", thoughtful=True)
     if present.refused and missing.passed and context.is_flat:
         return [Finding("reasoning.replay", "never", "refused", present.message)]
+    if missing.passed and present.passed and context.is_flat:
+        return (yield from _welcome(builder))
     if not (missing.refused and present.passed):
         return []
     quote = missing.message
@@ -30,6 +32,21 @@ def _replay(context: Context) -> Steps:
         if answer.passed:
             return [*found, Finding("reasoning.if_missing", word, "works", quote)]
     return found
+
+
+def _welcome(builder: Earlier) -> Steps:
+    """Ask whether reasoning is taken in every turn by an endpoint that refuses keys which it does not know."""
+    nonsense = yield builder.ask("an earlier call with a key that does not exist", thoughtful=False, extra="zq_extra")
+    if not nonsense.refused:
+        return []
+    talk = (ANSWERED, THANKS, ANSWERED, THANKS)
+    full = yield builder.ask("reasoning in every earlier turn", thoughtful=True, after=talk, full=(3, 5))
+    if not full.passed:
+        return []
+    return [
+        Finding("reasoning.replay", "always", "works", nonsense.message),
+        Finding("reasoning.if_missing", "omit", "works"),
+    ]
 
 
 def _extent(context: Context, builder: Earlier, quote: str) -> Steps:

@@ -33,8 +33,11 @@ def _place(flag: str, messages: list[Message], refused: Any, read: Any, why: str
     """Return a question about a conversation with one message more than the control's."""
 
     def run(context: Context) -> Steps:
+        ask = context.ask(messages, why=why)
+        if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
+            return []  # the wire has no such role
         control = yield context.ask([_USER], why="the control", control=True)
-        answer = yield context.ask(messages, why=why)
+        answer = yield ask
         if answer.refused:
             return [Finding(flag, refused, "refused", answer.message)]
         return [Finding(flag, read, "works")] if _reads(answer, control) else []
@@ -133,7 +136,6 @@ DEVELOPER = Question(
         True,
         "a message of the role developer",
     ),
-    applies=lambda c: c.is_flat,
 )
 SYSTEM = Question(
     "system messages",

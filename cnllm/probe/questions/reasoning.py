@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get, leaves
+from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.registry.model import conditions
 from cnllm.types import Message
 
-__all__ = ["DEFAULT", "OFF", "ON", "reasons"]
+__all__ = ["DEFAULT", "LATE_OFF", "OFF", "ON", "reasons"]
 
 _TEXT = "What is 17 times 23? Answer with the number."
 _ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
@@ -134,6 +134,51 @@ DEFAULT = Question(
     _default,
     by_model=True,
     capable=True,
+)
+
+
+def _late_off(context: Context) -> Steps:
+    """Try the known switches for off beside another switch that makes the model reason."""
+    on = [context.known.get("reasoning.on.set") or {}]
+    for flag, value in (
+        ("reasoning.effort.at", context.known.get("reasoning.effort.high")),
+        ("reasoning.budget.at", 4096),
+    ):
+        if flag in context.known and value is not None:
+            patch: dict[str, Any] = {}
+            set_value(patch, context.known[flag], value)
+            on.append(patch)
+    hint = context.hints.get("reasoning.off.set")
+    for off in context.candidates.off if hint is None else [hint.value]:
+        beside = next((p for p in on if p and not _shares(p, off)), None)
+        if beside is None:
+            continue
+        control = yield replace(_request(context, beside, f"reasoning on by {_shown(beside)}"), control=True)
+        if not control.passed or not reasons(control):
+            continue
+        both = {**leaves(beside), **leaves(off)}
+        text = [Message("user", _TEXT)]
+        answer = yield context.ask(text, why=f"reasoning off by {_shown(off)} beside it", patch={}, set=both)
+        if answer.passed and not reasons(answer):
+            return [Finding("reasoning.off.set", off, "works")]
+    return []
+
+
+def _shares(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two patches set the same key of the body."""
+    return not {path.partition(".")[0] for path in leaves(first)}.isdisjoint(
+        p.partition(".")[0] for p in leaves(second)
+    )
+
+
+LATE_OFF = Question(
+    "reasoning off beside another switch",
+    ("reasoning.off.set",),
+    "reasoning is gone with both, and there with the other switch alone",
+    8,
+    _late_off,
+    capable=True,
+    applies=lambda c: "_quiet" in c.known and c.known.get("reasoning.mode") == "toggle",
 )
 OFF = Question(
     "reasoning off",
