@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--latest]`"""
+"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--latest] [--seed N]`"""
 
 import argparse
 import os
@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
     parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; with 1 the page is written")
     parser.add_argument("--model", metavar="PART", help="probe: those of the models whose name or wire it is part of")
+    parser.add_argument("--invented", action="store_true", help="probe: 25 endpoints that no vendor has")
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":
@@ -61,7 +62,7 @@ def main() -> int:
     if asked.do == "faults":
         return table_of_faults.main()
     if asked.do == "probe":
-        return table_of_probe.main(asked.seed, asked.model)
+        return table_of_probe.main(asked.seed, asked.model, invented=asked.invented)
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import cnllm.probe
+from benchmarks.probe.invented import invent
 from benchmarks.probe.judge import Verdict, judge
 from benchmarks.probe.models import draw
 from benchmarks.probe.shown import Endpoint
@@ -46,10 +47,10 @@ class Run(NamedTuple):
         return sum(v.word in words for v in self.verdicts)
 
 
-def probed(task: tuple[str, str, tuple[int, ...]]) -> list[Run]:
+def probed(task: tuple[str, str, tuple[int, ...], str | None]) -> list[Run]:
     """Probe a model with each number of requests."""
-    name, protocol, budgets = task
-    registry = Registry.load()
+    name, protocol, budgets, overlay = task
+    registry = Registry.load() if overlay is None else Registry.load(overlay)
     model = registry.resolve(name, protocol=protocol)
     endpoint = Endpoint(registry, model)
     shown = _shown(endpoint)
@@ -96,7 +97,7 @@ def _shown(endpoint: Endpoint) -> list[str]:
         kept: list[str] = json.loads(file.read_text())
         return kept
     shown = endpoint.shown()
-    CACHE.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(shown))
     return shown
 
@@ -243,31 +244,40 @@ def _by_model(runs: Sequence[Run], budgets: list[int]) -> str:
     return table(head, rows)
 
 
-def main(seed: int = 1, only: str | None = None, *, workers: int = 2) -> int:
+def main(seed: int = 1, only: str | None = None, *, invented: bool = False, workers: int = 2) -> int:
     """Probe the models, print the page, and write it where all were probed. Exit status 1 if a goal is missed."""
-    registry = Registry.load()
-    models = draw(registry, seed)
-    if only is not None:
-        models = [m for m in models if only in m.name or only == m.protocol] or [registry.resolve(only)]
-    tasks = [(m.name, m.protocol, BUDGETS) for m in models]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    tasks: list[tuple[str, str, tuple[int, ...], str | None]]
+    if invented:
+        text, names = invent(seed)
+        overlay = str(CACHE.parent / f"probe-invented-{seed}.toml")
+        Path(overlay).write_text(text, encoding="utf-8")
+        tasks = [(name, protocol, BUDGETS, overlay) for name, protocol in names]
+    else:
+        tasks = [(m.name, m.protocol, BUDGETS, None) for m in draw(Registry.load(), seed)]
+    tasks = [task for task in tasks if only is None or only in task[0] or only == task[1]]
     with ProcessPoolExecutor(workers) as pool:
         runs = [run for group in pool.map(probed, tasks) for run in group]
-    text = report(runs, seed)
-    print(text)
-    wrong = [
-        line
-        for run in runs
-        for line in (f"## {run.model} over {run.protocol}, {run.budget}", *run.exchanges)
-        if run.exchanges
-    ]
-    if wrong:
-        file = CACHE.parent / "probe-wrong.txt"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("\n".join(wrong) + "\n", encoding="utf-8")
-        print(f"the exchanges behind the wrong ones: {file}", file=sys.stderr)
-    if only is None and seed == 1:
-        RESULTS.write_text(text, encoding="utf-8")
+    page = report(runs, seed)
+    print(page)
+    _keep_exchanges(runs)
+    if only is None and seed == 1 and not invented:
+        RESULTS.write_text(page, encoding="utf-8")
     most = [run for run in runs if run.budget == max(BUDGETS)]
     found = sum(run.count(*FOUND, "default") for run in most)
     every = sum(run.count(*WORDS) for run in most)
     return 0 if not any(run.count("wrong") for run in runs) and found * 100 >= GOAL * every else 1
+
+
+def _keep_exchanges(runs: Sequence[Run]) -> None:
+    """Write the exchanges behind the wrong facts to a file of `build`."""
+    lines = [
+        line
+        for run in runs
+        if run.exchanges
+        for line in (f"## {run.model} over {run.protocol}, {run.budget} requests", *run.exchanges)
+    ]
+    if lines:
+        file = CACHE.parent / "probe-wrong.txt"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"the exchanges behind the wrong ones: {file}", file=sys.stderr)
