@@ -15,6 +15,7 @@ from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.facts import Fact
 from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import Message
 
@@ -136,7 +137,11 @@ def _try(
     if getattr(rule, "default", None) is not None:
         base[Bodies(model).path("max_tokens")] = _ROOM
     stream = False
-    others = [h for h in KEY_HEADERS if h[0] != _own_header(model)] if place.auth is None and tries_headers else []
+    others = (
+        [h for h in KEY_HEADERS if h[0].lower() != _own_header(model).lower()]
+        if place.auth is None and tries_headers
+        else []
+    )
     headers = iter([place.auth, *others])
     place = replace(place, auth=next(headers))
     for _ in range(8):
@@ -149,8 +154,13 @@ def _try(
             return None
         if answer.passed:
             if stream:
-                facts.append(Fact("stream.required", True, "refused"))
-            facts += yield from _key_facts(place, id, exchange, ask, has_key)
+                whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
+                again = yield from exchange(whole, place, id)
+                if again.refused:
+                    facts.append(Fact("stream.required", True, "refused", quote=again.message))
+            if drop:
+                facts.append(Fact("body.drop", list(drop), "refused"))
+            facts += yield from _key_facts(model, place, id, exchange, ask, has_key)
             return Found(place, id, base, drop, facts=tuple(facts))
         if answer.problem == "key" and has_key:
             header = next(headers, None)
@@ -165,13 +175,13 @@ def _try(
     return None
 
 
-def _own_header(model: Any) -> str:
+def _own_header(model: Model) -> str:
     auth = model.flags.auth
-    return (auth.header or "").lower() if auth is not None else ""
+    return auth.header or "" if auth is not None else ""
 
 
 def _remedy(
-    model: Any, answer: Answer, base: dict[str, Any], drop: tuple[str, ...], stream: bool
+    model: Model, answer: Answer, base: dict[str, Any], drop: tuple[str, ...], stream: bool
 ) -> tuple[dict[str, Any], tuple[str, ...], bool] | None:
     """Return the request that the words of a refusal ask for; None where they ask for nothing known."""
     words = answer.message.casefold()
@@ -188,16 +198,17 @@ def _remedy(
     return None if key is None else (base, (*drop, key), stream)
 
 
-def _key_facts(place: Place, id: str, exchange: Exchanger, ask: Ask, has_key: bool) -> Generator[Any, Any, list[Fact]]:
+def _key_facts(
+    model: Model, place: Place, id: str, exchange: Exchanger, ask: Ask, has_key: bool
+) -> Generator[Any, Any, list[Fact]]:
     """Ask once without the key: only a refusal proves that the header carries it."""
     if not has_key:
         return []
     answer = yield from exchange(replace(ask, keyless=True, why="no key"), place, id)
     if answer.problem != "key" and not (answer.refused and answer.status in (401, 403)):
         return []
-    header, value = place.auth or (None, None)
-    if header is None:
-        return [Fact("auth.header", None, "unknown")]
+    own = model.flags.auth
+    header, value = place.auth or ((own.header, own.value) if own is not None else (None, None))
     return [Fact("auth.header", header, "works"), Fact("auth.value", value, "works")]
 
 

@@ -36,7 +36,7 @@ def judged(model: Model, facts: Iterable[Fact]) -> list[Verdict]:
 def judge(model: Model, fact: Fact) -> Verdict:
     """Return whether the registry claims the same, something else, or nothing."""
     mode, flag = _split(fact.flag)
-    atoms = _atoms(model, mode)
+    atoms = _atoms(model, mode, flag)
     flags = msgspec.to_builtins(model.flags_for(atoms))
     claimed = _get(flags, flag)
     where = model.where(flag, atoms)
@@ -57,14 +57,19 @@ def _split(flag: str) -> tuple[str, str]:
     return mode, rest
 
 
-def _atoms(model: Model, mode: str) -> frozenset[str]:
-    """Return the mode in which a fact was seen: plain facts without reasoning, where the model can do without."""
+def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
+    """Return the mode in which a fact was seen.
+
+    Facts about reasoning are those of a model that reasons; others were asked without it, where the model can do that.
+    """
     reasoning = model.flags.reasoning
     kind = reasoning.mode if reasoning is not None else None
     if mode in ("reasoning", "no-reasoning"):
         return conditions(reasoning=mode == "reasoning")
     if mode:
         return frozenset(mode.split("+"))
+    if kind == "toggle" and flag.startswith("reasoning."):
+        return conditions(reasoning=True)
     return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
 
 

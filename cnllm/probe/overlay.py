@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import tomli_w
 
-from cnllm.jsonpath import set_value
 from cnllm.probe.approach import Found
 from cnllm.probe.facts import Fact
 
@@ -52,9 +51,8 @@ def overlay(
             "base_url": found.place.base_url,
             "keys": list(keys),
         }
-        for fact in proven:
-            if fact.flag.startswith("auth."):
-                set_value(table, fact.flag, fact.value)
+        if found.place.auth is not None:
+            table["auth"] = {"header": found.place.auth[0], "value": found.place.auth[1]}
         doc["providers"] = {provider: table}
     model: dict[str, Any] = {}
     quotes: dict[str, list[str]] = {}
@@ -62,10 +60,10 @@ def overlay(
         if fact.flag.startswith(_PROVIDER_FLAGS):
             continue
         _put(model, fact.flag, fact.value)
-        quotes.setdefault(_quote(fact.quote), []).append(_backed(fact.flag))
+        quotes.setdefault(_quote(fact.quote), []).append(fact.flag)
     if quotes:
         model["sources"] = {
-            f"probe-{number}" if quote else "probe": _source(found.place.base_url, date, quote, backs)
+            f"probe-{number}" if quote else "probe": _source(found.place.base_url, date, quote, _backed(model, backs))
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
         }
     doc["models"] = {f"{provider}/{found.id}": model}
@@ -85,30 +83,35 @@ def _quote(text: str) -> str:
     return line if len(line) <= _MOST_QUOTE else line[: _MOST_QUOTE - 1] + "…"
 
 
-def _backed(flag: str) -> str:
-    """Return the flag as a source names it: the mode of a `when` is a key of its own."""
-    return ".".join(flag.split(".")[:2]) if flag.startswith("when.") else flag
+def _backed(model: dict[str, Any], flags: list[str]) -> list[str]:
+    """Return the flags as a source names them: the mode of a `when` is one key, and a path alone is the parameter's."""
+    out: list[str] = []
+    for flag in flags:
+        if flag.startswith("when."):
+            out.append(".".join(flag.split(".")[:2]))
+        elif flag.endswith(".as") and not isinstance(_get(model, flag[:-3]), dict):
+            out.append(flag[:-3])
+        else:
+            out.append(flag)
+    return out
+
+
+def _get(table: Any, flag: str) -> Any:
+    for key in flag.split("."):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
 
 
 def _put(table: dict[str, Any], flag: str, value: Any) -> None:
-    """Set a flag in a table; a parameter's rule may be a table or a word."""
-    parts = flag.split(".")
-    for depth in range(1, len(parts)):
-        prefix = ".".join(parts[:depth])
-        inner = _get(table, parts[:depth])
-        if inner is not None and not isinstance(inner, dict):
-            return  # a word stands there already
-        del prefix
+    """Set a flag in a table. The path of a parameter goes into the parameter's table where it has one."""
+    *parents, last = flag.split(".")
     inner = table
-    for key in parts[:-1]:
-        inner = inner.setdefault(key, {})
-    if isinstance(inner.get(parts[-1]), dict) and not isinstance(value, dict):
-        return
-    inner[parts[-1]] = value
-
-
-def _get(table: dict[str, Any], keys: list[str]) -> Any:
-    value: Any = table
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+    for key in parents:
+        own = inner.get(key)
+        if not isinstance(own, dict):
+            own = inner[key] = {} if own is None else {"as": own}
+        inner = own
+    if isinstance(inner.get(last), dict) and isinstance(value, str):
+        inner[last]["as"] = value
+    else:
+        inner[last] = value

@@ -21,7 +21,7 @@ from cnllm.registry.registry import Registry
 
 __all__ = ["KEY_HEADERS", "PROVIDER", "Place", "bare_address", "model_at", "places", "plan_at"]
 
-KEY_HEADERS = (("authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
+KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
 
 _VERSIONS = ("/v1", "/v1beta")
@@ -93,7 +93,7 @@ def plan_at(
     own = next((name for name, value in headers.items() if "{key}" in value), None)
     if place.auth is not None and own is not None:
         del headers[own]
-        headers[place.auth[0]] = place.auth[1]
+        headers[place.auth[0].lower()] = place.auth[1]
     if keyless:
         headers = {name: value for name, value in headers.items() if "{key}" not in value}
     if path is not None:

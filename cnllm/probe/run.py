@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -68,13 +70,14 @@ def run(
     keys: tuple[str, ...] = (),
     place: Place | None = None,
     claims: Model | None = None,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Report:
     """Ask an endpoint what it takes, and return what is proven.
 
     `price` is that of a million input and output tokens; `max_cost` needs it. `record` is a file of exchanges: those
     that it holds are not sent again, new ones are appended. `provider`, `keys` and `place` are for an endpoint that the
-    registry describes; the switches of `claims` are tried first. Raises `CnllmError` with one clear line where the
-    endpoint cannot be asked: no API, no key, no model; `ValueError` for a bound that means nothing.
+    registry describes; the switches of `claims` are tried first; `sleep` waits. Raises `CnllmError` with one clear line
+    where the endpoint cannot be asked: no API, no key, no model; `ValueError` for a bound that means nothing.
     """
     checks.require_text("base_url", base_url)
     if type(max_requests) is not int or max_requests < 1:
@@ -85,12 +88,15 @@ def run(
     address, wire = bare_address(base_url)
     goal = Approach(address, model, protocol or wire, place)
     settings = Settings(max_requests=max_requests, max_cost=max_cost, price=price, has_key=api_key is not None)
-    if transport is None:
-        from cnllm.transports import default_transport
-
-        transport = default_transport()
     recording = None if record is None else Recording(record)
-    outcome = drive(investigate(registry, goal, settings, on_step, claims), transport, api_key, recording)
+    investigation = investigate(registry, goal, settings, on_step, claims)
+    with contextlib.ExitStack() as stack:
+        if transport is None:
+            from cnllm.transports import default_transport
+
+            transport = default_transport()
+            stack.callback(transport.close)
+        outcome = drive(investigation, transport, api_key, recording, sleep)
     facts = leaf_facts({f.flag: f for f in outcome.facts})
     text = name = ""
     if outcome.found is not None:
