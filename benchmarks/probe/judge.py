@@ -37,11 +37,8 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
             continue
         value = msgspec.to_builtins(fact.value)
         truth = variants.get(endpoint.flags, flag)
-        told = (
-            None
-            if value == truth
-            else endpoint.tells_apart(variants.changed(endpoint.flags, flag, value), foreign=True)
-        )
+        changed = variants.changed(endpoint.flags, flag, value)
+        told = None if _is_same(flag, value, truth) else endpoint.tells_apart(changed, foreign=True)
         if told is None:
             verdicts[flag] = Verdict(flag, "recovered" if flag in shown else "silent", value, truth)
         elif flag.startswith(_PATCHES) and _does_the_same(endpoint, flag, facts):
@@ -55,6 +52,13 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
             word = "missed" if endpoint.tells_apart(unsaid) is not None else "default"
             verdicts[flag] = Verdict(flag, word, default, variants.get(endpoint.flags, flag))
     return [v for v in verdicts.values() if v.word != "silent"]
+
+
+def _is_same(flag: str, value: Any, truth: Any) -> bool:
+    """Whether two values are the same; the name of a header is, in any case."""
+    if flag == "auth.header" and isinstance(value, str) and isinstance(truth, str):
+        return value.casefold() == truth.casefold()
+    return bool(value == truth)
 
 
 def _spelled(flags: variants.Tree, flag: str) -> str:
