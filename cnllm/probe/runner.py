@@ -29,6 +29,9 @@ __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
 _MOST_FAILURES = 3
+_BYTES_PER_TOKEN = 2
+_ANSWER = 500
+"""The tokens of an answer, where nobody counts them."""
 
 
 class Send(Struct, frozen=True):
@@ -135,7 +138,7 @@ class _Run:
                 answer = read_answer(
                     model, response.status, response.headers, response.content, abandoned=response.abandoned
                 )
-            self._record(ask, answer)
+            self._record(ask, answer, len(plan.content))
             if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
                 if words == answer.message and words:
                     answer = replace(answer, kind="refused", problem="")
@@ -153,14 +156,15 @@ class _Run:
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
 
-    def _record(self, ask: Ask, answer: Answer) -> None:
+    def _record(self, ask: Ask, answer: Answer, sent: int) -> None:
         number = len(self.exchanges) + 1
         self.exchanges.append(Exchange(number, ask, answer))
         self.current.append(number)
-        if self.settings.price is not None and answer.reply is not None:
+        if answer.reply is not None:  # a refusal costs nothing
             usage = answer.reply.usage
-            price = self.settings.price
-            self.spent += ((usage.input or 0) * price[0] + (usage.output or 0) * price[1]) / 1_000_000
+            read = sent // _BYTES_PER_TOKEN if usage.input is None else usage.input
+            written = _ANSWER if usage.output is None else usage.output
+            self.spent += self._cost(read, written)
 
     def is_alive(self) -> Generator[Send | Wait, Response | None, bool]:
         """Whether the endpoint still takes the first request that it took."""
@@ -174,11 +178,14 @@ class _Run:
     def _check_budget(self, plan: Plan) -> None:
         if len(self.exchanges) >= self.settings.max_requests - self.reserve:
             raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
-        if self.settings.max_cost is not None and self.settings.price is not None:
-            price = self.settings.price
-            estimate = (len(plan.content) / 3 * price[0] + 500 * price[1]) / 1_000_000
+        if self.settings.max_cost is not None:
+            estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
             if self.spent + estimate > self.settings.max_cost:
                 raise Stopped(f"the limit of the cost ({self.settings.max_cost:g}) is reached")
+
+    def _cost(self, read: int, written: int) -> float:
+        price = self.settings.price or (0.0, 0.0)
+        return (read * price[0] + written * price[1]) / 1_000_000
 
     # ── one question ─────────────────────────────────────────────────────────
 
