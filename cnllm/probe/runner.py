@@ -29,6 +29,8 @@ __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
 _MOST_FAILURES = 3
+_THOROUGH = 100
+"""From so many requests on, a server is also asked what it says of itself."""
 _BYTES_PER_TOKEN = 2
 _ANSWER = 500
 """The tokens of an answer, where nobody counts them."""
@@ -237,7 +239,9 @@ def investigate(
     facts: dict[str, Fact] = {}
     stopped = ""
     try:
-        run.found = yield from approach(registry, goal, run.exchange, settings.has_key)
+        run.found = yield from approach(
+            registry, goal, run.exchange, settings.has_key, settings.max_requests >= _THOROUGH
+        )
         facts |= {fact.flag: fact for fact in run.found.facts}
         yield from _ask_all(run, questions, facts, on_step, claims)
     except Stopped as stop:
@@ -249,7 +253,7 @@ def investigate(
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
         facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped, tuple(remarks(run.exchanges)), run.spent)
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, _remarks(run), run.spent)
 
 
 def _ask_all(
@@ -268,7 +272,7 @@ def _ask_all(
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
         bodies = Bodies(model, found.base, found.drop)
-        context = Context(bodies, candidates, known, models=found.models)
+        context = Context(bodies, candidates, known, window=found.context)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -293,6 +297,11 @@ def _ask_all(
                 findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
         yield from _check(run)
+
+
+def _remarks(run: _Run) -> tuple[str, ...]:
+    own = run.found.remarks if run.found is not None else ()
+    return (*own, *remarks(run.exchanges))
 
 
 def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
