@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EndpointError, TransportError
-from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.facts import Fact
+from cnllm.probe.metadata import SELF_PATHS, model_ids, stated_context, stated_remarks
 from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -38,7 +38,10 @@ class Approach(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way."""
+    """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way.
+
+    `context` is the window that it states, `remarks` what it says of itself.
+    """
 
     place: Place
     id: str
@@ -46,13 +49,20 @@ class Found(Struct, frozen=True):
     drop: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
+    context: int | None = None
+    remarks: tuple[str, ...] = ()
 
 
 Exchanger = Callable[..., Generator[Any, Any, Answer]]
 
 
-def approach(registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool) -> Generator[Any, Any, Found]:
-    """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask."""
+def approach(
+    registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool, thorough: bool
+) -> Generator[Any, Any, Found]:
+    """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
+
+    `thorough`: there are enough requests to ask a server what it says of itself.
+    """
     candidates = [goal.place] if goal.place is not None else places(registry, goal.base_url, goal.protocol)
     models, listing = yield from _models(candidates, exchange)
     id = goal.id or next(iter(models), None)
@@ -63,7 +73,11 @@ def approach(registry: Registry, goal: Approach, exchange: Exchanger, has_key: b
         tries_headers = has_key and all(answer.problem != "key" for _, answer in seen)
         found = yield from _try(registry, place, id, exchange, has_key, tries_headers, seen)
         if found is not None:
-            return replace(found, models=tuple(models))
+            said = [answer for _, answer in listing]
+            if thorough:
+                said += yield from _describe(found.place, exchange)
+            remarks = tuple(dict.fromkeys(stated_remarks([*said, seen[-1][1]])))
+            return replace(found, models=tuple(models), context=stated_context(said, id), remarks=remarks)
         if seen and seen[-1][1].problem in _FINAL:
             break
     raise _failure(goal.base_url, seen)
@@ -79,7 +93,7 @@ def _models(
         place = next(p for p in candidates if p.base_url == base)
         answer = yield from exchange(Ask(path=f"{base}/models", why="the list of models"), place)
         listing.append((base, answer))
-        ids = list(_ids(answer.data))
+        ids = list(model_ids(answer.data))
         if ids:
             return ids, listing
         if answer.status not in (404, 405) or len(listing) > 2:
@@ -87,13 +101,15 @@ def _models(
     return [], listing
 
 
-def _ids(data: Any) -> Iterator[str]:
-    entries = get(data, "data") if isinstance(data, dict) else None
-    entries = entries if isinstance(entries, list) else get(data, "models") if isinstance(data, dict) else None
-    for entry in entries if isinstance(entries, list) else ():
-        id = entry.get("id") or entry.get("name") if isinstance(entry, dict) else None
-        if isinstance(id, str) and id and len(id) < 200:
-            yield id.removeprefix("models/")
+def _describe(place: Place, exchange: Exchanger) -> Generator[Any, Any, list[Answer]]:
+    """Ask a server of one's own what it says of itself."""
+    answers: list[Answer] = []
+    parts = urlsplit(place.base_url)
+    for path in SELF_PATHS if parts.scheme == "http" else ():
+        answer = yield from exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
+        if answer.status == 200 and isinstance(answer.data, dict):
+            answers.append(answer)
+    return answers
 
 
 def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
@@ -110,7 +126,7 @@ def place_of(base: str) -> Place:
 
 def _ordered(candidates: list[Place], listing: list[tuple[str, Answer]]) -> list[Place]:
     """Return the places with those first whose base has the list of models."""
-    bases = {base for base, answer in listing if list(_ids(answer.data))}
+    bases = {base for base, answer in listing if list(model_ids(answer.data))}
     return sorted(candidates, key=lambda p: (_rank(candidates, p.protocol), p.base_url not in bases))
 
 

@@ -38,8 +38,8 @@ Steps = Generator[Ask, Answer, list[Finding]]
 class Context(Struct, frozen=True):
     """What a question knows: how to build bodies, the facts so far, what is worth trying.
 
-    `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run. `thinks`
-    says what is known of the switch of reasoning.
+    `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
+    `window` the tokens that the endpoint says it takes.
     """
 
     bodies: Bodies
@@ -47,7 +47,7 @@ class Context(Struct, frozen=True):
     known: Mapping[str, Any] = {}
     hints: Mapping[str, Finding] = {}
     run: int = 1
-    models: tuple[str, ...] = ()
+    window: int | None = None
 
     # ── the modes of reasoning ───────────────────────────────────────────────
 

@@ -29,6 +29,11 @@ __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
 _MOST_FAILURES = 3
+_THOROUGH = 100
+"""From so many requests on, a server is also asked what it says of itself."""
+_BYTES_PER_TOKEN = 2
+_ANSWER = 500
+"""The tokens of an answer, where nobody counts them."""
 
 
 class Send(Struct, frozen=True):
@@ -135,7 +140,7 @@ class _Run:
                 answer = read_answer(
                     model, response.status, response.headers, response.content, abandoned=response.abandoned
                 )
-            self._record(ask, answer)
+            self._record(ask, answer, len(plan.content))
             if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
                 if words == answer.message and words:
                     answer = replace(answer, kind="refused", problem="")
@@ -153,14 +158,15 @@ class _Run:
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
 
-    def _record(self, ask: Ask, answer: Answer) -> None:
+    def _record(self, ask: Ask, answer: Answer, sent: int) -> None:
         number = len(self.exchanges) + 1
         self.exchanges.append(Exchange(number, ask, answer))
         self.current.append(number)
-        if self.settings.price is not None and answer.reply is not None:
+        if answer.reply is not None:  # a refusal costs nothing
             usage = answer.reply.usage
-            price = self.settings.price
-            self.spent += ((usage.input or 0) * price[0] + (usage.output or 0) * price[1]) / 1_000_000
+            read = sent // _BYTES_PER_TOKEN if usage.input is None else usage.input
+            written = _ANSWER if usage.output is None else usage.output
+            self.spent += self._cost(read, written)
 
     def is_alive(self) -> Generator[Send | Wait, Response | None, bool]:
         """Whether the endpoint still takes the first request that it took."""
@@ -174,11 +180,14 @@ class _Run:
     def _check_budget(self, plan: Plan) -> None:
         if len(self.exchanges) >= self.settings.max_requests - self.reserve:
             raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
-        if self.settings.max_cost is not None and self.settings.price is not None:
-            price = self.settings.price
-            estimate = (len(plan.content) / 3 * price[0] + 500 * price[1]) / 1_000_000
+        if self.settings.max_cost is not None:
+            estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
             if self.spent + estimate > self.settings.max_cost:
                 raise Stopped(f"the limit of the cost ({self.settings.max_cost:g}) is reached")
+
+    def _cost(self, read: int, written: int) -> float:
+        price = self.settings.price or (0.0, 0.0)
+        return (read * price[0] + written * price[1]) / 1_000_000
 
     # ── one question ─────────────────────────────────────────────────────────
 
@@ -230,7 +239,9 @@ def investigate(
     facts: dict[str, Fact] = {}
     stopped = ""
     try:
-        run.found = yield from approach(registry, goal, run.exchange, settings.has_key)
+        run.found = yield from approach(
+            registry, goal, run.exchange, settings.has_key, settings.max_requests >= _THOROUGH
+        )
         facts |= {fact.flag: fact for fact in run.found.facts}
         yield from _ask_all(run, questions, facts, on_step, claims)
     except Stopped as stop:
@@ -242,7 +253,7 @@ def investigate(
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
         facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped, tuple(remarks(run.exchanges)), run.spent)
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, _remarks(run), run.spent)
 
 
 def _ask_all(
@@ -261,7 +272,7 @@ def _ask_all(
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in questions:
         bodies = Bodies(model, found.base, found.drop)
-        context = Context(bodies, candidates, known, models=found.models)
+        context = Context(bodies, candidates, known, window=found.context)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -286,6 +297,11 @@ def _ask_all(
                 findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
                 on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
         yield from _check(run)
+
+
+def _remarks(run: _Run) -> tuple[str, ...]:
+    own = run.found.remarks if run.found is not None else ()
+    return (*own, *remarks(run.exchanges))
 
 
 def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:

@@ -70,6 +70,6 @@ QUESTIONS: tuple[Question, ...] = (
     params.LOGIT_BIAS,
     params.TOP_LOGPROBS,
     params.TOP_K,
-    window.WINDOW,
     tool_rules.KEYWORDS,
+    window.WINDOW,
 )

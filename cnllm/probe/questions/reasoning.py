@@ -186,7 +186,6 @@ OFF = Question(
     "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
     8,
     _switch_off,
-    by_model=True,
     capable=True,
     applies=lambda c: c.known.get("reasoning.default") == "on",
 )
@@ -203,7 +202,6 @@ ON = Question(
     "reasoning is there with the switch and not without it; a refusal says that the model has none",
     8,
     _switch_on,
-    by_model=True,
     capable=True,
     applies=lambda c: "_quiet" in c.known,
 )

@@ -14,11 +14,11 @@ _LEAST, _MOST = 512, 20_000_000
 
 
 def _context(context: Context) -> Steps:
-    """Send a prompt of two million words."""
-    count = _WORDS + context.run
+    """Send a prompt of two million words, or a little more than the endpoint says it takes."""
+    count = (_WORDS if context.window is None else context.window * 5 // 4 + 1000) + context.run
     path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
     answer = yield context.ask(
-        [Message("user", "a " * count)], why="a prompt of two million words", stream=True, most=_HANG_UP, set={path: 16}
+        [Message("user", "a " * count)], why=f"a prompt of {count} words", stream=True, most=_HANG_UP, set={path: 16}
     )
     if not answer.refused:
         return []
