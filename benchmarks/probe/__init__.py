@@ -12,7 +12,8 @@ items. A prompt as long as a window is not among the requests, so `limits.contex
 
 A fact of the probe is
 
-- `recovered`: it is the registry's value, or the simulator gives the same answers with either,
+- `recovered`: it is the registry's value, or the simulator gives the same answers with either; of the names of fields
+  with reasoning the first is enough, because that is the one that is sent,
 - `another`: a patch for reasoning that the registry does not have, and that does the same,
 - `default`: the probe says nothing, and what cnllm assumes of any endpoint of the wire is right,
 - `wrong`: with it the simulator would answer some request otherwise,

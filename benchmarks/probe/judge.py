@@ -55,7 +55,12 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
 
 
 def _is_same(flag: str, value: Any, truth: Any) -> bool:
-    """Whether two values are the same; the name of a header is, in any case."""
+    """Whether two values are the same: a header's name in any case, and of fields to read those that come first.
+
+    An endpoint sends reasoning in the first field of the list; the others are names that cnllm reads too.
+    """
+    if flag == "reasoning.fields" and isinstance(value, list) and isinstance(truth, list):
+        return bool(value) and value == truth[: len(value)]
     if flag == "auth.header" and isinstance(value, str) and isinstance(truth, str):
         return value.casefold() == truth.casefold()
     return bool(value == truth)

@@ -263,6 +263,8 @@ def _line(url: str, answer: Answer) -> str:
             return f"{host} redirects; cnllm does not follow"
         case "page":
             return f"{host} answers with a page, not with an API"
+        case "form" if "without an end" in answer.message:
+            return f"{host} answers without an end"
         case "form":
             return f"{host} answers, but not with a reply of any known wire"
         case "network":

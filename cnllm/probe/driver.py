@@ -19,6 +19,11 @@ from cnllm.types.policy import Timeouts
 __all__ = ["drive"]
 
 _MOST_BYTES = 4 * 1024 * 1024
+_MOST_EVENTS = 64 * 1024
+"""The most bytes of a stream where none was asked for."""
+_TIMEOUTS = Timeouts(first_byte=120.0, idle=30.0, progress=60.0)
+_LONGEST = 120.0
+"""The seconds after which a reply that does not end is left."""
 
 
 def drive(
@@ -51,18 +56,20 @@ def drive(
 
 def _send(step: Send, transport: Any, api_key: str | None) -> Response:
     """Send one request and read the answer."""
-    plan = replace(insert_key(step.plan, api_key), timeouts=Timeouts())
+    plan = replace(insert_key(step.plan, api_key), timeouts=_TIMEOUTS)
     try:
         status, headers, chunks = transport.send(plan)
     except CnllmError as error:
         return Response(error=error)
     content = bytearray()
-    most = _MOST_BYTES if step.most is None else step.most
+    streams = "event-stream" in headers.get("content-type", "")
+    most = step.most or (_MOST_EVENTS if streams and not step.plan.stream else _MOST_BYTES)
+    end = time.monotonic() + _LONGEST
     abandoned = False
     try:
         for chunk in chunks:
             content += chunk
-            if len(content) > most:
+            if len(content) > most or time.monotonic() > end:
                 abandoned = True
                 break
     except CnllmError as error:

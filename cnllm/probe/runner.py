@@ -140,6 +140,8 @@ class _Run:
                 answer = read_answer(
                     model, response.status, response.headers, response.content, abandoned=response.abandoned
                 )
+            if answer.passed and response.abandoned and ask.most is None:
+                answer = replace(answer, kind="none", problem="form", message="an answer without an end")
             self._record(ask, answer, len(plan.content))
             if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
                 if words == answer.message and words:

@@ -51,6 +51,18 @@ def test_what_is_no_api_gets_one_clear_line(handler: Handler, word: str) -> None
     assert len(endpoint.requests) <= 12
 
 
+def test_an_answer_without_an_end_is_left_early() -> None:
+    """Every request is answered by a stream of 20 MB; the probe reads little of it, and says so in one line."""
+    piece = STREAM.split(b"\n\n")[0] + b"\n\n"
+
+    def handler(request: Json | None, number: int) -> Answer:
+        return 200, "text/event-stream", piece * (20_000_000 // len(piece))
+
+    with serving(handler) as endpoint, pytest.raises(EndpointError, match="without an end"):
+        probe.run(endpoint.url, model="m", max_requests=30)
+    assert len(endpoint.requests) <= 12
+
+
 def test_nobody_there_is_a_network_error() -> None:
     with pytest.raises(CnllmError, match="cannot be reached"):
         probe.run("http://127.0.0.1:9", model="m", max_requests=30)

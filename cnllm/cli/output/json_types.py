@@ -170,6 +170,44 @@ class ToolTrial(TypedDict):
     failed: str | None
 
 
+class ProbedFlag(TypedDict):
+    """What a probe knows of a flag."""
+
+    flag: str
+    value: Any
+    answer: Literal["works", "refused", "ignored", "unknown"]
+
+
+class Probed(TypedDict):
+    """What `probe` found out, and the number of its requests."""
+
+    facts: list[ProbedFlag]
+    requests: int
+
+
+class Contradiction(TypedDict):
+    """A claim of the registry that its endpoint contradicts. `where` is the line that makes it."""
+
+    flag: str
+    claimed: Any
+    seen: Any
+    answer: Literal["works", "refused", "ignored"]
+    where: str
+    quote: str
+
+
+class Verified(TypedDict):
+    """What `verify` found out about a model: flags that agreed, contradictions, new facts, and what nobody asked."""
+
+    model: str
+    agreed: list[str]
+    contradicted: list[Contradiction]
+    unclaimed: list[ProbedFlag]
+    not_asked: list[str]
+    requests: int
+    stopped: str
+
+
 LISTINGS: dict[str, Any] = {
     "models-list": list[Row],
     "models-show": Card,
@@ -188,5 +226,7 @@ LISTINGS: dict[str, Any] = {
     "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
     "verify-tools": list[ToolTrial],
+    "probe": Probed,
+    "verify": list[Verified],
 }
 """The command → the type of its `--json`."""

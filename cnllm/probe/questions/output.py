@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cnllm.probe.bounds import Bound, find_bound
-from cnllm.probe.exchange import Ask
+from cnllm.probe.exchange import Answer, Ask
 from cnllm.probe.question import Context, Finding, Question, Steps
 from cnllm.types import Message
 
@@ -33,6 +33,10 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _is_whole(answer: Answer) -> bool:
+    return answer.reply is not None and answer.reply.finish == "stop"
+
+
 def _methods(mode: str) -> Callable[[Context], Steps]:
     flag = f"when.{mode}.schema.methods" if mode else "schema.methods"
 
@@ -55,6 +59,8 @@ def _methods(mode: str) -> Callable[[Context], Steps]:
                 quote = quote or answer.message
             elif value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
                 works.append(method)
+            elif value is None and (answer.text.lstrip().startswith(("{", "```")) or not _is_whole(answer)):
+                return []  # it began JSON and did not end it: nobody can tell
         if "json_schema" in works and "json_object" in works:
             works.remove("json_object")  # an endpoint that takes a schema takes a bare object, too
         elif has_object and works:
