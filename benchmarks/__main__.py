@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup|report|faults] [--quick] [--only SUITE] [--latest]`"""
+"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--latest] [--seed N]`"""
 
 import argparse
 import os
@@ -13,13 +13,16 @@ from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.describe import ABOUT
 from benchmarks.faults import table as table_of_faults
 from benchmarks.plot import svg
+from benchmarks.probe import table as table_of_probe
 from benchmarks.report import PLOT, report, suite
 from benchmarks.results import Results, Row
 from benchmarks.suites import SUITES
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-DO = "run unless said; faults asks every client what it makes of answers that go wrong"
+DO = (
+    "run unless said; faults asks every client what it makes of answers that go wrong, and probe what a probe finds out"
+)
 
 
 def measured(quick: bool, only: str | None) -> Results:
@@ -46,15 +49,20 @@ def written(results: Results) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
-    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report", "faults"], help=DO)
+    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report", "faults", "probe"], help=DO)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
+    parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; with 1 the page is written")
+    parser.add_argument("--model", metavar="PART", help="probe: those of the models whose name or wire it is part of")
+    parser.add_argument("--invented", action="store_true", help="probe: 25 endpoints that no vendor has")
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":
         return venvs.setup(asked.latest)
     if asked.do == "faults":
         return table_of_faults.main()
+    if asked.do == "probe":
+        return table_of_probe.main(asked.seed, asked.model, invented=asked.invented)
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

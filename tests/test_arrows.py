@@ -68,12 +68,16 @@ MAY: dict[str, set[str]] = {
         "protocols",
     },
     "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
+    "probe": FLAGS
+    | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
+    "tool_trial": FLAGS | {"client", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"batch", "config"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "schemas", "simulator", "store", "tools"}
+    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
+    | {"tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
@@ -88,8 +92,10 @@ MAY: dict[str, set[str]] = {
         "gateway/limits",
         "gateway/monitoring",
         "launch",
+        "probe",
         "simulator",
         "store",
+        "tool_trial",
     },
     "__main__": {"cli"},
 }

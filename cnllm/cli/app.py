@@ -29,10 +29,12 @@ COMMANDS = {
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of four protocols."),
     "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
+    "probe": ("cnllm.cli.commands.probe:probe", "Ask an endpoint what it takes, and describe it in a registry file."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",
     ),
+    "verify": ("cnllm.cli.commands.verify:verify", "Ask models again what the registry claims."),
     "completion": ("cnllm.cli.completion:completion", "Print the script that lets your shell complete cnllm."),
 }
 """Maps a command's name to its import path and its line in the listing, so that the listing imports no command."""

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 PLACE_OF_KEY = "MY_API_KEY"
 
-__all__ = ["PLACE_OF_KEY", "build_client", "is_set", "key_variable", "may_send_key", "read_key", "resolve_model"]
+__all__ = [
+    "PLACE_OF_KEY",
+    "base_transport",
+    "build_client",
+    "is_set",
+    "key_variable",
+    "may_send_key",
+    "read_key",
+    "resolve_model",
+]
 
 
 def resolve_model(
@@ -101,11 +110,12 @@ def build_client(
     for record in records:
         from cnllm.cassette import Recorder
 
-        transport = Recorder(transport or _default_transport(registry, simulate), record, errors.hide_secrets)
+        transport = Recorder(transport or base_transport(registry, simulate), record, errors.hide_secrets)
     return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
 
 
-def _default_transport(registry: Registry, simulate: bool) -> Any:
+def base_transport(registry: Registry, simulate: bool) -> Any:
+    """Return the transport that sends, or the simulator's."""
     if simulate:
         from cnllm.simulator import SimTransport
 

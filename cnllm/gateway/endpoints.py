@@ -88,6 +88,8 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
         return endpoint
     for pattern, verb, protocol in _patterns():
         if (match := pattern.fullmatch(rest)) is not None:
+            if verb == "response" and method == "POST":
+                return None  # no protocol has it for one response: the name is that of a resource (`compact`)
             if verb == "response" and method == "DELETE":
                 verb = "delete-response"
             return Endpoint(verb, protocol, unquote(match["name"]))

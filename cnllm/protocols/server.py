@@ -178,10 +178,12 @@ class StreamWriter:
         self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal)
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
+        # Some protocols number their frames. These are the first, also where a caller begins after the first event.
+        self._head = _encode_frames(self._encoder.begin())
 
     def begin(self) -> bytes:
         """Return the bytes before the first event."""
-        return _encode_frames(self._encoder.begin())
+        return self._head
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of one event. Events without a place in the protocol (notes, excluded calls) give none."""

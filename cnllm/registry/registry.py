@@ -175,6 +175,23 @@ class Registry:
                     names.update(flags.get("params", ()))
         return names
 
+    def flag_tables(self, protocol: str) -> Iterator[dict[str, Any]]:
+        """Yield the tables of all layers that describe endpoints on one wire, without those of the catalogue."""
+        self._refresh()
+        for document in self._documents:
+            providers = document.data.get("providers", {})
+            for path, table in layer_tables(document.data):
+                if path[-2:-1] == ["on"]:
+                    wire = path[-1]
+                elif path[0] == "protocols":
+                    wire = path[1]
+                else:
+                    owner = providers.get(path[1].partition("/")[0], {}) if len(path) > 1 else {}
+                    wire = owner.get("protocol") or "openai-chat"
+                if wire == protocol:
+                    yield table
+                    yield from table.get("when", {}).values()
+
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""
         self._refresh()

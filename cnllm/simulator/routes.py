@@ -198,7 +198,7 @@ def _model_at(registry: ModelLookup, provider: str, path: str, model_name: str |
             model = registry.resolve(f"{provider}/{model_name or 'any'}", protocol=protocol)
         except UnknownModel:
             if protocol is None:
-                raise
+                return None  # there is no such provider
             continue  # the provider does not serve this protocol
         match = next((m for s in _path_patterns(model) if (m := re.fullmatch(s, path))), None)
         if match is not None:

@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from docs.generate import commands, errors, events, flags, issues, notes, option_docs, options, providers, python
+from docs.generate import (
+    commands,
+    errors,
+    events,
+    flags,
+    issues,
+    notes,
+    option_docs,
+    options,
+    providers,
+    python,
+    questions,
+)
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
 
@@ -27,6 +39,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "flags": flags.page,
     "providers": providers.page,
     "known-issues": issues.page,
+    "probe-questions": questions.page,
 }
 """Name of a page in docs/reference → the function that writes it."""
 

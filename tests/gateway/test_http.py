@@ -180,6 +180,7 @@ def test_paths_and_methods(simulated: str) -> None:
         ("PUT", "/v1/messages", 405),
         ("POST", "/v1/models", 405),
         ("POST", "/v1/embeddings", 404),
+        ("POST", "/v1/responses/compact", 404),
         ("GET", "/nothing", 404),
         ("GET", "/healthz", 200),
         ("GET", "/readyz", 200),

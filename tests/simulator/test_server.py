@@ -73,12 +73,13 @@ def test_the_endpoints_own_refusal(server: Server, client: httpx.Client) -> None
         "/nobody/chat/completions",
         "/v2/chat/completions",
         "/a/b/c",
+        "/v1/responses/compact",
     ],
 )
 def test_unknown_paths(server: Server, client: httpx.Client, path: str) -> None:
     answer = post(client, server.url + path)
     assert answer.status_code == 404
-    assert answer.json()["error"]["message"]
+    assert path in answer.json()["error"]["message"]
 
 
 def test_an_unknown_model_on_a_bare_path(server: Server, client: httpx.Client) -> None:

@@ -174,7 +174,12 @@ def test_a_reply_of_another_protocol() -> None:
         {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
     ]
     assert body["stop_reason"] == "tool_use"
-    assert body["usage"] == {"input_tokens": 6, "cache_read_input_tokens": 3, "output_tokens": 4}
+    assert body["usage"] == {
+        "input_tokens": 6,
+        "cache_creation_input_tokens": None,
+        "cache_read_input_tokens": 3,
+        "output_tokens": 4,
+    }
 
 
 def test_everything_of_an_answer_goes_back_through_a_gateway() -> None:

@@ -102,7 +102,7 @@ def test_what_another_model_sealed_stays_at_home() -> None:
     turn = Message(
         "assistant", (Reasoning("t", seal(THOUGHT, other)), Text("so", seal({"item": {"id": "m"}}, other))), other.name
     )
-    assert body("hi", turn, "and?")["input"][1] == {"role": "assistant", "content": "so"}
+    assert body("hi", turn, "and?")["input"][1] == {"type": "message", "role": "assistant", "content": "so"}
     user = Message("user", (Text("see"), Opaque({"type": "input_file", "file_id": "f"}, seal(None, other))))
     plan = engine.build_request(MODEL, [user])
     assert plan.body["input"] == [{"role": "user", "content": "see"}]
@@ -111,7 +111,7 @@ def test_what_another_model_sealed_stays_at_home() -> None:
 
 def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
     sent = body("hi", by(Text("so"), Reasoning("t", seal(THOUGHT))), "go on")
-    assert [item.get("type") for item in sent["input"]] == [None, None, None]
+    assert [item.get("type") for item in sent["input"]] == [None, "message", None]
 
 
 def test_what_lost_its_reasoning_loses_its_id() -> None:

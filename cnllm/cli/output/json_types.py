@@ -133,6 +133,102 @@ class ClientKey(TypedDict):
     unpriced_calls: int
 
 
+class TrialSeconds(TypedDict):
+    """A median, and the time within which 95 of 100 are."""
+
+    median: float
+    p95: float
+
+
+class TrialReply(TypedDict):
+    """A reply in a task: whether it had to call, whether it did, whether its calls are valid, and its times."""
+
+    expected: bool
+    called: bool
+    valid: bool
+    first: float | None
+    seconds: float | None
+
+
+class TrialTask(TypedDict):
+    """How a task ended: `problem` is null if it ended right."""
+
+    task: str
+    problem: str | None
+    replies: list[TrialReply]
+    seconds: float | None
+
+
+class TrialMode(TypedDict):
+    """The tasks with one kind of tools, and their measures; null where nothing was there to count."""
+
+    tools: str
+    tasks: int
+    right: int
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    true_negatives: int
+    valid: int
+    first: TrialSeconds | None
+    task: TrialSeconds | None
+    success: float | None
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    schema_accuracy: float | None
+    results: list[TrialTask]
+
+
+class ToolTrial(TypedDict):
+    """The trial of a model's tools. `stopped`: why tasks are missing; `failed`: why the model did not answer."""
+
+    model: str
+    protocol: str
+    modes: list[TrialMode]
+    requests: int
+    stopped: str | None
+    failed: str | None
+
+
+class ProbedFlag(TypedDict):
+    """What a probe knows of a flag."""
+
+    flag: str
+    value: Any
+    answer: Literal["works", "refused", "ignored", "unknown"]
+
+
+class Probed(TypedDict):
+    """What `probe` found out, and the number of its requests."""
+
+    facts: list[ProbedFlag]
+    requests: int
+
+
+class Contradiction(TypedDict):
+    """A claim of the registry that its endpoint contradicts. `where` is the line that makes it."""
+
+    flag: str
+    claimed: Any
+    seen: Any
+    answer: Literal["works", "refused", "ignored"]
+    where: str
+    quote: str
+
+
+class Verified(TypedDict):
+    """What `verify` found out about a model: flags that agreed, contradictions, new facts, and what nobody asked."""
+
+    model: str
+    agreed: list[str]
+    contradicted: list[Contradiction]
+    unclaimed: list[ProbedFlag]
+    not_asked: list[str]
+    requests: int
+    stopped: str
+
+
 LISTINGS: dict[str, Any] = {
     "models-list": list[Row],
     "models-show": Card,
@@ -153,5 +249,8 @@ LISTINGS: dict[str, Any] = {
     "serve-keys-list": list[ClientKey],
     "batch": Report,
     "batch-dry-run": Estimate,
+    "verify-tools": list[ToolTrial],
+    "probe": Probed,
+    "verify": list[Verified],
 }
 """The command → the type of its `--json`."""

@@ -186,7 +186,8 @@ def _other_keys(call: dict[str, Any]) -> dict[str, Any]:
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
+    text = reply.text or (None if reply.tool_calls else "")
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
@@ -195,7 +196,9 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if reply.tool_calls:
         custom = _custom_tools(request)
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
-    choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(reply.finish, "stop")}
+    finish = _FINISH.get(reply.finish, "stop")
+    # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     body: dict[str, Any] = {
         "id": stream_id(reply.id or "", _PREFIX),
         "object": "chat.completion",

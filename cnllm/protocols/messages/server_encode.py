@@ -98,16 +98,17 @@ def _seal_data(part: Part) -> Block:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """Return the counts. On this wire the input does not include tokens read from the cache or written to it."""
+    """Return the counts. On this wire the input does not include tokens read from the cache or written to it.
+
+    Anthropic's description of the API requires the counts of the cache: null where they are unknown.
+    """
     cache_tokens = (usage.cached or 0) + (usage.cache_write or 0)
     out: dict[str, Any] = {
         "input_tokens": max((usage.input or 0) - cache_tokens, 0),
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output or 0,
     }
-    if usage.cache_write is not None:
-        out["cache_creation_input_tokens"] = usage.cache_write
-    if usage.cached is not None:
-        out["cache_read_input_tokens"] = usage.cached
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     return out

@@ -162,7 +162,7 @@ def _text(part: Text) -> dict[str, Any] | None:
     sealed = _seal_data(part)
     if type(item_keys := sealed.get("item")) is dict:
         return {"type": "message", "role": "assistant", **item_keys, "content": [_text_part(part)]}
-    return {"role": "assistant", "content": part.text} if part.text else None
+    return {"type": "message", "role": "assistant", "content": part.text} if part.text else None
 
 
 def _text_part(part: Text) -> dict[str, Any]:

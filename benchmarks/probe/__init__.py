@@ -1,0 +1,23 @@
+"""What a probe finds out of an endpoint that it does not know: `python -m benchmarks probe`.
+
+The endpoint is the simulator with `--strict --neutral`, over a real socket: it serves one model as model-1, and its
+paths, names and errors do not say which. The probe is `cnllm.probe.run`, with 60 and with 200 requests. Models are
+drawn anew from `providers.toml` for each `--seed`; all four wires are among them.
+
+A flag of a model *shows* if another value of it changes an answer of the simulator to some request. The requests are
+those of `requests.py`: turns, roles, contents, tools, choices, schemas, the parameters and the switches of reasoning
+that any endpoint of the registry has, and numbers next to the model's own limits. The other values are: none at all,
+each other word of a flag that has a list of words, the other boolean, a number beside it, a list without one of its
+items. A prompt as long as a window is not among the requests, so `limits.context` never shows.
+
+A fact of the probe is
+
+- `recovered`: it is the registry's value, or the simulator gives the same answers with either; of the names of fields
+  with reasoning the first is enough, because that is the one that is sent,
+- `another`: a patch for reasoning that the registry does not have, and that does the same,
+- `default`: the probe says nothing, and what cnllm assumes of any endpoint of the wire is right,
+- `wrong`: with it the simulator would answer some request otherwise,
+- `missed`: the probe says nothing or "unknown", and what cnllm assumes is not right.
+
+A fact about a flag that the registry leaves out is judged in the same way: wrong if it changes an answer.
+"""

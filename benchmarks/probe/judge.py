@@ -1,0 +1,102 @@
+"""Judge the facts of a probe by the registry's own flags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from benchmarks.probe import variants
+from benchmarks.probe.shown import Endpoint
+from cnllm.jsonpath import set_value
+from cnllm.simulator.read import read_request
+from cnllm.simulator.request import flags_for
+from cnllm.simulator.transport import respond
+
+_PATCHES = ("reasoning.on.set.", "reasoning.off.set.", "reasoning.effort.", "reasoning.budget.")
+
+
+class Verdict(NamedTuple):
+    """What became of a flag: `word` is recovered, another, default, wrong, or missed."""
+
+    flag: str
+    word: str
+    fact: Any = None
+    truth: Any = None
+    request: str = ""
+
+
+def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> list[Verdict]:
+    """Return a verdict for every flag that shows, and for each other fact that changes an answer."""
+    verdicts: dict[str, Verdict] = {}
+    for fact in facts:
+        flag = _spelled(endpoint.flags, fact.flag)
+        if fact.answer == "unknown" or flag.startswith(("keys", "base_url", "protocol", "path", "limits.context")):
+            continue
+        value = msgspec.to_builtins(fact.value)
+        truth = variants.get(endpoint.flags, flag)
+        changed = variants.changed(endpoint.flags, flag, value)
+        told = None if _is_same(flag, value, truth) else endpoint.tells_apart(changed, foreign=True)
+        if told is None:
+            verdicts[flag] = Verdict(flag, "recovered" if flag in shown else "silent", value, truth)
+        elif flag.startswith(_PATCHES) and _does_the_same(endpoint, flag, facts):
+            verdicts[flag] = Verdict(flag, "another", value, truth)
+        else:
+            verdicts[flag] = Verdict(flag, "wrong", value, truth, told.content.decode()[:600])
+    for flag in shown:
+        if flag not in verdicts:
+            default = variants.get(endpoint.plain, flag)
+            unsaid = variants.changed(endpoint.flags, flag, default)
+            word = "missed" if endpoint.tells_apart(unsaid) is not None else "default"
+            verdicts[flag] = Verdict(flag, word, default, variants.get(endpoint.flags, flag))
+    return [v for v in verdicts.values() if v.word != "silent"]
+
+
+def _is_same(flag: str, value: Any, truth: Any) -> bool:
+    """Whether two values are the same: a header's name in any case, and of fields to read those that come first.
+
+    An endpoint sends reasoning in the first field of the list; the others are names that cnllm reads too.
+    """
+    if flag == "reasoning.fields" and isinstance(value, list) and isinstance(truth, list):
+        return bool(value) and value == truth[: len(value)]
+    if flag == "auth.header" and isinstance(value, str) and isinstance(truth, str):
+        return value.casefold() == truth.casefold()
+    return bool(value == truth)
+
+
+def _spelled(flags: variants.Tree, flag: str) -> str:
+    """Return a parameter's flag as this registry spells it: its path, or the `as` of its table."""
+    if flag.startswith("params.") and flag.count(".") == 1 and isinstance(variants.get(flags, flag), dict):
+        return f"{flag}.as"
+    if flag.endswith(".as") and isinstance(variants.get(flags, flag[:-3]), str):
+        return flag[:-3]
+    return flag
+
+
+def _does_the_same(endpoint: Endpoint, flag: str, facts: Sequence[Any]) -> bool:
+    """Whether the probe's patch is taken by the endpoint, and turns reasoning on or off as the probe says."""
+    group = ".".join(flag.split(".")[:3]) if ".set." in flag else flag
+    patch = {
+        f.flag[len(group) + 1 :]: f.value for f in facts if f.flag.startswith(group + ".") and f.answer != "unknown"
+    }
+    if ".set." not in flag:
+        return False
+    model = variants.make(endpoint.model, endpoint.flags)
+    hi = json.loads(endpoint.first.content)
+    body = dict(hi)
+    for path, value in patch.items():
+        set_value(body, path, value)
+    response = respond(
+        model,
+        dict(endpoint.first.headers),
+        json.dumps(body).encode(),
+        endpoint.first.path,
+        strict=True,
+        public_name="m",
+    )
+    if response.status != 200:
+        return False
+    _, thinks = flags_for(model, read_request(model, body, endpoint.first.path))
+    return thinks is (group == "reasoning.on.set")

@@ -1,0 +1,283 @@
+"""Probe every model that was drawn, and write what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import cnllm.probe
+from benchmarks.probe.invented import invent
+from benchmarks.probe.judge import Verdict, judge
+from benchmarks.probe.models import draw
+from benchmarks.probe.shown import Endpoint
+from benchmarks.stats import table
+from cnllm import Registry
+from cnllm.simulator.server import running
+
+BUDGETS = (60, 200)
+GOAL = 95
+RESULTS = Path(__file__).with_name("RESULTS.md")
+CACHE = Path(__file__).parents[2] / "build" / "probe-shown"
+FOUND = ("recovered", "another")
+WORDS = ("recovered", "another", "default", "wrong", "missed")
+
+
+class Run(NamedTuple):
+    """One probe of one model: the flags' verdicts, and what it sent."""
+
+    model: str
+    protocol: str
+    budget: int
+    requests: int
+    seconds: float
+    verdicts: tuple[Verdict, ...]
+    exchanges: tuple[str, ...] = ()
+    error: str = ""
+
+    def count(self, *words: str) -> int:
+        return sum(v.word in words for v in self.verdicts)
+
+
+def probed(task: tuple[str, str, tuple[int, ...], str | None]) -> list[Run]:
+    """Probe a model with each number of requests."""
+    name, protocol, budgets, overlay = task
+    registry = Registry.load() if overlay is None else Registry.load(overlay)
+    model = registry.resolve(name, protocol=protocol)
+    endpoint = Endpoint(registry, model)
+    shown = _shown(endpoint)
+    out = []
+    for budget in budgets:
+        with running(registry, strict=True, neutral=True, models=[model.name]) as server:
+            start = time.monotonic()
+            try:
+                report = cnllm.probe.run(
+                    server.url, model="model-1", protocol=protocol, api_key="k", max_requests=budget, registry=registry
+                )
+            except (
+                cnllm.CnllmError,
+                ValueError,
+                TypeError,
+                LookupError,
+                AttributeError,
+            ) as error:  # a probe that ends in an error has learnt nothing
+                verdicts = tuple(Verdict(flag, "missed") for flag in shown)
+                seconds = time.monotonic() - start
+                out.append(Run(name, protocol, budget, 0, seconds, verdicts, error=f"{type(error).__name__}: {error}"))
+                continue
+            seconds = time.monotonic() - start
+        verdicts = tuple(judge(endpoint, shown, report.facts))
+        wrong = {v.flag for v in verdicts if v.word == "wrong"}
+        exchanges = tuple(_exchanges(report, wrong))
+        out.append(Run(name, protocol, budget, report.requests, seconds, verdicts, exchanges))
+    print(f"{name} over {protocol}: {', '.join(_line(run) for run in out)}", file=sys.stderr, flush=True)
+    return out
+
+
+def _line(run: Run) -> str:
+    if run.error:
+        return run.error[:100]
+    found, default, every = run.count("recovered", "another"), run.count("default"), run.count(*WORDS)
+    return f"{run.requests} requests {found} + {default} of {every}, {run.count('wrong')} wrong"
+
+
+def _shown(endpoint: Endpoint) -> list[str]:
+    """Return the flags that show; kept in `build`, because it takes a minute a model."""
+    parts = [endpoint.model.name, endpoint.model.protocol, endpoint.flags, endpoint.digest, _code()]
+    file = CACHE / f"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]}.json"
+    if file.exists():
+        kept: list[str] = json.loads(file.read_text())
+        return kept
+    shown = endpoint.shown()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(shown))
+    return shown
+
+
+def _code() -> str:
+    """Return a digest of the code that decides what shows."""
+    root = Path(__file__).parents[2]
+    files = [Path(__file__).with_name(n) for n in ("variants.py", "shown.py")]
+    files += [
+        *sorted((root / "cnllm" / "simulator").glob("*.py")),
+        *sorted((root / "cnllm" / "protocols").rglob("*.py")),
+    ]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _exchanges(report: Any, flags: set[str]) -> Iterable[str]:
+    """Yield the exchanges behind the facts of some flags, as text."""
+    by_number = {exchange.number: exchange for exchange in report.exchanges}
+    for fact in report.facts:
+        if fact.flag not in flags and f"{fact.flag}.as" not in flags and fact.flag.removesuffix(".as") not in flags:
+            continue
+        yield f"{fact.flag} = {fact.value!r} ({fact.answer})"
+        for number in fact.exchanges[:12]:
+            exchange = by_number.get(number)
+            if exchange is not None:
+                answer = exchange.answer
+                body = json.dumps(exchange.ask.body, ensure_ascii=False)
+                said = answer.message or json.dumps(msgspec.to_builtins(answer.data), ensure_ascii=False, default=str)
+                yield f"  {number}. {exchange.ask.why}: {body[:700]}"
+                yield f"     {answer.status} {answer.kind}: {said[:400]}"
+
+
+# ── the page ─────────────────────────────────────────────────────────────────
+def report(runs: Sequence[Run], seed: int) -> str:
+    """Return the page."""
+    models = {(run.model, run.protocol) for run in runs}
+    providers = {name.partition("/")[0] for name, _ in models}
+    budgets = sorted({run.budget for run in runs})
+    parts = [
+        "# What a probe finds out",
+        "Made by `python -m benchmarks probe`; `benchmarks/probe/__init__.py` says what the words mean.",
+        f"{len(models)} models of {len(providers)} providers, drawn with the seed {seed}; each by `cnllm.probe.run` "
+        "over a socket, at `cnllm simulate --strict --neutral --model M`.",
+        _sums(runs, budgets),
+        "## By flag",
+        _by_flag(runs, budgets),
+        "## Wrong",
+        _wrong(runs),
+        "## By model",
+        _by_model(runs, budgets),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _share(runs: Sequence[Run], *words: str) -> str:
+    found = sum(run.count(*words) for run in runs)
+    every = sum(v.truth is not None or v.word != "wrong" for run in runs for v in run.verdicts)
+    return f"{found} of {every} ({100 * found / every:.1f} %)" if every else "–"
+
+
+def _sums(runs: Sequence[Run], budgets: list[int]) -> str:
+    rows = []
+    for protocol in ("all", *sorted({run.protocol for run in runs})):
+        for budget in budgets:
+            of = [run for run in runs if run.budget == budget and protocol in ("all", run.protocol)]
+            requests = sorted(run.requests for run in of)
+            seconds = sorted(run.seconds for run in of)
+            rows.append(
+                [
+                    protocol,
+                    budget,
+                    len(of),
+                    _share(of, *FOUND),
+                    _share(of, *FOUND, "default"),
+                    sum(run.count("wrong") for run in of),
+                    sum(run.count("missed") for run in of),
+                    requests[len(requests) // 2],
+                    f"{seconds[len(seconds) // 2]:.1f} s",
+                ]
+            )
+    return table(
+        "wire | at most | models | found of what shows | found, or as assumed | wrong | missed | "
+        "requests (median) | time (median)",
+        rows,
+    )
+
+
+def _by_flag(runs: Sequence[Run], budgets: list[int]) -> str:
+    counts: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: {b: Counter() for b in budgets})
+    for run in runs:
+        for verdict in run.verdicts:
+            counts[_general(verdict.flag)][run.budget][verdict.word] += 1
+    head = "flag | " + " | ".join(
+        f"{word} at {budget}" for budget in budgets for word in ("found", "as assumed", "wrong", "missed")
+    )
+    rows = []
+    for flag, by in sorted(counts.items()):
+        cells: list[Any] = []
+        for budget in budgets:
+            c = by[budget]
+            cells += [
+                c["recovered"] + c["another"],
+                c["default"],
+                f"**{c['wrong']}**" if c["wrong"] else 0,
+                c["missed"],
+            ]
+        rows.append([f"`{flag}`", *cells])
+    return table(head, rows)
+
+
+def _general(flag: str) -> str:
+    """Return a flag without what differs by endpoint: the paths of patches and the modes of a `when`."""
+    keys = flag.split(".")
+    if keys[0] == "when":
+        return f"when.{_general('.'.join(keys[2:]))}"
+    if "set" in keys[:-1]:
+        return ".".join(keys[: keys.index("set") + 1])
+    return flag
+
+
+def _wrong(runs: Sequence[Run]) -> str:
+    lines = [
+        f"- {run.model} over {run.protocol}, {run.budget} requests: `{v.flag}` is "
+        f"`{json.dumps(v.truth, ensure_ascii=False)}`, and the probe says `{json.dumps(v.fact, ensure_ascii=False)}`"
+        for run in runs
+        for v in run.verdicts
+        if v.word == "wrong"
+    ]
+    return "\n".join(lines) or "Nothing."
+
+
+def _by_model(runs: Sequence[Run], budgets: list[int]) -> str:
+    by: dict[tuple[str, str], dict[int, Run]] = defaultdict(dict)
+    for run in runs:
+        by[run.model, run.protocol][run.budget] = run
+    head = "model | wire | " + " | ".join(f"found at {b} | wrong | requests" for b in budgets)
+    rows = []
+    for (model, protocol), of in by.items():
+        cells: list[Any] = []
+        for budget in budgets:
+            run = of[budget]
+            cells += [run.error[:40] or _share([run], *FOUND), run.count("wrong"), run.requests]
+        rows.append([model, protocol, *cells])
+    return table(head, rows)
+
+
+def main(seed: int = 1, only: str | None = None, *, invented: bool = False, workers: int = 2) -> int:
+    """Probe the models, print the page, and write it where all were probed. Exit status 1 if a goal is missed."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    tasks: list[tuple[str, str, tuple[int, ...], str | None]]
+    if invented:
+        text, names = invent(seed)
+        overlay = str(CACHE.parent / f"probe-invented-{seed}.toml")
+        Path(overlay).write_text(text, encoding="utf-8")
+        tasks = [(name, protocol, BUDGETS, overlay) for name, protocol in names]
+    else:
+        tasks = [(m.name, m.protocol, BUDGETS, None) for m in draw(Registry.load(), seed)]
+    tasks = [task for task in tasks if only is None or only in task[0] or only == task[1]]
+    with ProcessPoolExecutor(workers) as pool:
+        runs = [run for group in pool.map(probed, tasks) for run in group]
+    page = report(runs, seed)
+    print(page)
+    _keep_exchanges(runs)
+    if only is None and seed == 1 and not invented:
+        RESULTS.write_text(page, encoding="utf-8")
+    most = [run for run in runs if run.budget == max(BUDGETS)]
+    found = sum(run.count(*FOUND, "default") for run in most)
+    every = sum(run.count(*WORDS) for run in most)
+    return 0 if not any(run.count("wrong") for run in runs) and found * 100 >= GOAL * every else 1
+
+
+def _keep_exchanges(runs: Sequence[Run]) -> None:
+    """Write the exchanges behind the wrong facts to a file of `build`."""
+    lines = [
+        line
+        for run in runs
+        if run.exchanges
+        for line in (f"## {run.model} over {run.protocol}, {run.budget} requests", *run.exchanges)
+    ]
+    if lines:
+        file = CACHE.parent / "probe-wrong.txt"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"the exchanges behind the wrong ones: {file}", file=sys.stderr)

@@ -1,0 +1,144 @@
+"""Define `cnllm probe`: ask an endpoint what it takes, and describe it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import options, own_files
+from cnllm.cli.output import answer, errors, stdio
+
+if TYPE_CHECKING:
+    from cnllm.probe import Report
+    from cnllm.probe.runner import Step
+
+__all__ = ["probe"]
+
+EXAMPLES = options.examples(
+    "cnllm probe http://127.0.0.1:8080 -o home.toml",
+    "cnllm probe https://api.example.com/v1 --model big-1 --key-env EXAMPLE_KEY --max-requests 200",
+    "cnllm probe zai --model glm-4.7 --dry-run",
+)
+_WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-responses"])
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("target", metavar="URL|PROVIDER")
+@click.option("--model", "id", metavar="ID", help="The model's id on the wire; else the first that the endpoint lists.")
+@click.option("--protocol", metavar="P", type=_WIRES, help="The wire; else each is tried.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key. A provider's own is known.")
+@click.option(
+    "--max-requests",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="The most requests, retries and metadata included.",
+)
+@click.option("--max-cost", metavar="X", type=click.FloatRange(min=0), help="The most to spend; needs a price.")
+@click.option("--assume-price", metavar="P", help="The price of a million tokens: one number, or INPUT,OUTPUT.")
+@click.option(
+    "-o", "output", metavar="OVERLAY.toml", type=click.Path(dir_okay=False), help="Write the description there."
+)
+@click.option("--dry-run", is_flag=True, help="Show the questions and their cost; send nothing.")
+@options.as_json("facts and the number of requests")
+def probe(
+    target: str,
+    id: str | None,
+    protocol: str | None,
+    key_env: str | None,
+    max_requests: int,
+    max_cost: float | None,
+    assume_price: str | None,
+    output: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Ask an endpoint what it takes, and describe it in a registry file.
+
+    Every question has a control that differs in one field. What two runs agree on goes into the file; the rest stays
+    unknown. With -o, a report for people (.md) and the exchanges without secrets (.jsonl) stand beside the file; else
+    the file goes to stdout. Stopped, the same command goes on where it was, within a day.
+    """
+    from cnllm.cli import probe_target
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    goal = probe_target.find(registry, target, id, protocol, key_env, assume_price)
+    if max_cost is not None and goal.price is None:
+        raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
+    if output is not None:
+        own_files.require_own(output)
+    if dry_run:
+        from cnllm.probe.plan import plan_text
+
+        answer.print_line(plan_text(max_requests, goal.price).rstrip())
+        return errors.WHOLE
+    from cnllm.probe.recording import state_file
+    from cnllm.probe.run import run
+
+    state = state_file(goal.base_url, goal.id, goal.protocol)
+    report = run(
+        goal.base_url,
+        model=goal.id,
+        protocol=goal.protocol,
+        api_key=goal.api_key,
+        max_requests=max_requests,
+        max_cost=max_cost,
+        price=goal.price,
+        on_step=_show,
+        registry=registry,
+        record=state,
+        provider=goal.provider,
+        keys=goal.keys,
+        place=goal.place,
+    )
+    _write(report, state, output, as_json)
+    for remark in report.remarks:
+        stdio.print_line(f"note: {remark}")
+    if report.stopped:
+        stdio.print_line(f"cnllm: {report.stopped}; what is unknown was not asked, or not twice")
+        return errors.PARTIAL if report.found is not None else errors.FAILED
+    state.unlink(missing_ok=True)
+    return errors.WHOLE
+
+
+def _show(step: Step) -> None:
+    """Show what a question taught, on stderr."""
+    from cnllm.probe.facts import Fact
+    from cnllm.probe.report import sentence
+
+    known = [sentence(Fact(f.flag, f.value, f.answer)) for f in step.findings if f.answer != "unknown"]
+    head = f"{step.requests:>4}/{step.most}  {step.question}: "
+    text = head + ("; ".join(known) or "nothing was proven")
+    stdio.print_line(text if len(text) <= 79 else text[:78] + "…")
+
+
+def _write(report: Report, state: Path, output: str | None, as_json: bool) -> None:
+    """Write the description, the report and the recording, and print what was learnt."""
+    if output is not None and report.overlay:
+        path = Path(output)
+        for file, text in ((path, report.overlay), (path.with_suffix(".md"), report.text())):
+            own_files.replace_own(file, text.encode())
+        if state.exists():
+            own_files.replace_own(path.with_suffix(".jsonl"), state.read_bytes())
+        stdio.print_line(f"{path}: {report.name}; the report is in {path.with_suffix('.md')}")
+    if as_json:
+        facts = [{"flag": f.flag, "value": f.value, "answer": f.answer} for f in report.facts]
+        answer.print_json({"facts": facts, "requests": report.requests})
+    elif output is None and report.overlay:
+        answer.print_line(report.overlay.rstrip("\n"))
+    _summary(report)
+
+
+def _summary(report: Report) -> None:
+    from cnllm.probe.report import differences
+
+    proven = sum(f.answer != "unknown" for f in report.facts)
+    differ = len(differences(report.facts))
+    stdio.print_line(
+        f"{report.requests} requests; {proven} flags proven, {len(report.facts) - proven} unknown; "
+        f"{differ} differ from the protocol"
+    )

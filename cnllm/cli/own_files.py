@@ -1,0 +1,42 @@
+"""Write registry files that belong to a probe, and no other file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from cnllm.cli.output import errors
+
+__all__ = ["replace_own", "require_own"]
+
+_MARK = b"# Written by cnllm probe"
+
+
+def require_own(output: str) -> None:
+    """Raise `UsageError` for a file that no probe has written: it may be the user's own."""
+    path = Path(output)
+    if path.suffix != ".toml":
+        raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
+    try:
+        text = path.read_bytes() if path.exists() else _MARK
+    except OSError as error:
+        raise errors.UsageError(f"-o {output}: {error.strerror}") from error
+    if not text.startswith(_MARK):
+        raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
+    if not path.resolve().parent.is_dir():
+        raise errors.UsageError(f"-o {output}: there is no such folder", "make the folder first")
+
+
+def replace_own(path: Path, content: bytes) -> None:
+    """Write a file in one step. Raises `UsageError` where that fails."""
+    name = ""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=".cnllm-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path.resolve())
+    except OSError as error:
+        if name:
+            Path(name).unlink(missing_ok=True)
+        raise errors.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,145 @@
+"""Find what a probe is to ask: an address or a provider, with its wire, key and price."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cnllm.cli.output import errors
+
+if TYPE_CHECKING:
+    from cnllm.probe.place import Place
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Model
+
+__all__ = ["ProbeTarget", "find", "of_model", "of_simulated", "price_of"]
+
+_PRICE = re.compile(r"\d+(?:\.\d+)?(?:,\d+(?:\.\d+)?)?")
+_LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
+
+
+class ProbeTarget(Struct, frozen=True, kw_only=True):
+    """What a probe asks. `provider` is set where the registry describes the endpoint, with the very `place`."""
+
+    base_url: str
+    id: str | None = None
+    protocol: str | None = None
+    api_key: str | None = None
+    keys: tuple[str, ...] = ()
+    price: tuple[float, float] | None = None
+    provider: str | None = None
+    place: Place | None = None
+
+
+def find(
+    registry: Registry, target: str, id: str | None, protocol: str | None, key_env: str | None, price: str | None
+) -> ProbeTarget:
+    """Return the target for an address or the name of a provider. Raises `UsageError`, or `KeyMissing`."""
+    assumed = _price(price)
+    if target not in registry.providers:
+        if not _LOOKS_LIKE_ADDRESS.search(target):
+            from cnllm.cli.suggestion import suggest
+
+            hint = suggest(target, registry.providers, "give the URL of an endpoint, with http:// or https://")
+            raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)
+        key = _key(key_env)
+        return ProbeTarget(
+            base_url=target,
+            id=id,
+            protocol=protocol,
+            api_key=key,
+            keys=() if key_env is None else (key_env,),
+            price=assumed,
+        )
+    names = [name for name in registry.names() if name.startswith(f"{target}/")]
+    if id is None and not names:
+        raise errors.UsageError(f"the registry lists no model of {target}", "name one: --model ID")
+    model = registry.resolve(f"{target}/{id}" if id is not None else names[0], protocol=protocol)
+    found = of_model(model, key_env)
+    return found if assumed is None else _priced(found, assumed)
+
+
+def of_model(model: Model, key_env: str | None = None, *, required: bool = True) -> ProbeTarget:
+    """Return the target for a model of the registry. Raises `KeyMissing` where its key is not set."""
+    from cnllm.cli.client_factory import read_key
+    from cnllm.client.credentials import key_for
+    from cnllm.engine import build_request
+    from cnllm.probe.verify import place_of
+    from cnllm.registry import Registry
+
+    flags = model.flags
+    if not flags.base_url:
+        raise errors.UsageError(f"the registry knows no address of {model.provider}", "give the URL of the endpoint")
+    key = read_key(model, key_env)
+    if key is None and required:
+        key = key_for(build_request(model, "x"), None, Registry.load())
+    errors.hide_secrets(*([key] if key else []))
+    return ProbeTarget(
+        base_url=flags.base_url,
+        id=model.id,
+        protocol=model.protocol,
+        api_key=key,
+        price=price_of(model),
+        provider=model.provider,
+        place=place_of(model),
+    )
+
+
+def of_simulated(model: Model, url: str) -> ProbeTarget:
+    """Return the target for a model that the simulator at an address plays: its key is made up."""
+    from msgspec.structs import replace
+
+    from cnllm.probe.verify import place_of
+
+    place = replace(place_of(model), base_url=f"{url}/{model.provider}")
+    return ProbeTarget(
+        base_url=place.base_url,
+        id=model.id,
+        protocol=model.protocol,
+        api_key="simulated",
+        price=price_of(model),
+        provider=model.provider,
+        place=place,
+    )
+
+
+def price_of(model: Model) -> tuple[float, float] | None:
+    """Return the price of a million input and output tokens of a model; None where it is not known."""
+    price = model.flags.price
+    if price is None or price.input is None or price.output is None:
+        return None
+    return float(price.input), float(price.output)
+
+
+def _priced(target: ProbeTarget, price: tuple[float, float]) -> ProbeTarget:
+    from msgspec.structs import replace
+
+    return replace(target, price=price)
+
+
+def _price(text: str | None) -> tuple[float, float] | None:
+    """Return the price of input and output tokens, by the million."""
+    if text is None:
+        return None
+    if not _PRICE.fullmatch(text):
+        raise errors.UsageError(f"--assume-price {text}: this is no price", "one number, or two: 0.5 or 0.5,2")
+    first, _, second = text.partition(",")
+    return float(first), float(second or first)
+
+
+def _key(key_env: str | None) -> str | None:
+    """Return the key in a variable that the user names."""
+    if key_env is None:
+        return None
+    from cnllm.config import keys
+    from cnllm.errors import KeyMissing
+
+    if not keys.NAME.fullmatch(key_env):
+        raise errors.UsageError("--key-env takes the name of a variable, not a key", "for example: --key-env MY_KEY")
+    key = keys.find_key([key_env])
+    if key is None:
+        raise KeyMissing(f"{key_env} holds no key", env=[key_env])
+    errors.hide_secrets(key)
+    return key

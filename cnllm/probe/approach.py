@@ -1,0 +1,274 @@
+"""Find an endpoint: its models, its wire, its path, the header of its key, and a request that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.probe.bodies import Bodies
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.facts import Fact
+from cnllm.probe.metadata import SELF_PATHS, model_ids, stated_context, stated_remarks
+from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+from cnllm.types import Message
+
+__all__ = ["Approach", "Found", "approach"]
+
+_FINAL = ("quota", "rate", "busy", "network")
+"""What another path of the same host will not change."""
+_HELLO = [Message("user", "Say hello in one short sentence.")]
+_ROOM = 12_000
+"""The output tokens of a request on a wire where their number is required."""
+
+
+class Approach(Struct, frozen=True):
+    """What the user gave: an address, perhaps a model, a wire, or the very place."""
+
+    base_url: str
+    id: str | None = None
+    protocol: str | None = None
+    place: Place | None = None
+
+
+class Found(Struct, frozen=True):
+    """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way.
+
+    `context` is the window that it states, `remarks` what it says of itself.
+    """
+
+    place: Place
+    id: str
+    base: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    context: int | None = None
+    remarks: tuple[str, ...] = ()
+
+
+Exchanger = Callable[..., Generator[Any, Any, Answer]]
+
+
+def approach(
+    registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool, thorough: bool
+) -> Generator[Any, Any, Found]:
+    """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
+
+    `thorough`: there are enough requests to ask a server what it says of itself.
+    """
+    candidates = [goal.place] if goal.place is not None else places(registry, goal.base_url, goal.protocol)
+    models, listing = yield from _models(candidates, exchange)
+    id = goal.id or next(iter(models), None)
+    if id is None:
+        raise _no_list(listing, goal.base_url)
+    seen: list[tuple[Place, Answer]] = []
+    for place in _ordered(candidates, listing):
+        tries_headers = has_key and all(answer.problem != "key" for _, answer in seen)
+        found = yield from _try(registry, place, id, exchange, has_key, tries_headers, seen)
+        if found is not None:
+            said = [answer for _, answer in listing]
+            if thorough:
+                said += yield from _describe(found.place, exchange)
+            remarks = tuple(dict.fromkeys(stated_remarks([*said, seen[-1][1]])))
+            return replace(found, models=tuple(models), context=stated_context(said, id), remarks=remarks)
+        if seen and seen[-1][1].problem in _FINAL:
+            break
+    raise _failure(goal.base_url, seen)
+
+
+# ── metadata ─────────────────────────────────────────────────────────────────
+def _models(
+    candidates: list[Place], exchange: Exchanger
+) -> Generator[Any, Any, tuple[list[str], list[tuple[str, Answer]]]]:
+    """Ask for the list of models at the bases that are tried, until one has it."""
+    listing: list[tuple[str, Answer]] = []
+    for base in dict.fromkeys(place.base_url for place in candidates):
+        place = next(p for p in candidates if p.base_url == base)
+        answer = yield from exchange(Ask(path=f"{base}/models", why="the list of models"), place)
+        listing.append((base, answer))
+        ids = list(model_ids(answer.data))
+        if ids:
+            return ids, listing
+        if answer.status not in (404, 405) or len(listing) > 2:
+            break
+    return [], listing
+
+
+def _describe(place: Place, exchange: Exchanger) -> Generator[Any, Any, list[Answer]]:
+    """Ask a server of one's own what it says of itself."""
+    answers: list[Answer] = []
+    parts = urlsplit(place.base_url)
+    for path in SELF_PATHS if parts.scheme == "http" else ():
+        answer = yield from exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
+        if answer.status == 200 and isinstance(answer.data, dict):
+            answers.append(answer)
+    return answers
+
+
+def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
+    """Return the error for an endpoint whose list of models says nothing."""
+    answers = [(place_of(base), answer) for base, answer in listing if answer.problem in _HINTS]
+    hint = "name the model: --model ID (in Python: model=…)"
+    return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
+
+
+def place_of(base: str) -> Place:
+    """Return a place for an answer that belongs to no wire."""
+    return Place("", base)
+
+
+def _ordered(candidates: list[Place], listing: list[tuple[str, Answer]]) -> list[Place]:
+    """Return the places with those first whose base has the list of models."""
+    bases = {base for base, answer in listing if list(model_ids(answer.data))}
+    return sorted(candidates, key=lambda p: (_rank(candidates, p.protocol), p.base_url not in bases))
+
+
+def _rank(candidates: list[Place], protocol: str) -> int:
+    return list(dict.fromkeys(p.protocol for p in candidates)).index(protocol)
+
+
+# ── the first request ────────────────────────────────────────────────────────
+def _try(
+    registry: Registry,
+    place: Place,
+    id: str,
+    exchange: Exchanger,
+    has_key: bool,
+    tries_headers: bool,
+    seen: list[tuple[Place, Answer]],
+) -> Generator[Any, Any, Found | None]:
+    """Try one place, with each header of a key, and with what a refusal asks for."""
+    model = model_at(registry, place, id)
+    base: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+    facts: list[Fact] = []
+    rule = (model.flags.params or {}).get("max_tokens")
+    if getattr(rule, "default", None) is not None:
+        base[Bodies(model).path("max_tokens")] = _ROOM
+    stream = False
+    others = (
+        [h for h in KEY_HEADERS if h[0].lower() != _own_header(model).lower()]
+        if place.auth is None and tries_headers
+        else []
+    )
+    headers = iter([place.auth, *others])
+    place = replace(place, auth=next(headers))
+    for _ in range(8):
+        bodies = Bodies(model, base, drop)
+        ask = Ask(body=bodies.build(_HELLO, stream=stream), why="a first request", stream=stream, control=True)
+        answer = yield from exchange(ask, place, id)
+        seen.append((place, answer))
+        if answer.passed and not (answer.text or answer.reasoning):
+            seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
+            return None
+        if answer.passed:
+            if stream:
+                whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
+                again = yield from exchange(whole, place, id)
+                if again.refused:
+                    facts.append(Fact("stream.required", True, "refused", quote=again.message))
+            if drop:
+                facts.append(Fact("body.drop", list(drop), "refused"))
+            facts += yield from _key_facts(model, place, id, exchange, ask, has_key)
+            return Found(place, id, base, drop, facts=tuple(facts))
+        if answer.problem == "key" and has_key:
+            header = next(headers, None)
+            if header is None:
+                return None
+            place = replace(place, auth=header)
+            continue
+        change = _remedy(model, answer, base, drop, stream) if answer.refused else None
+        if change is None:
+            return None
+        base, drop, stream = change
+    return None
+
+
+def _own_header(model: Model) -> str:
+    auth = model.flags.auth
+    return auth.header or "" if auth is not None else ""
+
+
+def _remedy(
+    model: Model, answer: Answer, base: dict[str, Any], drop: tuple[str, ...], stream: bool
+) -> tuple[dict[str, Any], tuple[str, ...], bool] | None:
+    """Return the request that the words of a refusal ask for; None where they ask for nothing known."""
+    words = answer.message.casefold()
+    if answer.status in (404, 405):
+        return None
+    if not stream and "stream" in words:
+        return base, drop, True
+    path = Bodies(model).path("max_tokens")
+    last = path.rpartition(".")[2].casefold()
+    if last in words and base.get(path) != 1000:
+        return {**base, path: 1000 if base.get(path) == 4000 else 4000}, drop, stream
+    own = (model.flags.body.set if model.flags.body is not None else None) or {}
+    key = next((k for k in own if k not in drop and k.casefold() in words), None)
+    return None if key is None else (base, (*drop, key), stream)
+
+
+def _key_facts(
+    model: Model, place: Place, id: str, exchange: Exchanger, ask: Ask, has_key: bool
+) -> Generator[Any, Any, list[Fact]]:
+    """Ask once without the key: only a refusal proves that the header carries it."""
+    if not has_key:
+        return []
+    answer = yield from exchange(replace(ask, keyless=True, why="no key"), place, id)
+    if answer.problem != "key" and not (answer.refused and answer.status in (401, 403)):
+        return []
+    own = model.flags.auth
+    header, value = place.auth or ((own.header, own.value) if own is not None else (None, None))
+    return [Fact("auth.header", header, "works"), Fact("auth.value", value, "works")]
+
+
+# ── failures ─────────────────────────────────────────────────────────────────
+def _failure(url: str, seen: list[tuple[Place, Answer]]) -> CnllmError:
+    """Return the error for an endpoint that took no request: the answer that says most."""
+    order = ("key", "quota", "rate", "busy", "redirect", "page", "form", "failed", "network", "")
+    answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
+    answer = answers[0] if answers else Answer(kind="none", problem="network", message="nothing was sent")
+    hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
+    if answer.problem == "network":
+        return TransportError(_line(url, answer), hint=hint)
+    return EndpointError(_line(url, answer), status=answer.status, hint=hint)
+
+
+_HINTS = {
+    "key": "name the variable of a key with the right to use this model: --key-env NAME",
+    "quota": "the account needs credit before it can be asked anything",
+    "rate": "try again later",
+    "busy": "try again later",
+    "redirect": "give the address that it leads to",
+    "page": "give the URL of the API, not of the web site",
+    "network": "check the address, and that the server runs",
+}
+
+
+def _line(url: str, answer: Answer) -> str:
+    host = urlsplit(url).netloc or url
+    words = " ".join(answer.message.split())[:200]
+    match answer.problem:
+        case "key":
+            return f"{host} does not accept the key: {words}"
+        case "quota":
+            return f"{host} says that the quota is spent: {words}"
+        case "redirect":
+            return f"{host} redirects; cnllm does not follow"
+        case "page":
+            return f"{host} answers with a page, not with an API"
+        case "form" if "without an end" in answer.message:
+            return f"{host} answers without an end"
+        case "form":
+            return f"{host} answers, but not with a reply of any known wire"
+        case "network":
+            return f"{host} cannot be reached: {words}"
+        case "rate" | "busy" | "failed":
+            return f"{host} gives no answer now ({answer.status}): {words}"
+    return f"{host} refuses a plain request ({answer.status}): {words}"

@@ -1,0 +1,108 @@
+"""Build the bodies of questions: the wire's own encoder writes them, and nothing in them is adjusted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.jsonpath import merge_patch, set_value
+from cnllm.protocols import EncodeInput, wire
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags, Messages, Tools
+from cnllm.registry.model import Model, conditions
+from cnllm.types import Message
+
+__all__ = ["Bodies", "Tool", "plain_model"]
+
+
+class Tool(Struct, frozen=True):
+    """A function that a question offers."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    definition: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+def plain_model(model: Model) -> Model:
+    """Return the model without any rule that changes a request: what a question says is sent as it is."""
+
+    def plain(flags: Flags) -> Flags:
+        return replace(
+            flags,
+            messages=Messages(system="any", developer=True, empty="null", consecutive_roles="keep"),
+            tools=Tools(result_name=flags.tools.result_name if flags.tools is not None else None, result_media=True),
+            call=None,
+        )
+
+    return Model(
+        id=model.id,
+        provider=model.provider,
+        protocol=model.protocol,
+        flags=plain(model.flags),
+        flags_for=lambda mode: plain(model.flags_for(mode)),
+        where=lambda flag, mode: "",
+        explain=list,
+    )
+
+
+class Bodies(Struct, frozen=True):
+    """Builds bodies for one model. `base` are the values by path that every request needs, as far as is known."""
+
+    model: Model
+    base: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+
+    @property
+    def turns(self) -> str:
+        """Return the key of the messages."""
+        return wire(self.model.protocol).turns
+
+    def path(self, name: str) -> str:
+        """Return where the wire has a parameter; its own name where the wire does not have it."""
+        rule = (self.model.flags.params or {}).get(name)
+        return param_rules.path(name, rule)
+
+    def build(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        choice: Any = None,
+        tool_name: str | None = None,
+        parallel: bool | None = None,
+        method: Any = None,
+        schema: dict[str, Any] | None = None,
+        stream: bool = False,
+        values: Mapping[str, Any] | None = None,
+        reasons: bool = False,
+    ) -> dict[str, Any]:
+        """Return a body. `values` are further values by path, `reasons` says whether the model is to reason."""
+        flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools), reasoning=reasons))
+        body = wire(self.model.protocol).encode_body(
+            EncodeInput(
+                model=self.model.id,
+                messages=messages,
+                tools=tools,
+                choice=choice,
+                tool_name=tool_name,
+                parallel=parallel,
+                method=method,
+                schema=schema,
+                stream=stream,
+            ),
+            flags,
+        )
+        body = copy.deepcopy(body)
+        if flags.body is not None and flags.body.set:
+            dropped = {*self.drop, *(flags.body.drop or ())}
+            merge_patch(body, {k: v for k, v in flags.body.set.items() if k not in dropped})
+        for path, value in {**self.base, **(values or {})}.items():
+            set_value(body, path, copy.deepcopy(value))
+        return body

@@ -1,0 +1,87 @@
+"""Find the bound of a number: a wild value is refused, the bound in the refusal's words passes, the next does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable
+
+from msgspec import Struct
+
+from cnllm.probe.exchange import Answer, Ask
+
+__all__ = ["Bound", "find_bound", "numbers"]
+
+_NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d,_]*(?:\.\d+)?(?![\w])")
+_MOST_TRIES = 3
+
+Number = float | int
+
+
+class Bound(Struct, frozen=True):
+    """A bound that two requests prove. `open`: the bound itself is refused. `quote`: the words of a refusal."""
+
+    value: Number
+    open: bool = False
+    quote: str = ""
+
+
+def numbers(text: str) -> list[Number]:
+    """Return the numbers in a text, in order, each once."""
+    found: list[Number] = []
+    for match in _NUMBER.findall(text):
+        plain = match.replace(",", "").replace("_", "").replace("−", "-")
+        value: Number = float(plain) if "." in plain else int(plain)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value not in found:
+            found.append(value)
+    return found
+
+
+def find_bound(
+    ask: Callable[[Number], Ask],
+    wild: Number,
+    step: Number,
+    *,
+    known: Iterable[Number] = (),
+    hint: Number | None = None,
+) -> Generator[Ask, Answer, Bound | Answer | None]:
+    """Find the bound between the accepted values and a wild one.
+
+    `step` is the least distance that counts, `known` are bounds that endpoints have. Returns None where the wild value
+    passes, and its refusal where no bound was found. With `hint` only that bound is tried.
+    """
+    quote = ""
+    refusal: Answer | None = None
+    if hint is None:
+        refusal = yield ask(wild)
+        if not refusal.refused:
+            return None
+        quote = refusal.message
+        said = [n for n in numbers(quote) if n != wild and _is_before(n, wild)]
+        candidates = list(dict.fromkeys([*said[:_MOST_TRIES], *(k for k in known if _is_before(k, wild))]))
+    else:
+        candidates = [hint]
+    outward = step if wild > 0 else -step
+    for value in candidates:
+        at = yield ask(value)
+        if at.refused:
+            inside = yield ask(_plus(value, -outward))
+            if inside.passed:
+                return Bound(value, open=True, quote=quote or at.message)
+            continue
+        if not at.passed:
+            continue
+        beyond = yield ask(_plus(value, outward))
+        if beyond.refused:
+            return Bound(value, quote=quote or beyond.message)
+    return refusal
+
+
+def _is_before(value: Number, wild: Number) -> bool:
+    return -abs(wild) <= value < wild if wild > 0 else wild < value <= max(1, abs(wild) * 4096)
+
+
+def _plus(value: Number, step: Number) -> Number:
+    total = value + step
+    return total if isinstance(total, int) else round(total, 6)

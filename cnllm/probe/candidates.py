@@ -1,0 +1,147 @@
+"""Collect what endpoints are known to take, from the registry: the switches, levels and names that a probe tries."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.jsonpath import leaves, set_value
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+
+__all__ = ["Candidates", "collect", "with_claims"]
+
+
+class Candidates(Struct, frozen=True):
+    """What to try on one wire, the most common first.
+
+    `on` and `off` are changes of the body that switch reasoning, `efforts` and `budgets` the paths of a level and of a
+    number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning, `message_keys` further keys
+    of messages, `ids` the patterns of call ids, `stand_ins` seals for reasoning that is missing, `prefills` the marks
+    of a reply that is to be continued, `outputs` limits of output tokens.
+    """
+
+    on: tuple[dict[str, Any], ...] = ()
+    off: tuple[dict[str, Any], ...] = ()
+    efforts: tuple[str, ...] = ()
+    effort_words: dict[str, tuple[str, ...]] = {}
+    budgets: tuple[str, ...] = ()
+    params: dict[str, tuple[str, ...]] = {}
+    fields: tuple[str, ...] = ()
+    message_keys: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    stand_ins: tuple[Any, ...] = ()
+    prefills: tuple[dict[str, Any], ...] = ()
+    outputs: tuple[int, ...] = ()
+
+
+def collect(registry: Registry, protocol: str) -> Candidates:
+    """Return the candidates for a wire from every table of the registry that describes it."""
+    counts: dict[str, Counter[str]] = {}
+
+    def count(kind: str, value: Any) -> None:
+        counts.setdefault(kind, Counter())[json.dumps(value, sort_keys=True)] += 1
+
+    words: dict[str, Counter[str]] = {}
+    params: dict[str, Counter[str]] = {}
+    for table in registry.flag_tables(protocol):
+        reasoning = table.get("reasoning")
+        if isinstance(reasoning, Mapping):
+            for side in ("on", "off"):
+                patch = reasoning.get(side)
+                if isinstance(patch, Mapping) and patch.get("set"):
+                    count(side, patch["set"])
+            for side in ("effort", "budget"):
+                place = reasoning.get(side)
+                if isinstance(place, Mapping) and place.get("at"):
+                    count(side, place["at"])
+                    if side == "effort":
+                        for word in (v for k, v in place.items() if k != "at"):
+                            words.setdefault(place["at"], Counter())[word] += 1
+            for field in reasoning.get("fields") or ():
+                count("fields", field)
+            missing = reasoning.get("if_missing")
+            if isinstance(missing, Mapping) and missing.get("set"):
+                count("stand-ins", missing["set"])
+        for name, rule in (table.get("params") or {}).items():
+            path = rule.get("as") if isinstance(rule, Mapping) else rule
+            if isinstance(path, str) and path != "ignored":
+                params.setdefault(name, Counter())[path] += 1
+        messages = table.get("messages") or {}
+        for key in messages.get("fields") or ():
+            count("keys", key)
+        if (messages.get("prefill") or {}).get("set"):
+            count("prefills", messages["prefill"]["set"])
+        tools = table.get("tools") or {}
+        if tools.get("call_id_pattern"):
+            count("ids", tools["call_id_pattern"])
+        for keyword in tools.get("schema_drop") or ():
+            count("keywords", keyword)
+
+    def ranked(kind: str) -> tuple[Any, ...]:
+        return tuple(json.loads(text) for text, _ in counts.get(kind, Counter()).most_common())
+
+    efforts = ranked("effort")
+    return Candidates(
+        on=_switches(ranked("on"), efforts),
+        off=_switches((*ranked("off"), *_reversed(ranked("on"), ranked("off"))), efforts),
+        efforts=efforts,
+        effort_words={at: tuple(w for w, _ in c.most_common()) for at, c in words.items()},
+        budgets=ranked("budget"),
+        params={name: tuple(p for p, _ in c.most_common()) for name, c in params.items()},
+        fields=ranked("fields"),
+        message_keys=ranked("keys"),
+        ids=ranked("ids"),
+        keywords=ranked("keywords"),
+        stand_ins=ranked("stand-ins"),
+        prefills=ranked("prefills"),
+    )
+
+
+def with_claims(candidates: Candidates, model: Model) -> Candidates:
+    """Return the candidates with what the registry claims of a model before the others."""
+    limits, reasoning = model.flags.limits, model.flags.reasoning
+    if limits is not None and limits.output is not None:
+        candidates = replace(candidates, outputs=(limits.output,))
+    if reasoning is None:
+        return candidates
+
+    def first(own: Any, others: tuple[Any, ...]) -> tuple[Any, ...]:
+        return others if not own else (own, *(other for other in others if other != own))
+
+    return replace(
+        candidates,
+        on=first(reasoning.on and reasoning.on.set, candidates.on),
+        off=first(reasoning.off and reasoning.off.set, candidates.off),
+        efforts=first(reasoning.effort and reasoning.effort.at, candidates.efforts),
+        budgets=first(reasoning.budget and reasoning.budget.at, candidates.budgets),
+    )
+
+
+def _reversed(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Return the opposite of each switch that is true, where no endpoint is known to take it."""
+    found: list[dict[str, Any]] = []
+    for patch in on:
+        paths = leaves(patch)
+        if len(paths) == 1 and True in paths.values():
+            opposite: dict[str, Any] = {}
+            set_value(opposite, next(iter(paths)), False)
+            if opposite not in off:
+                found.append(opposite)
+    return found
+
+
+def _switches(patches: tuple[Any, ...], efforts: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+    """Return patches with switches before levels, and small ones before those that contain them."""
+
+    def key(patch: dict[str, Any]) -> tuple[bool, int]:
+        paths = leaves(patch)
+        return any(path in efforts for path in paths), len(paths)
+
+    return tuple(sorted(patches, key=key))

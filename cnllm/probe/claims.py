@@ -1,0 +1,120 @@
+"""Compare what a probe saw with what the registry claims of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.probe.facts import Fact
+from cnllm.registry import param_rules
+from cnllm.registry.model import Model, conditions
+
+__all__ = ["Verdict", "judge", "judged"]
+
+Word = Literal["agreed", "contradicted", "unclaimed"]
+_JSON = {"json_schema", "json_object"}
+_PLACES = ("auth.", "simulator.")
+
+
+class Verdict(Struct, frozen=True):
+    """What became of one claim. `where` is the line that makes it, `claimed` and `seen` are the two values."""
+
+    word: Word
+    fact: Fact
+    claimed: Any = None
+    where: str = ""
+
+
+def judged(model: Model, facts: Iterable[Fact]) -> list[Verdict]:
+    """Return a verdict on every fact that a probe of the model proved."""
+    return [judge(model, f) for f in facts if f.answer != "unknown" and not f.flag.startswith(_PLACES)]
+
+
+def judge(model: Model, fact: Fact) -> Verdict:
+    """Return whether the registry claims the same, something else, or nothing."""
+    mode, flag = _split(fact.flag)
+    atoms = _atoms(model, mode, flag)
+    flags = msgspec.to_builtins(model.flags_for(atoms))
+    claimed = _get(flags, flag)
+    where = model.where(flag, atoms)
+    if flag.startswith("params."):
+        word, claimed = _parameter(model, atoms, flag, fact)
+    elif claimed is None or model.layer(flag, atoms) == "defaults" or claimed == "unknown":
+        word = "agreed" if claimed == fact.value and claimed is not None else "unclaimed"
+    else:
+        word = "agreed" if _same(flag, claimed, fact) else "contradicted"
+    return Verdict(word, fact, claimed, where)
+
+
+def _split(flag: str) -> tuple[str, str]:
+    """Return the mode of a flag, "" where it holds in the plain one, and the flag in it."""
+    if not flag.startswith("when."):
+        return "", flag
+    _, mode, rest = flag.split(".", 2)
+    return mode, rest
+
+
+def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
+    """Return the mode in which a fact was seen.
+
+    Facts about reasoning are those of a model that reasons; others were asked without it, where the model can do that.
+    """
+    reasoning = model.flags.reasoning
+    kind = reasoning.mode if reasoning is not None else None
+    if mode in ("reasoning", "no-reasoning"):
+        return conditions(reasoning=mode == "reasoning")
+    if mode:
+        return frozenset(mode.split("+"))
+    if kind == "toggle" and flag.startswith("reasoning."):
+        return conditions(reasoning=True)
+    return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
+
+
+def _get(flags: Any, flag: str) -> Any:
+    value = flags
+    for key in flag.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _same(flag: str, claimed: Any, fact: Fact) -> bool:
+    """Whether two values mean the same on the wire."""
+    seen = fact.value
+    if flag == "schema.methods":
+        return _ways(claimed) == _ways(seen)
+    if flag == "reasoning.fields":
+        return bool(seen) and seen[0] in claimed
+    if flag == "messages.fields":
+        return set(seen) >= set(claimed) - {"name"}
+    if isinstance(claimed, list) and isinstance(seen, list):
+        return sorted(map(str, claimed)) == sorted(map(str, seen))
+    return bool(claimed == seen)
+
+
+def _ways(methods: list[str]) -> set[str]:
+    """Return the endpoint's own ways to JSON; one that takes a schema takes a bare object, too."""
+    own = set(methods) & _JSON
+    return _JSON if "json_schema" in own else own
+
+
+def _parameter(model: Model, atoms: frozenset[str], flag: str, fact: Fact) -> tuple[Word, Any]:
+    """Judge a fact on a parameter: whether it works, and between which bounds."""
+    _, name, *rest = flag.split(".")
+    rule = (model.flags_for(atoms).params or {}).get(name)
+    state = param_rules.state(rule)
+    if state == "unknown":
+        return "unclaimed", None
+    if not rest or rest == ["as"]:
+        if fact.answer in ("refused", "ignored"):
+            return ("agreed" if state == fact.answer else "contradicted"), msgspec.to_builtins(rule)
+        is_same = state == "works" and param_rules.path(name, rule) == fact.value
+        return ("agreed" if is_same else "contradicted"), msgspec.to_builtins(rule)
+    if state == "refused":
+        return "contradicted", False
+    bound = getattr(rule, rest[0], None)
+    if bound is None:
+        return "unclaimed", None
+    return ("agreed" if bound == fact.value else "contradicted"), bound

@@ -1,0 +1,117 @@
+"""Write what a probe proved as a registry file. Strings of the endpoint get into it through tomli-w alone."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import tomli_w
+
+from cnllm.probe.approach import Found
+from cnllm.probe.facts import Fact
+
+__all__ = ["overlay", "provider_name"]
+
+_PROVIDER_FLAGS = ("auth.", "base_url", "path", "protocol", "keys")
+_MOST_QUOTE = 160
+_MARK = "# Written by cnllm probe"
+
+
+def provider_name(base_url: str) -> str:
+    """Return a name for the endpoint of a URL that the user gave."""
+    parts = urlsplit(base_url)
+    name = re.sub(r"[^a-z0-9]+", "-", (parts.hostname or "endpoint").lower()).strip("-")
+    return f"{name}-{parts.port}" if parts.port else name
+
+
+def overlay(
+    found: Found,
+    facts: Iterable[Fact],
+    *,
+    provider: str,
+    keys: tuple[str, ...],
+    date: datetime.date,
+    parent: str | None,
+    new: bool = True,
+) -> str:
+    """Return a registry file with the facts that have a value.
+
+    `parent` is the provider that a new one starts from. `new`: the registry does not know the provider.
+    """
+    proven = [f for f in facts if f.answer != "unknown"]
+    doc: dict[str, Any] = {}
+    if new:
+        table: dict[str, Any] = {
+            **({"extends": parent} if parent is not None else {}),
+            "title": provider,
+            "protocol": found.place.protocol,
+            "base_url": found.place.base_url,
+            "keys": list(keys),
+        }
+        if found.place.auth is not None:
+            table["auth"] = {"header": found.place.auth[0], "value": found.place.auth[1]}
+        doc["providers"] = {provider: table}
+    model: dict[str, Any] = {}
+    quotes: dict[str, list[str]] = {}
+    for fact in proven:
+        if fact.flag.startswith(_PROVIDER_FLAGS):
+            continue
+        _put(model, fact.flag, fact.value)
+        quotes.setdefault(_quote(fact.quote), []).append(fact.flag)
+    if quotes:
+        model["sources"] = {
+            f"probe-{number}" if quote else "probe": _source(found.place.base_url, date, quote, _backed(model, backs))
+            for number, (quote, backs) in enumerate(sorted(quotes.items()))
+        }
+    doc["models"] = {f"{provider}/{found.id}": model}
+    return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
+
+
+def _source(url: str, date: datetime.date, quote: str, backs: list[str]) -> dict[str, Any]:
+    source: dict[str, Any] = {"url": url, "seen": date, "how": "probe", "backs": sorted(dict.fromkeys(backs))}
+    if quote:
+        source["quote"] = quote
+    return source
+
+
+def _quote(text: str) -> str:
+    """Return the endpoint's words on one line, shortened."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _MOST_QUOTE else line[: _MOST_QUOTE - 1] + "…"
+
+
+def _backed(model: dict[str, Any], flags: list[str]) -> list[str]:
+    """Return the flags as a source names them: the mode of a `when` is one key, and a path alone is the parameter's."""
+    out: list[str] = []
+    for flag in flags:
+        if flag.startswith("when."):
+            out.append(".".join(flag.split(".")[:2]))
+        elif flag.endswith(".as") and not isinstance(_get(model, flag[:-3]), dict):
+            out.append(flag[:-3])
+        else:
+            out.append(flag)
+    return out
+
+
+def _get(table: Any, flag: str) -> Any:
+    for key in flag.split("."):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
+
+
+def _put(table: dict[str, Any], flag: str, value: Any) -> None:
+    """Set a flag in a table. The path of a parameter goes into the parameter's table where it has one."""
+    *parents, last = flag.split(".")
+    inner = table
+    for key in parents:
+        own = inner.get(key)
+        if not isinstance(own, dict):
+            own = inner[key] = {} if own is None else {"as": own}
+        inner = own
+    if isinstance(inner.get(last), dict) and isinstance(value, str):
+        inner[last]["as"] = value
+    else:
+        inner[last] = value

@@ -1,0 +1,106 @@
+"""Find the places where an endpoint may take requests: the usual paths on the host that the user gave, nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine import build_request
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
+from cnllm.probe.bodies import plain_model
+from cnllm.protocols import PROTOCOLS
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+
+__all__ = ["KEY_HEADERS", "PROVIDER", "Place", "bare_address", "model_at", "places", "plan_at"]
+
+KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
+"""The headers in which a key is tried, beside that of the wire."""
+
+_VERSIONS = ("/v1", "/v1beta")
+_VERSION = re.compile(r"/v\d+(?:beta\d*|alpha\d*)?$")
+PROVIDER = "openai-compatible"
+"""The provider of models at an endpoint that nobody has described."""
+
+
+class Place(Struct, frozen=True):
+    """Where requests of one wire go, and the header that carries the key. None: as the wire has it."""
+
+    protocol: str
+    base_url: str
+    path: str | None = None
+    auth: tuple[str, str] | None = None
+    stream_path: str | None = None
+
+
+def bare_address(url: str) -> tuple[str, str | None]:
+    """Return a base URL, and the wire whose path stood at the end of the address. Raises `CnllmError`."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CnllmError(f"{url} is not the URL of an endpoint", hint="it begins with http:// or https://")
+    path = parts.path.rstrip("/")
+    for protocol, ending in (
+        ("openai-chat", "/chat/completions"),
+        ("anthropic-messages", "/v1/messages"),
+        ("openai-responses", "/responses"),
+    ):
+        if path.endswith(ending):
+            return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(ending), "", "")), protocol
+    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), None
+
+
+def places(registry: Registry, base_url: str, protocol: str | None = None) -> list[Place]:
+    """Return the places to try, the likeliest first."""
+    found: list[Place] = []
+    for name in PROTOCOLS if protocol is None else (protocol,):
+        path = registry.resolve(f"{PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
+        for base in _bases(base_url, path):
+            place = Place(name, base)
+            if place not in found:
+                found.append(place)
+    return found
+
+
+def _bases(base_url: str, path: str) -> list[str]:
+    """Return the base URLs for a path of a wire: with and without a version, which must not stand twice."""
+    root = _VERSION.sub("", base_url)
+    if path.startswith("/v1/"):
+        return [root, base_url] if root != base_url else [base_url]
+    if root != base_url:
+        return [base_url, root + "/v1beta"] if "{model}" in path and not base_url.endswith("beta") else [base_url]
+    first = ["/v1beta", "/v1"] if "{model}" in path else ["/v1"]
+    return [*(root + version for version in first), root]
+
+
+def model_at(registry: Registry, place: Place, id: str) -> Model:
+    """Return the model of an endpoint that nobody has described, at a place. Nothing is adjusted for it."""
+    return plain_model(registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
+
+
+def plan_at(
+    model: Model, place: Place, body: Mapping[str, Any] | None, *, stream: bool, path: str | None, keyless: bool
+) -> Plan:
+    """Return the request of a body. A `path` of its own is a GET for metadata."""
+    plan = build_request(model, "x", stream=stream)
+    headers = dict(plan.headers)
+    own = next((name for name, value in headers.items() if "{key}" in value), None)
+    if place.auth is not None and own is not None:
+        del headers[own]
+        headers[place.auth[0].lower()] = place.auth[1]
+    if keyless:
+        headers = {name: value for name, value in headers.items() if "{key}" not in value}
+    if path is not None:
+        headers = {name: value for name, value in headers.items() if name != "content-type"}
+        headers["accept"] = "application/json"
+        return replace(plan, method="GET", url=path, headers=headers, body={}, content=b"")
+    own_path = (place.stream_path if stream else None) or place.path
+    url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
+    data = dict(body or {})
+    return replace(plan, url=url, headers=headers, body=data, content=msgspec.json.encode(data), stream=stream)

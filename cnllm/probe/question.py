@@ -1,0 +1,138 @@
+"""Define a question: what it is about, how it is asked, and what its exchanges prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cnllm.probe.bodies import Bodies, Tool
+from cnllm.probe.candidates import Candidates
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.protocols import wire
+from cnllm.types import Message
+
+__all__ = ["AnswerWord", "Context", "Finding", "Question", "Steps"]
+
+AnswerWord = Literal["works", "refused", "ignored", "unknown"]
+
+
+class Finding(Struct, frozen=True):
+    """What one run of a question says of a flag.
+
+    `quote` are the endpoint's own words for it, where it has any. `by` is what the next run has to repeat.
+    """
+
+    flag: str
+    value: Any
+    answer: AnswerWord
+    quote: str = ""
+    by: Any = None
+
+
+Steps = Generator[Ask, Answer, list[Finding]]
+"""A run of a question: it yields requests, receives their answers, and returns what they prove."""
+
+
+class Context(Struct, frozen=True):
+    """What a question knows: how to build bodies, the facts so far, what is worth trying.
+
+    `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
+    `window` the tokens that the endpoint says it takes.
+    """
+
+    bodies: Bodies
+    candidates: Candidates
+    known: Mapping[str, Any] = {}
+    hints: Mapping[str, Finding] = {}
+    run: int = 1
+    window: int | None = None
+
+    # ── the modes of reasoning ───────────────────────────────────────────────
+
+    @property
+    def on(self) -> dict[str, Any] | None:
+        """Return the change of the body with which the model reasons, {} where it does so by itself."""
+        if self.known.get("reasoning.default") == "on":
+            return {}
+        return self.known.get("reasoning.on.set")
+
+    @property
+    def off(self) -> dict[str, Any] | None:
+        """Return the change of the body with which the model does not reason, {} where it does not by itself."""
+        if "_quiet" in self.known:
+            return {}
+        return self.known.get("reasoning.off.set")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Return the change of the body for questions that have nothing to do with reasoning."""
+        return self.off or {}
+
+    # ── requests ─────────────────────────────────────────────────────────────
+
+    def base(self, text: str = "Say hello in one short sentence.", *, why: str = "the control") -> Ask:
+        """Return the control of questions about the body."""
+        return self.ask([Message("user", text)], why=why, control=True)
+
+    def ask(
+        self,
+        messages: list[Message],
+        *,
+        why: str = "",
+        set: Mapping[str, Any] | None = None,
+        control: bool = False,
+        stream: bool = False,
+        most: int | None = None,
+        patch: Mapping[str, Any] | None = None,
+        **parts: Any,
+    ) -> Ask:
+        """Return a request. `set` are values by path, `patch` a change of the mode (the plain one by default)."""
+        from cnllm.jsonpath import leaves
+
+        mode = self.plain if patch is None else patch
+        stream = stream or bool(self.known.get("stream.required"))
+        reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
+        values = {**leaves(dict(mode)), **(set or {})}
+        body = self.bodies.build(messages, stream=stream, values=values, reasons=reasons, **parts)
+        return Ask(body=body, why=why, control=control, stream=stream, most=most)
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether the messages of this wire have system messages among them."""
+        return not wire(self.bodies.model.protocol).separate_system
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a turn of this wire is one object with content, calls and further keys beside each other."""
+        return not wire(self.bodies.model.protocol).ordered
+
+
+class Question(Struct, frozen=True):
+    """A question: the flags that it decides, the proof in words, and the function that asks it.
+
+    `requests` is the most that one run sends, without the control. `by_model`: the answer depends on the model, so that
+    a question without an effect is asked three times. `capable`: it needs a model that can do it.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    proof: str
+    requests: int
+    run: Callable[[Context], Steps]
+    by_model: bool = False
+    capable: bool = False
+    applies: Callable[[Context], bool] = lambda context: True
+
+
+WEATHER = Tool(
+    "get_weather",
+    "Return the weather in a city.",
+    {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}, "required": ["city"]},
+)
+TIME = Tool(
+    "get_time",
+    "Return the time in a city.",
+    {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}, "required": ["city"]},
+)

@@ -1,0 +1,210 @@
+"""Ask for levels of reasoning, and for a number of tokens of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from cnllm.jsonpath import leaves
+from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.registry.levels import LEVELS
+from cnllm.types import Message
+
+__all__ = ["BUDGET", "BUDGET_UNDER", "EFFORT"]
+
+_TEXT = [Message("user", "What is 17 times 23? Answer with the number.")]
+_NONSENSE = "zq"
+_FEW = 5
+_LOW, _HIGH = 1024, 1 << 30
+
+
+def _places(context: Context, flag: str, places: Iterable[str]) -> Iterable[str]:
+    hint = context.hints.get(flag)
+    return places if hint is None else [hint.value]
+
+
+# ── levels ───────────────────────────────────────────────────────────────────
+def _effort(context: Context) -> Steps:
+    """Ask for a level that does not exist, then for those that do."""
+    refused: list[Finding] = []
+    for at in _places(context, "reasoning.effort.at", context.candidates.efforts):
+        nonsense = yield _at_level(context, at, _NONSENSE)
+        if nonsense.refused:
+            if not _is_about(nonsense, at):
+                continue
+            words = _words(context, at)
+            named = [level for level, word in words.items() if f"{word.casefold()}" in _tokens(nonsense.message)]
+            if len(named) < 2:
+                named = []
+                for level, word in words.items():
+                    answer = yield _at_level(context, at, word)
+                    if answer.passed:
+                        named.append(level)
+            else:
+                answer = yield _at_level(context, at, words[named[-1]])
+                if not answer.passed:
+                    named = []
+            if not named:  # every level is refused: so is the parameter
+                refused = refused or (
+                    [] if "." in at else [Finding(f"params.{at}", False, "refused", nonsense.message, by=at)]
+                )
+                continue
+            found = [Finding("reasoning.effort.at", at, "works", nonsense.message)]
+            return found + [
+                Finding(f"reasoning.effort.{level}", words[level], "works", nonsense.message) for level in named
+            ]
+        if nonsense.passed:
+            low = yield _at_level(context, at, _words(context, at)["low"])
+            high = yield _at_level(context, at, _words(context, at)["high"])
+            if _length(high) > 1.3 * _length(low) > 0 and _length(nonsense) != _length(high):
+                return [Finding("reasoning.effort.at", at, "works")]
+    return refused
+
+
+def _at_level(context: Context, at: str, word: str) -> Ask:
+    return context.ask(_TEXT, why=f"{at}={word}", set={at: word}, patch=_without(context.on, at))
+
+
+def _without(patch: dict[str, Any] | None, at: str) -> dict[str, Any]:
+    """Return the patch for on, unless it is a level itself."""
+    return {} if patch is None or at in leaves(patch) else patch
+
+
+def _words(context: Context, at: str) -> dict[str, str]:
+    """Return the word of each level at a path, in the case in which endpoints write them there."""
+    known = context.candidates.effort_words.get(at, ())
+    upper = bool(known) and all(word.isupper() for word in known)
+    return {level: level.upper() if upper else level for level in LEVELS}
+
+
+def _tokens(text: str) -> set[str]:
+    return {word.strip("'\"`.,;:()[]{}").casefold() for word in text.replace(",", " ").replace("/", " ").split()}
+
+
+def _is_about(answer: Answer, path: str) -> bool:
+    """Whether a refusal names the path, or the word that was sent."""
+    words = answer.message.casefold()
+    return path.rpartition(".")[2].casefold() in words or _NONSENSE in words
+
+
+def _length(answer: Answer) -> int:
+    usage = answer.reply.usage.reasoning if answer.reply is not None else None
+    return max(len(answer.reasoning), (usage or 0) * 4)
+
+
+# ── a number of tokens ───────────────────────────────────────────────────────
+def _budget(context: Context) -> Steps:
+    """Ask for far too many tokens of reasoning, for none, and for a few."""
+    for at in _places(context, "reasoning.budget.at", context.candidates.budgets):
+        found = yield from _budget_at(context, at)
+        if found:
+            return found
+    return []
+
+
+def _budget_at(context: Context, at: str) -> Steps:
+    hints = context.hints
+    patch = _switch(context, at)
+    limit = context.bodies.path("max_tokens")
+    has_room = limit in context.bodies.base
+
+    def ask(tokens: float) -> Ask:
+        room = {limit: int(tokens) + 1000} if has_room and tokens < _HIGH else {}
+        return context.ask(_TEXT, why=f"{at}={int(tokens)}", set={**room, at: int(tokens)}, patch=patch)
+
+    found: list[Finding] = []
+    quote = ""
+    if not hints or "reasoning.budget.max" in hints:
+        hint = hints.get("reasoning.budget.max")
+        upper = yield from find_bound(ask, _HIGH, 1, hint=None if hint is None else hint.value)
+        if isinstance(upper, Bound) and upper.value > 1 and _names(upper.quote, at):
+            found.append(Finding("reasoning.budget.max", int(upper.value), "refused", upper.quote))
+        elif isinstance(upper, Answer) and not _names(upper.message, at) and not has_room:
+            return []
+    if not hints or "reasoning.budget.min" in hints:
+        hint = hints.get("reasoning.budget.min")
+        floor = int(hint.value) if hint is not None else None
+        if floor is None:
+            low = yield ask(0)
+            if low.refused and _names(low.message, at):
+                from cnllm.probe.bounds import numbers
+
+                floor = next((int(n) for n in numbers(low.message) if 0 < n < 100_000), 1)
+                quote = low.message
+        if floor is not None:
+            least = yield ask(floor)
+            below = yield ask(floor - 1)
+            if least.passed and below.refused:
+                found.append(Finding("reasoning.budget.min", floor, "refused", quote or below.message))
+    if not found:
+        few = yield ask(_FEW)
+        control = yield context.ask(_TEXT, why="reasoning on", patch=context.on or {}, control=True)
+        if not (few.passed and 0 < _length(few) < 0.5 * _length(control)):
+            return []
+    return [Finding("reasoning.budget.at", at, "works", quote), *found]
+
+
+def _names(message: str, at: str) -> bool:
+    words = message.casefold()
+    return at.rpartition(".")[2].casefold() in words or "budget" in words
+
+
+def _switch(context: Context, at: str) -> dict[str, Any]:
+    """Return the patch that turns reasoning on, one that stands beside the number where there is one."""
+    parent = at.rpartition(".")[0]
+    if parent:
+        for patch in context.candidates.on:
+            paths = leaves(patch)
+            if any(path.rpartition(".")[0] == parent and path != at for path in paths) and "enabled" in paths.values():
+                return {parent: {path.rpartition(".")[2]: v for path, v in paths.items() if path != at}}
+    return context.on or {}
+
+
+def _under(context: Context) -> Steps:
+    """Ask for more tokens of reasoning than the reply may have."""
+    at = context.known["reasoning.budget.at"]
+    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    least = int(context.known.get("reasoning.budget.min") or 0)
+    tokens = max(2000, least)
+    patch = _switch(context, at)
+    roomy = yield context.ask(
+        _TEXT, why="room for an answer", set={at: tokens, path: tokens + 1000}, patch=patch, control=True
+    )
+    tight = yield context.ask(_TEXT, why="no room for an answer", set={at: tokens, path: tokens - 1}, patch=patch)
+    if roomy.passed and tight.refused:
+        return [Finding("reasoning.budget.under", "max_tokens", "refused", tight.message)]
+    return []
+
+
+def _may_reason(context: Context) -> bool:
+    return context.known.get("reasoning.mode") != "never"
+
+
+EFFORT = Question(
+    "levels of reasoning",
+    ("reasoning.effort.at",),
+    "a level that does not exist is refused, or a high one makes the reasoning longer than a low one",
+    9,
+    _effort,
+    capable=True,
+    applies=_may_reason,
+)
+BUDGET = Question(
+    "tokens of reasoning",
+    ("reasoning.budget.at", "reasoning.budget.min", "reasoning.budget.max"),
+    "a number out of range is refused, or a small one makes the reasoning shorter",
+    9,
+    _budget,
+    capable=True,
+    applies=_may_reason,
+)
+BUDGET_UNDER = Question(
+    "room beside reasoning",
+    ("reasoning.budget.under",),
+    "more tokens of reasoning than max_tokens are refused",
+    2,
+    _under,
+    applies=lambda c: "reasoning.budget.at" in c.known,
+)

@@ -1,0 +1,108 @@
+"""Ask for earlier turns with and without their reasoning: which are refused, and what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier, offers_tools
+
+__all__ = ["REPLAY", "REPLAY_OFF"]
+
+
+def _replay(context: Context) -> Steps:
+    """Continue from a call with its reasoning, and without it."""
+    builder = yield from earlier(context, context.on if context.on is not None else {})
+    if builder is None:
+        return []
+    missing = yield builder.ask("an earlier call without its reasoning", thoughtful=False)
+    present = yield builder.ask("an earlier call with its reasoning", thoughtful=True)
+    if present.refused and missing.passed and context.is_flat:
+        return [Finding("reasoning.replay", "never", "refused", present.message)]
+    if missing.passed and present.passed and context.is_flat:
+        return (yield from _welcome(builder))
+    if not (missing.refused and present.passed):
+        return []
+    quote = missing.message
+    found = yield from _extent(context, builder, quote)
+    if not context.is_flat:
+        return found
+    for word, value in (("empty", ""), ("space", " ")):
+        answer = yield builder.ask(f"{word} reasoning in its place", thoughtful=False, reasoning=value)
+        if answer.passed:
+            return [*found, Finding("reasoning.if_missing", word, "works", quote)]
+    return found
+
+
+def _welcome(builder: Earlier) -> Steps:
+    """Ask whether reasoning is taken in every turn by an endpoint that refuses keys which it does not know."""
+    nonsense = yield builder.ask("an earlier call with a key that does not exist", thoughtful=False, extra="zq_extra")
+    if not nonsense.refused:
+        return []
+    talk = (ANSWERED, THANKS, ANSWERED, THANKS)
+    full = yield builder.ask("reasoning in every earlier turn", thoughtful=True, after=talk, full=(3, 5))
+    if not full.passed:
+        return []
+    return [
+        Finding("reasoning.replay", "always", "works", nonsense.message),
+        Finding("reasoning.if_missing", "omit", "works"),
+    ]
+
+
+def _extent(context: Context, builder: Earlier, quote: str) -> Steps:
+    """Ask which turns must have their reasoning: those since the last question, those with calls, or all."""
+    after = (ANSWERED, THANKS)
+    old = yield builder.ask("an older call without its reasoning", thoughtful=False, after=after)
+    if old.passed:
+        return [Finding("reasoning.replay", "since-user", "refused", quote)]
+    if not context.is_flat:
+        return []
+    talk = (ANSWERED, THANKS, ANSWERED, THANKS)
+    plain = yield builder.ask("an older answer without its reasoning", thoughtful=True, after=talk, full=(3,))
+    control = yield builder.ask("the same with all of it", thoughtful=True, after=talk, full=(3, 5))
+    if plain.refused and control.passed:
+        return [Finding("reasoning.replay", "always", "refused", quote)]
+    return [Finding("reasoning.replay", "tool-turns", "refused", quote)] if plain.passed else []
+
+
+def _replay_off(context: Context) -> Steps:
+    """Send reasoning in an earlier turn while reasoning is off."""
+    builder = yield from earlier(context)
+    if builder is None:
+        return []
+    missing = yield builder.ask("an earlier call, reasoning off", thoughtful=False, control=True)
+    present = yield builder.ask("an earlier call with reasoning, reasoning off", thoughtful=True)
+    if present.refused and missing.passed:
+        return [Finding("when.no-reasoning.reasoning.replay", "never", "refused", present.message)]
+    return []
+
+
+def _offers(more: Callable[[Context], bool]) -> Callable[[Context], bool]:
+    return lambda context: offers_tools(context) and more(context)
+
+
+REPLAY = Question(
+    "reasoning of earlier turns",
+    ("reasoning.replay", "reasoning.if_missing"),
+    "a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place",
+    7,
+    _replay,
+    capable=True,
+    applies=offers_tools,
+)
+REPLAY_OFF = Question(
+    "reasoning of earlier turns, reasoning off",
+    ("when.no-reasoning.reasoning.replay",),
+    "a turn with reasoning is refused",
+    2,
+    _replay_off,
+    capable=True,
+    applies=_offers(
+        lambda c: (
+            c.is_flat
+            and c.known.get("reasoning.mode") == "toggle"
+            and c.off is not None
+            and c.known.get("reasoning.replay") != "never"
+        )
+    ),
+)

@@ -1,0 +1,86 @@
+"""Ask for pictures, sounds and films: which the model reads."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from cnllm.probe.exchange import Ask
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.questions.tool_rules import PIXEL
+from cnllm.protocols import server_codec, wire
+from cnllm.types import Media, Message, Seal, Text
+from cnllm.types.media import media_kind
+
+__all__ = ["INPUT"]
+
+_WAV = base64.b64encode(
+    b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
+    + (1).to_bytes(2, "little") * 2 + (8000).to_bytes(4, "little") * 2 + (1).to_bytes(2, "little")
+    + (8).to_bytes(2, "little") + b"data" + (800).to_bytes(4, "little") + b"\x80" * 800
+).decode()  # fmt: skip
+_MEDIA = {
+    "image": Media("image/png", data=PIXEL),
+    "audio": Media("audio/wav", data=_WAV),
+    "video": Media("video/mp4", data=base64.b64encode(b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom").decode()),
+}
+_TEXT = "What do you see or hear here? Answer in one word."
+_ABILITY = re.compile(r"support|read|modal|vision|image|audio|video|capab|不支持|不能", re.IGNORECASE)
+_LEAST = 20
+
+
+def _kinds(context: Context) -> Steps:
+    """Send one medium of each kind."""
+    control = yield context.ask([Message("user", _TEXT)], why="text alone", control=True)
+    before = control.reply.usage.input if control.reply is not None else None
+    taken: list[str] = []
+    counted: list[str] = []
+    quotes: list[str] = []
+    asked: list[str] = []
+    for kind, media in _MEDIA.items():
+        if not wire(context.bodies.model.protocol).takes_medium(media, context.bodies.model.flags):
+            continue
+        ask = _ask(context, media, kind)
+        if not _has_part(context, ask, kind):
+            continue
+        answer = yield ask
+        asked.append(kind)
+        if answer.refused:
+            if _ABILITY.search(answer.message):
+                quotes.append(answer.message)
+            continue
+        if not answer.passed:
+            return []
+        taken.append(kind)
+        after = answer.reply.usage.input if answer.reply is not None else None
+        if before is not None and after is not None and after - before >= _LEAST:
+            counted.append(kind)
+    if not asked or (not quotes and counted != taken):
+        return []  # everything passes, and nothing shows that it is read
+    if taken and len(asked) < len(_MEDIA):
+        return []  # the wire has no part for the other kinds, which the model may read as well
+    return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")]
+
+
+def _has_part(context: Context, ask: Ask, kind: str) -> bool:
+    """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
+    protocol = context.bodies.model.protocol
+    try:
+        request = server_codec(protocol).read_request(ask.body or {}, "", lambda data: Seal(protocol, "", "", data))
+    except (TypeError, ValueError):
+        return False
+    return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)
+
+
+def _ask(context: Context, media: Media, kind: str) -> Ask:
+    return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
+
+
+INPUT = Question(
+    "kinds of input",
+    ("input",),
+    "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
+    3,
+    _kinds,
+    capable=True,
+)

@@ -1,0 +1,355 @@
+"""Ask for parameters: whether they are refused, have an effect, and between which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from cnllm.jsonpath import get
+from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
+from cnllm.types import Message
+
+__all__ = [
+    "FREQUENCY_PENALTY",
+    "LOGIT_BIAS",
+    "LOGPROBS",
+    "MAX_TOKENS",
+    "PARALLEL",
+    "PRESENCE_PENALTY",
+    "SEED",
+    "STOP",
+    "STOP_ITEMS",
+    "TEMPERATURE",
+    "TEMPERATURE_REASONING",
+    "TOP_K",
+    "TOP_LOGPROBS",
+    "TOP_P",
+    "TOP_P_REASONING",
+]
+
+_WORDS = [Message("user", "Write these words: one two three four five six seven eight nine ten.")]
+_HELLO = [Message("user", "Say hello in one short sentence.")]
+_BOTH = [Message("user", "Call get_weather and get_time in parallel, both for Bern.")]
+_LENGTH = 16
+
+
+def _paths(context: Context, name: str) -> list[str]:
+    """Return the places where a parameter may stand: the wire's own, then those of other endpoints."""
+    declared = (context.bodies.model.flags.params or {}).get(name)
+    own = [context.bodies.path(name)]
+    others = context.candidates.params.get(name, ())
+    return list(dict.fromkeys([*others, *own] if declared is None else [*own, *others]))
+
+
+# ── with an effect that shows ────────────────────────────────────────────────
+def _max_tokens(context: Context) -> Steps:
+    """Ask for a few tokens of a longer answer."""
+    hint = context.hints.get("params.max_tokens")
+    for path in _paths(context, "max_tokens") if hint is None else [hint.value]:
+        answer = yield context.ask(_WORDS, why=f"{path}={_LENGTH}", set={path: _LENGTH})
+        if answer.passed and _is_cut(answer):
+            return [Finding("params.max_tokens", path, "works")]
+    return []
+
+
+def _is_cut(answer: Answer) -> bool:
+    reply = answer.reply
+    if reply is None:
+        return False
+    return reply.finish == "length" or (reply.usage.output is not None and reply.usage.output == _LENGTH)
+
+
+def _stop(context: Context) -> Steps:
+    """Name a word of the control's answer as a stop text."""
+    control = yield context.ask(_WORDS, why="words", control=True)
+    word = _middle_word(control.text)
+    if word is None:
+        return []
+    hint = context.hints.get("params.stop")
+    refused = ""
+    ignored = ""
+    for path in _paths(context, "stop") if hint is None else [hint.by]:
+        answer = yield context.ask(_WORDS, why=f"{path}=[{word!r}]", set={path: [word]})
+        if answer.refused:
+            refused = refused or answer.message
+        elif word not in answer.text and len(answer.text) < len(control.text):
+            return [Finding("params.stop", path, "works", by=path)]
+        elif word in answer.text:
+            ignored = ignored or path
+    if ignored:
+        return [Finding("params.stop", "ignored", "ignored", by=ignored)]
+    return [Finding("params.stop", False, "refused", refused, by=context.bodies.path("stop"))] if refused else []
+
+
+def _middle_word(text: str) -> str | None:
+    """Return a word from the middle of a text that does not occur before."""
+    words = text.split()
+    for index in range(len(words) // 2, len(words) - 1):
+        word = words[index].strip(".,:;!?\"'()")
+        if len(word) > 2 and text.find(word) == text.find(words[index]) + words[index].find(word) > 0:
+            return word
+    return None
+
+
+def _stop_items(context: Context) -> Steps:
+    """Name more and more stop texts."""
+    path = context.known["params.stop"]
+    hint = context.hints.get("params.stop.items")
+
+    def ask(count: float) -> Ask:
+        texts = [f"zq{n}zq" for n in range(int(count))]
+        return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts})
+
+    bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=None if hint is None else hint.value)
+    if isinstance(bound, Bound) and not bound.open:
+        return [
+            Finding("params.stop.as", path, "works"),
+            Finding("params.stop.items", int(bound.value), "refused", bound.quote),
+        ]
+    return []
+
+
+def _parallel(context: Context) -> Steps:
+    """Forbid parallel calls where two come."""
+    control = yield context.ask(_BOTH, why="two calls in parallel", tools=(WEATHER, TIME), control=True)
+    single = context.ask(_BOTH, why="no parallel calls", tools=(WEATHER, TIME), parallel=False)
+    plain = context.ask(_BOTH, tools=(WEATHER, TIME))
+    if single.body == plain.body:
+        path = context.bodies.path("parallel_tool_calls")
+        single = context.ask(_BOTH, why=f"{path}=false", tools=(WEATHER, TIME), set={path: False})
+    answer = yield single
+    if answer.refused:
+        return [Finding("tools.parallel", False, "refused", answer.message)]
+    if len(control.calls) > 1 and len(answer.calls) == 1:
+        return [Finding("tools.parallel", True, "works")]
+    if len(control.calls) > 1 and len(answer.calls) > 1:
+        return [Finding("tools.parallel", None, "ignored")]
+    return []
+
+
+def _logprobs(context: Context) -> Steps:
+    """Ask for log probabilities."""
+    path = context.bodies.path("logprobs")
+    answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True})
+    if answer.refused:
+        return [Finding("params.logprobs", False, "refused", answer.message)]
+    if not context.is_flat or not answer.passed:
+        return []
+    if get(answer.data, "choices.0.logprobs"):
+        return [Finding("params.logprobs", path, "works")]
+    return [Finding("params.logprobs", "ignored", "ignored")]
+
+
+# ── refused or not ───────────────────────────────────────────────────────────
+def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
+    def run(context: Context) -> Steps:
+        paths = _paths(context, name)
+        answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value})
+        if not answer.refused:
+            if paths[0] == name or not answer.passed:
+                return []
+            bare = yield context.ask(_HELLO, why=f"{name}={value}", set={name: value})
+            is_named = bare.refused and paths[0] in bare.message
+            return [Finding(f"params.{name}", paths[0], "works", bare.message)] if is_named else []
+        other = next((p for p in paths[1:] if p in answer.message), None)
+        if other is not None:
+            second = yield context.ask(_HELLO, why=f"{other}={value}", set={other: value})
+            return [] if second.refused else [Finding(f"params.{name}", other, "works", answer.message)]
+        return [Finding(f"params.{name}", False, "refused", answer.message)]
+
+    return run
+
+
+def _top_logprobs(context: Context) -> Steps:
+    """Ask for the likeliest tokens, beside their log probabilities."""
+    switch, path = context.bodies.path("logprobs"), context.bodies.path("top_logprobs")
+    rule = (context.bodies.model.flags.params or {}).get("logprobs")
+    on = {} if rule is False else {switch: True}
+    control = yield context.ask(_HELLO, why="logprobs alone", set=on, control=True)
+    if not control.passed and on:
+        on = {}
+    answer = yield context.ask(_HELLO, why=f"{path}=1", set={**on, path: 1})
+    return [Finding("params.top_logprobs", False, "refused", answer.message)] if answer.refused else []
+
+
+# ── between bounds ───────────────────────────────────────────────────────────
+class _Range:
+    """The values with which the range of a parameter is looked for."""
+
+    def __init__(
+        self, name: str, low: float, inside: float, high: float, step: float, known_low: Any, known_high: Any
+    ) -> None:
+        self.name = name
+        self.low = low
+        self.inside = inside
+        self.high = high
+        self.step = step
+        self.known_low = known_low
+        self.known_high = known_high
+
+
+def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
+    prefix = f"when.{mode}." if mode else ""
+    flag = f"{prefix}params.{values.name}"
+
+    def run(context: Context) -> Steps:
+        refusal: Answer | None = None
+        for path in _named_paths(context, flag, values.name):
+            if refusal is not None and path.rpartition(".")[2] not in refusal.message:
+                continue  # only a name that the endpoint gives: another one would pass without any effect
+            patch = context.on if mode else None
+
+            def ask(value: float, path: str = path, patch: Any = patch) -> Ask:
+                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch)
+
+            if mode and not context.hints:
+                inside = yield ask(values.inside)
+                if inside.passed:
+                    return []
+            found = yield from _range(context, flag, path, values, ask)
+            if isinstance(found, Answer):
+                refusal = refusal or found
+            elif refusal is not None and not found:
+                return [Finding(flag, path, "works", refusal.message, by=path)]
+            else:
+                return found
+        if refusal is None:
+            return []
+        return [Finding(flag, False, "refused", refusal.message)]
+
+    return run
+
+
+def _named_paths(context: Context, flag: str, name: str) -> list[str]:
+    """Return the places of a parameter, in the second run up to the one that the first run found."""
+    hint = context.hints.get(f"{flag}.as")
+    return _paths(context, name) if hint is None else [hint.value]
+
+
+def _range(
+    context: Context, flag: str, path: str, values: _Range, ask: Callable[[float], Ask]
+) -> Generator[Ask, Answer, list[Finding] | Answer]:
+    """Return the findings on a range, or a refusal where no value passes."""
+    hints = context.hints
+    if flag in hints:  # refused in the first run, or taken under another name
+        answer = yield ask(values.inside)
+        return answer if answer.refused else []
+    fixed = hints.get(f"{flag}.fixed")
+    upper: Bound | Answer | None = None
+    high = fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below")
+    if not hints or high is not None:
+        upper = (
+            yield from find_bound(
+                ask, values.high, values.step, known=values.known_high, hint=None if high is None else high.value
+            )
+            if high is not None
+            else _first_bound(ask, values)
+        )
+    if isinstance(upper, Answer):
+        return upper
+    lower: Bound | Answer | None = None
+    low = fixed or hints.get(f"{flag}.min") or hints.get(f"{flag}.above")
+    if not hints or low is not None:
+        lower = yield from find_bound(
+            ask, values.low, values.step, known=values.known_low, hint=None if low is None else low.value
+        )
+    found: list[Finding] = []
+    if isinstance(upper, Bound) and isinstance(lower, Bound) and upper.value == lower.value and not upper.open:
+        found.append(Finding(f"{flag}.fixed", upper.value, "refused", upper.quote))
+    else:
+        if isinstance(upper, Bound):
+            found.append(Finding(f"{flag}.{'below' if upper.open else 'max'}", upper.value, "refused", upper.quote))
+        if isinstance(lower, Bound):
+            found.append(Finding(f"{flag}.{'above' if lower.open else 'min'}", lower.value, "refused", lower.quote))
+    return [Finding(f"{flag}.as", path, "works"), *found] if found else []
+
+
+def _first_bound(ask: Callable[[float], Ask], values: _Range) -> Generator[Ask, Answer, Bound | Answer | None]:
+    """Find the upper bound; the refusal where not even an ordinary value passes and no bound is named."""
+    bound = yield from find_bound(ask, values.high, values.step)
+    if not isinstance(bound, Answer):
+        return bound
+    inside = yield ask(values.inside)
+    if inside.refused:
+        return inside
+    for value in values.known_high:
+        found = yield from find_bound(ask, values.high, values.step, hint=value)
+        if isinstance(found, Bound):
+            return Bound(found.value, found.open, bound.message)
+    return None
+
+
+_TEMPERATURE = _Range("temperature", -1, 0.7, 3, 0.01, (0,), (2, 1.5, 1))
+_TOP_P = _Range("top_p", -1, 0.9, 2, 0.001, (0, 0.01), (1,))
+_SEED = _Range("seed", -1, 7, 2**64, 1, (0,), (2**31 - 1, 2**32 - 1, 2**63 - 1))
+_PRESENCE = _Range("presence_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
+_FREQUENCY = _Range("frequency_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
+
+
+def _flags(name: str, prefix: str = "") -> tuple[str, ...]:
+    return (f"{prefix}params.{name}",)
+
+
+def _reasons_by_choice(context: Context) -> bool:
+    return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
+
+
+def _range_question(values: _Range, mode: str = "") -> Question:
+    where = " while it reasons" if mode else ""
+    return Question(
+        values.name + where,
+        _flags(values.name, f"when.{mode}." if mode else ""),
+        "a value out of range is refused, the bound passes, the next value does not",
+        8,
+        _bounded(values, mode),
+        applies=_reasons_by_choice if mode else lambda c: True,
+    )
+
+
+MAX_TOKENS = Question(
+    "max_tokens", ("params.max_tokens",), "the answer ends after so many tokens", 3, _max_tokens, by_model=True
+)
+STOP = Question("stop", ("params.stop",), "the answer ends before the stop text", 3, _stop, by_model=True)
+STOP_ITEMS = Question(
+    "stop texts",
+    ("params.stop.items",),
+    "so many texts pass, one more is refused",
+    5,
+    _stop_items,
+    applies=lambda c: isinstance(c.known.get("params.stop"), str) and c.known["params.stop"] != "ignored",
+)
+PARALLEL = Question(
+    "parallel calls",
+    ("tools.parallel",),
+    "one call comes where two come without the switch; a refusal of the switch",
+    1,
+    _parallel,
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("tools.supported") is True,
+)
+LOGPROBS = Question("logprobs", ("params.logprobs",), "the reply has log probabilities", 1, _logprobs)
+
+
+def _refusable(name: str, value: Any) -> Question:
+    return Question(name, _flags(name), "the endpoint refuses the parameter", 2, _plain(name, value))
+
+
+SEED = _range_question(_SEED)
+PRESENCE_PENALTY = _range_question(_PRESENCE)
+FREQUENCY_PENALTY = _range_question(_FREQUENCY)
+TEMPERATURE = _range_question(_TEMPERATURE)
+TOP_P = _range_question(_TOP_P)
+TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
+TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
+LOGIT_BIAS = _refusable("logit_bias", {"100": -1})
+TOP_LOGPROBS = Question(
+    "top_logprobs",
+    _flags("top_logprobs"),
+    "the endpoint refuses the parameter beside logprobs, and takes logprobs alone",
+    2,
+    _top_logprobs,
+)
+TOP_K = _refusable("top_k", 20)

@@ -1,0 +1,207 @@
+"""Ask whether the model reasons, how that is switched, and where reasoning arrives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from cnllm.jsonpath import get, leaves, set_value
+from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.registry.model import conditions
+from cnllm.types import Message
+
+__all__ = ["DEFAULT", "LATE_OFF", "OFF", "ON", "reasons"]
+
+_TEXT = "What is 17 times 23? Answer with the number."
+_ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
+_NOT = re.compile(r"\bnot\b|n't\b|unsupported|cannot|never|不支持|无法|不能", re.IGNORECASE)
+_ALWAYS = re.compile(
+    r"always|cannot be (?:turned|switched|disabled)|can ?not (?:disable|turn)|must be enabled", re.IGNORECASE
+)
+
+
+def reasons(answer: Answer) -> bool:
+    """Whether the model reasoned: the reply has reasoning, or counts tokens of it."""
+    return bool(answer.reasoning) or bool(answer.reply is not None and answer.reply.usage.reasoning)
+
+
+def _request(context: Context, patch: dict[str, Any], why: str) -> Ask:
+    return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
+
+
+def _says(answer: Answer, *patterns: re.Pattern[str]) -> bool:
+    return answer.refused and all(pattern.search(answer.message) for pattern in patterns)
+
+
+def _default(context: Context) -> Steps:
+    """Ask without any switch."""
+    first = yield context.ask([Message("user", _TEXT)], why="no switch of reasoning", patch={})
+    if not first.passed:
+        return []
+    if not reasons(first):
+        return [Finding("_quiet", True, "works")]  # that it can reason shows only beside a switch
+    return [Finding("reasoning.default", "on", "works"), *_form(context, first)]
+
+
+def _form(context: Context, answer: Answer) -> Iterable[Finding]:
+    """Yield where the reasoning of a reply stands."""
+    if not answer.reasoning or not isinstance(answer.data, dict):
+        return
+    if not context.is_flat:
+        own = context.bodies.model.flags.reasoning
+        sealed = answer.reply is not None and any(getattr(p, "seal", None) for p in answer.reply.message.parts)
+        declared = own.shape if own is not None else None
+        if declared == "field":
+            yield Finding("reasoning.shape", "seal" if sealed else "field", "works")
+        elif declared == "content-parts":
+            yield Finding("reasoning.shape", declared, "works")
+        return
+    message = get(answer.data, "choices.0.message")
+    if not isinstance(message, dict):
+        return
+    content = message.get("content")
+    if isinstance(content, list):
+        kind = next((p.get("type") for p in content if isinstance(p, dict) and p.get("type") != "text"), None)
+        if kind in ("thinking", "reasoning"):
+            yield Finding("reasoning.shape", "content-parts", "works")
+            yield Finding("reasoning.part", kind, "works")
+        return
+    fields = [f for f in context.candidates.fields if message.get(f)]
+    if not fields:
+        if isinstance(content, str) and answer.text.strip() != content.strip():
+            yield Finding("reasoning.shape", "tags", "works")
+        return
+    yield Finding("reasoning.fields", fields, "works")
+    yield Finding("reasoning.shape", "details" if isinstance(message[fields[0]], list) else "field", "works")
+
+
+def _switch_off(context: Context) -> Steps:
+    """Try the known switches for off until reasoning is gone."""
+    for patch in _candidates(context, context.candidates.off):
+        answer = yield _request(context, patch, f"reasoning off by {_shown(patch)}")
+        if answer.passed and not reasons(answer):
+            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
+            return [toggle, Finding("reasoning.off.set", patch, "works")]
+        if _says(answer, _ABOUT, _ALWAYS):
+            return [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
+    return []
+
+
+def _switch_on(context: Context) -> Steps:
+    """Try the known switches for on until reasoning appears."""
+    for patch in _candidates(context, context.candidates.on):
+        answer = yield _request(context, patch, f"reasoning on by {_shown(patch)}")
+        if answer.passed and reasons(answer):
+            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
+            off = yield from _is_off(context)
+            default = [Finding("reasoning.default", "off", "works")] if off else []
+            return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
+        if _says(answer, _ABOUT, _NOT):
+            return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
+    return []
+
+
+def _is_off(context: Context) -> Generator[Ask, Answer, bool]:
+    """Whether the model does not reason by default: it takes nothing that only a request with reasoning may have."""
+    flags = context.bodies.model.flags_for(conditions(reasoning=False))
+    if flags.body is None or not flags.body.drop:
+        return True
+    ask = _request(context, {}, "no switch of reasoning, with its keys")
+    body = context.bodies.build([Message("user", _TEXT)], reasons=True)
+    answer = yield replace(ask, body=body, control=False)
+    return answer.refused
+
+
+def _candidates(context: Context, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return the patches to try: the one that decided the first run, or all."""
+    hint = context.hints.get("reasoning.mode")
+    return patches if hint is None else [hint.by]
+
+
+def _shown(patch: dict[str, Any]) -> str:
+    return ", ".join(f"{path}={value}" for path, value in leaves(patch).items())
+
+
+DEFAULT = Question(
+    "reasoning by default",
+    ("reasoning.default", "reasoning.fields", "reasoning.shape", "reasoning.part"),
+    "the reply has reasoning, or counts its tokens, without any switch",
+    1,
+    _default,
+    by_model=True,
+    capable=True,
+)
+
+
+def _late_off(context: Context) -> Steps:
+    """Try the known switches for off beside another switch that makes the model reason."""
+    on = [context.known.get("reasoning.on.set") or {}]
+    for flag, value in (
+        ("reasoning.effort.at", context.known.get("reasoning.effort.high")),
+        ("reasoning.budget.at", 4096),
+    ):
+        if flag in context.known and value is not None:
+            patch: dict[str, Any] = {}
+            set_value(patch, context.known[flag], value)
+            on.append(patch)
+    hint = context.hints.get("reasoning.off.set")
+    for off in context.candidates.off if hint is None else [hint.value]:
+        beside = next((p for p in on if p and not _shares(p, off)), None)
+        if beside is None:
+            continue
+        control = yield replace(_request(context, beside, f"reasoning on by {_shown(beside)}"), control=True)
+        if not control.passed or not reasons(control):
+            continue
+        both = {**leaves(beside), **leaves(off)}
+        text = [Message("user", _TEXT)]
+        answer = yield context.ask(text, why=f"reasoning off by {_shown(off)} beside it", patch={}, set=both)
+        if answer.passed and not reasons(answer):
+            return [Finding("reasoning.off.set", off, "works")]
+    return []
+
+
+def _shares(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Whether two patches set the same key of the body."""
+    return not {path.partition(".")[0] for path in leaves(first)}.isdisjoint(
+        p.partition(".")[0] for p in leaves(second)
+    )
+
+
+LATE_OFF = Question(
+    "reasoning off beside another switch",
+    ("reasoning.off.set",),
+    "reasoning is gone with both, and there with the other switch alone",
+    8,
+    _late_off,
+    capable=True,
+    applies=lambda c: "_quiet" in c.known and c.known.get("reasoning.mode") == "toggle",
+)
+OFF = Question(
+    "reasoning off",
+    ("reasoning.mode", "reasoning.off.set"),
+    "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
+    8,
+    _switch_off,
+    capable=True,
+    applies=lambda c: c.known.get("reasoning.default") == "on",
+)
+ON = Question(
+    "reasoning on",
+    (
+        "reasoning.mode",
+        "reasoning.default",
+        "reasoning.on.set",
+        "reasoning.fields",
+        "reasoning.shape",
+        "reasoning.part",
+    ),
+    "reasoning is there with the switch and not without it; a refusal says that the model has none",
+    8,
+    _switch_on,
+    capable=True,
+    applies=lambda c: "_quiet" in c.known,
+)

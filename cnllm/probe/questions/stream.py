@@ -1,0 +1,93 @@
+"""Ask for streams: whether they come, how they end, and where their token counts are."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from cnllm.jsonpath import get
+from cnllm.probe.exchange import Answer
+from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
+from cnllm.types import Message
+
+_HELLO = [Message("user", "Say hello in one short sentence.")]
+__all__ = ["STREAM", "STREAM_TOOLS"]
+
+
+_SWITCH = "stream_options.include_usage"
+
+
+def _stream(context: Context) -> Steps:
+    """Ask for a stream, and on a flat wire for its token counts too."""
+    plain = yield context.ask(_HELLO, why="a stream", stream=True)
+    if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
+        return []
+    found = [Finding("stream.deltas", "cumulative", "works")] if _repeats(plain) else []
+    if plain.done and (plain.reply is None or not plain.reply.raw_finish):
+        found.append(Finding("stream.terminator", "done", "works"))
+    if not context.is_flat:
+        return found
+    counted = yield context.ask(_HELLO, why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
+    flag = f"when.stream.body.set.{_SWITCH}"
+    answer = counted if counted.passed and isinstance(counted.data, list) else plain
+    place = _usage_place(answer.data)
+    if counted.refused:
+        found.append(Finding("_stream_options", False, "refused", counted.message))
+    elif place != "none" and _usage_place(plain.data) == "none":
+        found.append(Finding(flag, True, "works"))
+    return [*found, Finding("simulator.stream_usage", place, "works")]
+
+
+def _repeats(answer: Answer) -> bool:
+    """Whether each piece of text repeats what came before it. That two streams do not repeat proves nothing."""
+    texts = [get(chunk, "choices.0.delta.content") for chunk in answer.data]
+    texts = [text for text in texts if isinstance(text, str) and text]
+    if len(texts) < 3:
+        return False
+    grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
+    return grows and len(texts[-1]) > len(texts[0])
+
+
+def _usage_place(chunks: list[Any]) -> str | None:
+    """Return where the token counts of a stream are."""
+    for chunk in chunks:
+        if isinstance(get(chunk, "choices.0.usage"), dict):
+            return "choice"
+        if isinstance(get(chunk, "usage"), dict):
+            return "last" if get(chunk, "choices.0") is not None else "chunk"
+    return "none"
+
+
+def _stream_tools(context: Context) -> Steps:
+    """Ask for a stream with a call."""
+    answer = yield context.ask(
+        [Message("user", "What is the weather in Bern? Use the tool.")],
+        why="a stream with tools",
+        tools=(WEATHER,),
+        stream=True,
+    )
+    if not answer.passed or not answer.calls or not isinstance(answer.data, list):
+        return []
+    pieces = [get(chunk, "choices.0.delta.tool_calls.0.function.arguments") for chunk in answer.data]
+    if context.is_flat and len([p for p in pieces if p]) < 2:
+        return []
+    return [Finding("stream.tools", True, "works")]
+
+
+STREAM = Question(
+    "stream",
+    ("stream.deltas", "stream.terminator", "simulator.stream_usage", f"when.stream.body.set.{_SWITCH}"),
+    "the reply comes in events; what their texts and their last ones hold, with and without the switch",
+    2,
+    _stream,
+)
+STREAM_TOOLS = Question(
+    "stream with tools",
+    ("stream.tools",),
+    "a call comes in pieces",
+    1,
+    _stream_tools,
+    by_model=True,
+    capable=True,
+    applies=lambda c: c.known.get("tools.supported") is True,
+)

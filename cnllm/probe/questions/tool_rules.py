@@ -1,0 +1,302 @@
+"""Ask for tools that not every endpoint takes: names, schemas, strictness, ids and results of calls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from cnllm.probe.bodies import Tool
+from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.exchange import Ask
+from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
+from cnllm.probe.questions.earlier import earlier, offers_tools
+from cnllm.types import Media, Message, Text
+
+__all__ = [
+    "CONTENT",
+    "IDS",
+    "KEYWORDS",
+    "NAME_LENGTH",
+    "PARAMETERS",
+    "PIXEL",
+    "RESULT_MEDIA",
+    "SCHEMA",
+    "STRICT",
+]
+
+_TEXT = [Message("user", "What is the weather in Bern? Use the tool.")]
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP"
+    "7/tF7hIASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
+"""A picture of 32 x 32 red pixels (PNG, base64)."""
+
+
+def _property(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"city": schema}, "required": ["city"], **more}
+
+
+_DEFS = {"$defs": {"place": {"type": "string"}}}
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "inline-refs": _property({"$ref": "#/$defs/place"}, **_DEFS),
+    "root-refs": _property({"$ref": "#/$defs/place", "description": "The city."}, **_DEFS),
+    "any-of-only": _property({"oneOf": [{"type": "string"}, {"type": "integer"}]}),
+    "one-type": _property({"type": ["string", "null"]}),
+    "branch-types": _property({"type": "string", "anyOf": [{"type": "string"}, {"type": "string"}]}),
+    "no-tuples": _property({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}}),
+    "typed": _property({"description": "The city."}),
+    "root-object": {"anyOf": [_property({"type": "string"})]},
+}
+"""For each rule of `tools.schema` a schema that breaks it and no other."""
+
+
+def _with_schema(context: Context, schema: dict[str, Any], why: str, control: bool = False) -> Ask:
+    return context.ask(_TEXT, why=why, tools=(replace(WEATHER, parameters=copy.deepcopy(schema)),), control=control)
+
+
+def _schema(context: Context) -> Steps:
+    """Offer a tool with each schema that some endpoints refuse."""
+    refused: list[str] = []
+    quote = ""
+    hint = context.hints.get("tools.schema")
+    for rule, schema in _SCHEMAS.items():
+        settled = hint is not None and rule not in hint.value  # one answer of acceptance is enough
+        answer = yield _with_schema(context, schema, f"a schema with {rule}", control=settled or context.run == 1)
+        if answer.refused and not (rule == "root-refs" and "inline-refs" in refused):
+            refused.append(rule)
+            quote = quote or answer.message
+    return [Finding("tools.schema", refused, "refused", quote)] if refused else []
+
+
+_KEYWORDS: dict[str, tuple[str, Any]] = {
+    "title": ("string", "City"),
+    "format": ("string", "date"),
+    "pattern": ("string", "^[A-Z]"),
+    "minLength": ("string", 1),
+    "maxLength": ("string", 50),
+    "default": ("string", "Bern"),
+    "examples": ("string", ["Bern"]),
+    "$comment": ("string", "a comment"),
+    "minimum": ("number", 0),
+    "maximum": ("number", 9),
+    "exclusiveMinimum": ("number", 0),
+    "exclusiveMaximum": ("number", 9),
+    "multipleOf": ("number", 1),
+    "minItems": ("array", 1),
+    "maxItems": ("array", 3),
+    "uniqueItems": ("array", True),
+    "$schema": ("root", "https://json-schema.org/draft/2020-12/schema"),
+    "$id": ("root", "https://example.com/weather"),
+    "$anchor": ("string", "city"),
+    "$dynamicAnchor": ("string", "city"),
+    "$vocabulary": ("root", {"https://json-schema.org/draft/2020-12/vocab/core": True}),
+}
+
+
+def _with_keywords(keywords: list[str]) -> dict[str, Any]:
+    """Return a schema in which these keywords stand where they mean something."""
+    properties: dict[str, Any] = {"city": {"type": "string"}}
+    root: dict[str, Any] = {}
+    for keyword in keywords:
+        kind, value = _KEYWORDS[keyword]
+        if kind == "root":
+            root[keyword] = value
+            continue
+        inner: dict[str, Any] = {"type": kind, keyword: value}
+        if kind == "array":
+            inner["items"] = {"type": "string"}
+        properties[f"p{len(properties)}"] = inner
+    return {**root, "type": "object", "properties": properties, "required": ["city"]}
+
+
+def _drop(context: Context) -> Steps:
+    """Offer a tool with all keywords at once; where it is refused, with each alone."""
+    hint = context.hints.get("tools.schema_drop")
+    if hint is None:
+        every = yield _with_schema(context, _with_keywords(list(_KEYWORDS)), "a schema with many keywords")
+        if not every.refused:
+            return []
+    refused: list[str] = []
+    quote = ""
+    for keyword in _KEYWORDS:
+        settled = hint is not None and keyword not in hint.value
+        ask = _with_schema(context, _with_keywords([keyword]), f"a schema with {keyword}", settled or hint is None)
+        answer = yield ask
+        if answer.refused:
+            refused.append(keyword)
+            quote = quote or answer.message
+    return [Finding("tools.schema_drop", refused, "refused", quote)] if refused else []
+
+
+def _name_length(context: Context) -> Steps:
+    """Offer tools with longer and longer names."""
+    hint = context.hints.get("tools.name_max_length")
+
+    def ask(length: float) -> Ask:
+        name = "get_weather" + "a" * (int(length) - 11)
+        return context.ask(_TEXT, why=f"a name of {int(length)} characters", tools=(replace(WEATHER, name=name),))
+
+    bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=None if hint is None else hint.value)
+    if isinstance(bound, Bound) and not bound.open and bound.value >= 16:
+        return [Finding("tools.name_max_length", int(bound.value), "refused", bound.quote)]
+    return []
+
+
+_STRICT = Tool(
+    WEATHER.name,
+    WEATHER.description,
+    {**(WEATHER.parameters or {}), "additionalProperties": False},
+    strict=True,
+)
+
+
+def _refusal(flag: str, value: Any, why: str, **parts: Any) -> Callable[[Context], Steps]:
+    """Return a question about a tool that may be refused."""
+
+    def run(context: Context) -> Steps:
+        answer = yield context.ask(_TEXT, why=why, **parts)
+        return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
+
+    return run
+
+
+# ── calls and results of earlier turns ───────────────────────────────────────
+_IDS = {
+    "short": "a1B2c3D4e",
+    "plain": "call_0a1b2c3d4e5f",
+    "odd": "call:0a/1b.2c",
+    "40": "c" + "0" * 39,
+    "41": "c" + "0" * 40,
+    "64": "c" + "0" * 63,
+    "65": "c" + "0" * 64,
+}
+_PATTERNS: dict[str, frozenset[str]] = {
+    r"[A-Za-z0-9]{9}": frozenset(_IDS) - {"short"},
+    r"[\s\S]{1,40}": frozenset({"41", "64", "65"}),
+    r"[\s\S]{1,64}": frozenset({"65"}),
+    r"[a-zA-Z0-9_-]{1,64}": frozenset({"odd", "65"}),
+    r"[a-zA-Z0-9_-]{1,40}": frozenset({"odd", "41", "64", "65"}),
+}
+"""The patterns that endpoints are known to have, with the ids above that each refuses."""
+
+
+def _ids(context: Context) -> Steps:
+    """Send earlier calls with ids of several forms."""
+    builder = yield from earlier(context)
+    if builder is None:
+        return []
+    good = yield builder.ask("a call id (short)", id=_IDS["short"], control=True)
+    if not good.passed:
+        return []
+    refused: set[str] = set()
+    quote = ""
+    for name in ("65", "odd", "41", "plain", "40", "64"):
+        if name not in ("65", "odd") and not refused:
+            break
+        answer = yield builder.ask(f"a call id ({name})", id=_IDS[name])
+        if answer.refused:
+            refused.add(name)
+            quote = quote or answer.message
+    pattern = next((p for p, ids in _PATTERNS.items() if ids == refused), None)
+    return [Finding("tools.call_id_pattern", pattern, "refused", quote)] if pattern else []
+
+
+def _result_media(context: Context) -> Steps:
+    """Send a result with a picture."""
+    media = (Media("image/png", data=PIXEL),)
+    builder = yield from earlier(context)
+    if builder is None or PIXEL not in str((ask := builder.ask("a result with a picture", media=media)).body):
+        return []
+    shown = Message("user", (Text("Which colour is this? Answer in one word."), media[0]))
+    picture = yield context.ask([shown], why="a picture of the user's", control=True)
+    control = yield builder.ask("an earlier call", control=True)
+    if not picture.passed or not control.passed:
+        return []  # the model reads no pictures at all
+    answer = yield ask
+    return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
+
+
+def _empty(context: Context) -> Steps:
+    """Send an earlier call whose message has no text, in each form."""
+    builder = yield from earlier(context)
+    if builder is None:
+        return []
+    control = yield builder.ask("an earlier call beside text", control=True)
+    if not control.passed:
+        return []
+    quote = ""
+    for value, content in (("null", None), ("empty", ""), ("omit", ...), ("space", " ")):
+        answer = yield builder.ask(f"an earlier call, content {value}", content=content)
+        if answer.passed:
+            return [Finding("messages.empty", value, "refused" if quote else "works", quote)]
+        quote = quote or answer.message
+    return []
+
+
+CONTENT = Question(
+    "content beside calls",
+    ("messages.empty",),
+    "the forms before it are refused, and this one passes",
+    4,
+    _empty,
+    applies=lambda c: c.is_flat and offers_tools(c),
+)
+SCHEMA = Question(
+    "schemas of tools",
+    ("tools.schema",),
+    "a schema with this is refused, one without it passes",
+    8,
+    _schema,
+    applies=offers_tools,
+)
+STRICT = Question(
+    "strict tools",
+    ("tools.strict",),
+    "a strict function is refused",
+    1,
+    _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
+    applies=offers_tools,
+)
+PARAMETERS = Question(
+    "tools without parameters",
+    ("tools.parameters",),
+    "a function without parameters is refused",
+    1,
+    _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
+    applies=offers_tools,
+)
+NAME_LENGTH = Question(
+    "names of tools",
+    ("tools.name_max_length",),
+    "a name of this length passes, a longer one is refused",
+    4,
+    _name_length,
+    applies=offers_tools,
+)
+IDS = Question(
+    "ids of calls",
+    ("tools.call_id_pattern",),
+    "ids that do not match are refused, those that do pass",
+    6,
+    _ids,
+    applies=offers_tools,
+)
+RESULT_MEDIA = Question(
+    "pictures in results",
+    ("tools.result_media",),
+    "a result with a picture is refused",
+    1,
+    _result_media,
+    applies=offers_tools,
+)
+KEYWORDS = Question(
+    "keywords of schemas",
+    ("tools.schema_drop",),
+    "a schema with this keyword is refused, one without it passes",
+    len(_KEYWORDS),
+    _drop,
+    applies=offers_tools,
+)

@@ -1,0 +1,88 @@
+"""Keep the exchanges of a probe in a file, so that it can be stopped and resumed. The file is a cassette.
+
+A line is written when an exchange has ended. After `kill -9` at most the last line is torn; it is skipped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cnllm.cassette.parts import as_bytes
+from cnllm.cassette.record import Recorder, append
+from cnllm.config import paths, private_files, redact
+from cnllm.engine.encode.plan import Plan
+from cnllm.probe.runner import Response
+
+__all__ = ["Recording", "state_file"]
+
+_LONGEST = datetime.timedelta(hours=24)
+"""How long answers count: later the endpoint may be another one."""
+
+
+def state_file(base_url: str, id: str | None, protocol: str | None) -> Path:
+    """Return the file that holds the exchanges of an unfinished probe of an endpoint."""
+    text = json.dumps([base_url, id, protocol])
+    folder = paths.data_dir() / "probe"
+    private_files.make_private_folder(folder)
+    return folder / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.jsonl"
+
+
+class Recording:
+    """The file of exchanges: what it holds answers first, what is new is appended."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._answers: dict[str, deque[Response]] = {}
+        text = self.path.read_bytes() if self.path.exists() else b""
+        now = datetime.datetime.now(datetime.UTC)
+        for line in text.splitlines():
+            entry = _entry(line)
+            if entry is not None and now - entry[0] < _LONGEST:
+                self._answers.setdefault(entry[1], deque()).append(entry[2])
+        if text and not text.endswith(b"\n"):
+            append(self.path, b"\n")
+
+    @property
+    def known(self) -> int:
+        """Return the number of exchanges that the file holds."""
+        return sum(len(answers) for answers in self._answers.values())
+
+    def take(self, plan: Plan) -> Response | None:
+        """Return the next answer to this very request; None where the file has no more."""
+        secrets = redact.request_secrets(plan.url, plan.headers)
+        body = redact.redact_data(plan.body, secrets)
+        answers = self._answers.get(_identity(plan.method, plan.url, plan.headers, body))
+        return answers.popleft() if answers else None
+
+    def around(self, transport: Any, secrets: tuple[str, ...]) -> Recorder:
+        """Return a transport that appends its exchanges to the file."""
+        return Recorder(transport, self.path, secrets)
+
+
+def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:
+    names = sorted(name.lower() for name in headers)
+    text = json.dumps([method, url, names, body], sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+
+
+def _entry(line: bytes) -> tuple[datetime.datetime, str, Response] | None:
+    """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
+    try:
+        entry = json.loads(line)
+        request, response = entry["request"], entry["response"]
+        when = datetime.datetime.fromisoformat(entry["when"])
+        status = int(response["status"])
+        if entry.get("ended") == "failed" or status == 429:
+            return None
+        content = b"".join(as_bytes(chunk) for chunk in response["chunks"])
+        answer = Response(status, dict(response["headers"]), content, entry.get("ended") == "abandoned")
+        return when, _identity(request["method"], request["url"], request["headers"], request["body"]), answer
+    except (ValueError, KeyError, TypeError):
+        return None

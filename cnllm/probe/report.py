@@ -1,0 +1,118 @@
+"""Write the report for people: what differs from the protocol's documentation, with the requests and the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cnllm.probe.exchange import Exchange
+from cnllm.probe.facts import Fact
+
+__all__ = ["differences", "report", "sentence"]
+
+_CHOICES = ("auto", "none", "required", "named")
+_MOST_JSON = 1500
+_MOST_WORDS = 300
+_USUAL: dict[str, Any] = {
+    "messages.empty": "null",
+    "messages.system": "any",
+    "messages.consecutive_roles": "keep",
+    "messages.first_user": False,
+    "messages.content": "parts",
+    "tools.supported": True,
+}
+"""What the documentation of the protocols says of flags whose value alone shows a difference."""
+
+
+def differences(facts: Iterable[Fact]) -> list[Fact]:
+    """Return the facts that differ from what the protocol's documentation lets a client expect."""
+    return [fact for fact in facts if _differs(fact)]
+
+
+def _differs(fact: Fact) -> bool:
+    if fact.answer == "unknown":
+        return False
+    if fact.answer == "ignored":
+        return True
+    if fact.flag in _USUAL:
+        return bool(fact.value != _USUAL[fact.flag])
+    if fact.flag.endswith("tool_choice.allowed"):
+        return len(fact.value) < len(_CHOICES)
+    return fact.answer == "refused" and not fact.flag.startswith(("reasoning.mode", "limits."))
+
+
+def sentence(fact: Fact) -> str:
+    """Return a fact as a line: the flag, its value, and how the endpoint answered."""
+    if fact.answer == "unknown":
+        return f"{fact.flag}: unknown"
+    value = fact.value if isinstance(fact.value, str) else json.dumps(fact.value, ensure_ascii=False)
+    if fact.value is None:
+        return f"{fact.flag}: {fact.answer}"
+    return f"{fact.flag} = {value} ({fact.answer})"
+
+
+def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[Exchange], date: str) -> str:
+    """Return the report as Markdown. It holds no key: requests are shown without their headers."""
+    differ = differences(facts)
+    unknown = [fact.flag for fact in facts if fact.answer == "unknown"]
+    known = [fact for fact in facts if fact.answer != "unknown"]
+    by_number = {exchange.number: exchange for exchange in exchanges}
+    lines = [
+        f"# {id} at {url}",
+        "",
+        f"Asked on {date} with {len(exchanges)} requests. Each line below was seen in two runs.",
+        "",
+        f"## These {len(differ)} things differ from the protocol's documentation"
+        if differ
+        else "## Nothing differs from the protocol's documentation",
+        "",
+    ]
+    for fact in differ:
+        lines += [f"### {sentence(fact)}", ""]
+        if fact.quote:
+            lines += [f"> {_words(fact.quote)}", ""]
+        lines += _shown([by_number[n] for n in fact.exchanges if n in by_number])
+    lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
+    if unknown:
+        lines += ["## What is not known", "", *_wrapped(unknown), ""]
+    return "\n".join(lines)
+
+
+def _shown(exchanges: list[Exchange]) -> list[str]:
+    """Return the request and the answer that show a fact: a refusal where there is one, and what passed beside it."""
+    refused = next((e for e in exchanges if e.answer.refused), None)
+    passed = next((e for e in exchanges if e.answer.passed), None)
+    lines: list[str] = []
+    for exchange in [e for e in (refused, passed) if e is not None]:
+        lines += [
+            f"Request {exchange.number} ({exchange.ask.why}):",
+            "",
+            "```json",
+            _json(exchange.ask.body),
+            "```",
+            "",
+        ]
+        answer = exchange.answer
+        if answer.refused:
+            lines += [f"Answer: {answer.status}, {_words(answer.message)}", ""]
+        else:
+            said = ", ".join(f"calls {name}" for name in answer.calls) or _words(answer.text) or "no text"
+            lines += [f"Answer: {answer.status}, {said}", ""]
+    return lines
+
+
+def _json(body: Any) -> str:
+    text = json.dumps(body, ensure_ascii=False, indent=1)
+    return text if len(text) <= _MOST_JSON else text[:_MOST_JSON] + "\n… (cut here)"
+
+
+def _words(text: str) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("`", "'")
+    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"
+
+
+def _wrapped(words: list[str], width: int = 78) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(", ".join(words), width, break_on_hyphens=False, break_long_words=False)

@@ -1,0 +1,132 @@
+"""Run a probe from a program: `cnllm.probe.run(url)`."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.probe import report as reports
+from cnllm.probe.approach import Approach, Found
+from cnllm.probe.driver import drive
+from cnllm.probe.exchange import Exchange
+from cnllm.probe.facts import Fact, leaf_facts
+from cnllm.probe.overlay import overlay, provider_name
+from cnllm.probe.place import Place, bare_address
+from cnllm.probe.recording import Recording
+from cnllm.probe.runner import Settings, Step, investigate
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+from cnllm.types import checks
+
+__all__ = ["Report", "run"]
+
+
+class Report(Struct, frozen=True):
+    """What a probe found out.
+
+    `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
+    too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
+    `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
+    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price.
+    """
+
+    overlay: str
+    facts: list[Fact]
+    requests: int
+    stopped: str = ""
+    exchanges: tuple[Exchange, ...] = ()
+    found: Found | None = None
+    name: str = ""
+    remarks: tuple[str, ...] = ()
+    spent: float = 0.0
+
+    def text(self) -> str:
+        """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
+        url = self.found.place.base_url if self.found is not None else ""
+        id = self.found.id if self.found is not None else ""
+        return reports.report(url, id, self.facts, self.exchanges, datetime.date.today().isoformat())
+
+
+def run(
+    base_url: str,
+    *,
+    model: str | None = None,
+    protocol: str | None = None,
+    api_key: str | None = None,
+    max_requests: int = 60,
+    max_cost: float | None = None,
+    on_step: Callable[[Step], object] | None = None,
+    price: tuple[float, float] | None = None,
+    registry: Registry | None = None,
+    transport: Any = None,
+    record: str | os.PathLike[str] | None = None,
+    provider: str | None = None,
+    keys: tuple[str, ...] = (),
+    place: Place | None = None,
+    claims: Model | None = None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Report:
+    """Ask an endpoint what it takes, and return what is proven.
+
+    `price` is that of a million input and output tokens; `max_cost` needs it. `record` is a file of exchanges: those
+    that it holds are not sent again, new ones are appended. `provider`, `keys` and `place` are for an endpoint that the
+    registry describes; the switches of `claims` are tried first; `sleep` waits. Raises `CnllmError` with one clear line
+    where the endpoint cannot be asked: no API, no key, no model; `ValueError` for a bound that means nothing.
+    """
+    checks.require_text("base_url", base_url)
+    if type(max_requests) is not int or max_requests < 1:
+        raise checks.wrong_value("max_requests", max_requests, "1 or more")
+    if max_cost is not None and price is None:
+        raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
+    registry = registry if registry is not None else Registry.load()
+    address, wire = bare_address(base_url)
+    goal = Approach(address, model, protocol or wire, place)
+    settings = Settings(max_requests=max_requests, max_cost=max_cost, price=price, has_key=api_key is not None)
+    recording = None if record is None else Recording(record)
+    investigation = investigate(registry, goal, settings, on_step, claims)
+    with contextlib.ExitStack() as stack:
+        if transport is None:
+            from cnllm.transports import default_transport
+
+            transport = default_transport()
+            stack.callback(transport.close)
+        outcome = drive(investigation, transport, api_key, recording, sleep)
+    facts = leaf_facts({f.flag: f for f in outcome.facts})
+    text = name = ""
+    if outcome.found is not None:
+        owner = provider or provider_name(outcome.found.place.base_url)
+        name = f"{owner}/{outcome.found.id}"
+        today = datetime.date.today()
+        text = overlay(
+            outcome.found,
+            outcome.facts,
+            provider=owner,
+            keys=keys,
+            date=today,
+            parent=_parent(registry, outcome.found.place),
+            new=provider is None,
+        )
+    return Report(
+        text,
+        facts,
+        len(outcome.exchanges),
+        outcome.stopped,
+        outcome.exchanges,
+        outcome.found,
+        name,
+        outcome.remarks,
+        outcome.spent,
+    )
+
+
+def _parent(registry: Registry, place: Place) -> str | None:
+    """Return the provider that stands for endpoints which nobody has described, where it describes this wire."""
+    from cnllm.probe.place import PROVIDER
+
+    return PROVIDER if registry.resolve(f"{PROVIDER}/any").protocol == place.protocol else None

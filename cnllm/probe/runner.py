@@ -1,0 +1,331 @@
+"""Run a probe: find the endpoint, ask the questions, and keep what two runs agree on. Pure: a driver sends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
+from cnllm.probe.approach import Approach, Found, approach
+from cnllm.probe.bodies import Bodies
+from cnllm.probe.candidates import collect, with_claims
+from cnllm.probe.exchange import Answer, Ask, Exchange
+from cnllm.probe.facts import Fact, agreed
+from cnllm.probe.liveness import last_pass, remarks, since_pass, supported
+from cnllm.probe.place import model_at, plan_at
+from cnllm.probe.question import Context, Finding, Question
+from cnllm.probe.questions import QUESTIONS
+from cnllm.probe.reading import read_answer, read_failure
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+
+__all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
+
+_ATTEMPTS = 3
+_LONGEST_WAIT = 30.0
+_MOST_FAILURES = 3
+_THOROUGH = 100
+"""From so many requests on, a server is also asked what it says of itself."""
+_BYTES_PER_TOKEN = 2
+_ANSWER = 500
+"""The tokens of an answer, where nobody counts them."""
+
+
+class Send(Struct, frozen=True):
+    """Ask the driver to send a plan and to read at most so many bytes of the reply."""
+
+    plan: Plan
+    most: int | None = None
+
+
+class Wait(Struct, frozen=True):
+    """Ask the driver to wait."""
+
+    seconds: float
+
+
+class Response(Struct, frozen=True):
+    """What came back. `error` is set where nothing did."""
+
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    content: bytes = b""
+    abandoned: bool = False
+    error: CnllmError | None = None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The bounds of a probe. `price` is that of a million tokens, input and output."""
+
+    max_requests: int = 60
+    max_cost: float | None = None
+    price: tuple[float, float] | None = None
+    has_key: bool = False
+
+
+class Step(Struct, frozen=True):
+    """What one question taught: its findings, the requests so far and the most of them."""
+
+    question: str
+    findings: tuple[Finding, ...]
+    requests: int
+    most: int
+
+
+class Outcome(Struct, frozen=True):
+    """What a probe found out.
+
+    `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
+    endpoint as a whole.
+    """
+
+    found: Found | None
+    facts: tuple[Fact, ...]
+    exchanges: tuple[Exchange, ...]
+    stopped: str = ""
+    remarks: tuple[str, ...] = ()
+    spent: float = 0.0
+
+
+class Stopped(Exception):
+    """The probe cannot go on; the text is for people."""
+
+
+class _NoAnswer(Exception):
+    """A question got no answer that says anything about it."""
+
+
+Investigation = Generator[Send | Wait, Response | None, Outcome]
+Asking = Generator[Send | Wait, Response | None, Answer]
+
+
+class _Run:
+    """The state of one probe."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.exchanges: list[Exchange] = []
+        self.controls: dict[str, Exchange] = {}
+        self.found: Found | None = None
+        self.spent = 0.0
+        self.failures = 0
+        self.reserve = 1  # a request for the last check
+        self.current: list[int] = []  # the exchanges of the question that is being asked
+
+    # ── one request ──────────────────────────────────────────────────────────
+
+    def exchange(self, ask: Ask, place: Any = None, id: str | None = None) -> Asking:
+        """Send one request, again where the endpoint asks for patience, and read its answer."""
+        if ask.control and (known := self.controls.get(ask.identity)) is not None:
+            self.current.append(known.number)
+            return known.answer
+        place = place if place is not None else self.found.place if self.found is not None else None
+        model = model_at(self.registry, place, id or (self.found.id if self.found is not None else "any"))
+        plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
+        words: str | None = None
+        answer = Answer(kind="none", problem="network")
+        for attempt in range(_ATTEMPTS):
+            self._check_budget(plan)
+            response = yield Send(plan, ask.most)
+            assert response is not None
+            if response.error is not None:
+                answer = read_failure(response.error)
+            else:
+                answer = read_answer(
+                    model, response.status, response.headers, response.content, abandoned=response.abandoned
+                )
+            if answer.passed and response.abandoned and ask.most is None:
+                answer = replace(answer, kind="none", problem="form", message="an answer without an end")
+            self._record(ask, answer, len(plan.content))
+            if answer.status >= 500 and answer.problem not in ("rate", "busy", "quota", "key"):
+                if words == answer.message and words:
+                    answer = replace(answer, kind="refused", problem="")
+                    break
+                words = answer.message
+            elif answer.kind != "none" or answer.problem not in ("rate", "busy", "network", "failed"):
+                break
+            if attempt + 1 < _ATTEMPTS and (answer.kind == "none" or answer.status >= 500):
+                yield Wait(_delay(answer, attempt))
+        if answer.status >= 500 and answer.kind == "refused" and words != answer.message:
+            answer = replace(answer, kind="none", problem="failed")
+        self.exchanges[-1] = replace(self.exchanges[-1], answer=answer)
+        if ask.control and answer.kind != "none":
+            self.controls[ask.identity] = self.exchanges[-1]
+        self.failures = self.failures + 1 if answer.kind == "none" else 0
+        return answer
+
+    def _record(self, ask: Ask, answer: Answer, sent: int) -> None:
+        number = len(self.exchanges) + 1
+        self.exchanges.append(Exchange(number, ask, answer))
+        self.current.append(number)
+        if answer.reply is not None:  # a refusal costs nothing
+            usage = answer.reply.usage
+            read = sent // _BYTES_PER_TOKEN if usage.input is None else usage.input
+            written = _ANSWER if usage.output is None else usage.output
+            self.spent += self._cost(read, written)
+
+    def is_alive(self) -> Generator[Send | Wait, Response | None, bool]:
+        """Whether the endpoint still takes the first request that it took."""
+        assert self.found is not None
+        ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
+        self.reserve = 0
+        answer = yield from self.exchange(replace(ask, control=False, why="whether it still answers"))
+        self.reserve = 1
+        return answer.passed
+
+    def _check_budget(self, plan: Plan) -> None:
+        if len(self.exchanges) >= self.settings.max_requests - self.reserve:
+            raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
+        if self.settings.max_cost is not None:
+            estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
+            if self.spent + estimate > self.settings.max_cost:
+                raise Stopped(f"the limit of the cost ({self.settings.max_cost:g}) is reached")
+
+    def _cost(self, read: int, written: int) -> float:
+        price = self.settings.price or (0.0, 0.0)
+        return (read * price[0] + written * price[1]) / 1_000_000
+
+    # ── one question ─────────────────────────────────────────────────────────
+
+    def question(self, question: Question, context: Context) -> Generator[Send | Wait, Response | None, list[Finding]]:
+        """Run a question once. A request without an answer ends it without a finding."""
+        steps = question.run(context)
+        try:
+            ask = next(steps)
+            while True:
+                answer = yield from self.exchange(ask)
+                if answer.kind == "none":
+                    if answer.problem in ("key", "quota"):
+                        raise Stopped(
+                            f"the endpoint refuses the key: {answer.message}"
+                            if answer.problem == "key"
+                            else f"the quota is spent: {answer.message}"
+                        )
+                    if self.failures >= _MOST_FAILURES:
+                        raise Stopped(f"the endpoint does not answer any more: {answer.message}")
+                    steps.close()
+                    return []
+                ask = steps.send(answer)
+        except StopIteration as end:
+            return list(end.value or ())
+
+
+def _delay(answer: Answer, attempt: int) -> float:
+    """Return the seconds to wait before the next attempt: what Retry-After says, within reason."""
+    asked = answer.headers.get("retry-after", "")
+    try:
+        return min(_LONGEST_WAIT, max(0.0, float(asked)))
+    except ValueError:
+        return 0.5 if attempt == 0 else 2.0
+
+
+def investigate(
+    registry: Registry,
+    goal: Approach,
+    settings: Settings,
+    on_step: Callable[[Step], object] | None = None,
+    claims: Model | None = None,
+    questions: tuple[Question, ...] = QUESTIONS,
+) -> Investigation:
+    """Probe an endpoint. The switches of the model `claims` are tried first.
+
+    Raises `CnllmError` where the endpoint cannot be asked anything.
+    """
+    run = _Run(registry, settings)
+    facts: dict[str, Fact] = {}
+    stopped = ""
+    try:
+        run.found = yield from approach(
+            registry, goal, run.exchange, settings.has_key, settings.max_requests >= _THOROUGH
+        )
+        facts |= {fact.flag: fact for fact in run.found.facts}
+        yield from _ask_all(run, questions, facts, on_step, claims)
+    except Stopped as stop:
+        stopped = str(stop)
+    if run.found is not None:
+        passed = last_pass(run.exchanges)
+        if passed < len(run.exchanges):
+            with contextlib.suppress(Stopped):
+                passed = len(run.exchanges) if (yield from run.is_alive()) else passed
+        facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
+    shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, _remarks(run), run.spent)
+
+
+def _ask_all(
+    run: _Run,
+    questions: tuple[Question, ...],
+    facts: dict[str, Fact],
+    on_step: Callable[[Step], object] | None,
+    claims: Model | None,
+) -> Generator[Send | Wait, Response | None, None]:
+    assert run.found is not None
+    found = run.found
+    model = model_at(run.registry, found.place, found.id)
+    candidates = collect(run.registry, found.place.protocol)
+    if claims is not None:
+        candidates = with_claims(candidates, claims)
+    known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
+    for question in questions:
+        bodies = Bodies(model, found.base, found.drop)
+        context = Context(bodies, candidates, known, window=found.context)
+        if not question.applies(context):
+            continue
+        runs: list[list[Finding]] = []
+        run.current = []
+        try:
+            runs.append((yield from run.question(question, context)))
+            while _needs_another(question, runs):
+                hints = {f.flag: f for f in runs[0]}
+                again = replace(context, hints=hints, run=len(runs) + 1)
+                runs.append((yield from run.question(question, again)))
+        finally:
+            new = [
+                fact for fact in agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
+            ]
+            for fact in new:
+                old = facts.get(fact.flag)
+                if old is None or old.answer == "unknown":
+                    facts[fact.flag] = fact
+                    if fact.answer != "unknown":
+                        known[fact.flag] = fact.value
+            if on_step is not None:
+                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
+                on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+        yield from _check(run)
+
+
+def _remarks(run: _Run) -> tuple[str, ...]:
+    own = run.found.remarks if run.found is not None else ()
+    return (*own, *remarks(run.exchanges))
+
+
+def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
+    """Whether a fact of one mode says what holds in every mode."""
+    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
+    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
+
+
+def _check(run: _Run) -> Generator[Send | Wait, Response | None, None]:
+    """Raise `Stopped` where the endpoint has begun to refuse everything."""
+    if since_pass(run.exchanges) and not (yield from run.is_alive()):
+        raise Stopped("the endpoint refuses every request by now")
+
+
+def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
+    """Whether a question is asked again: once to confirm, and a third time where two runs differ.
+
+    A question that depends on the model and showed no effect is asked three times.
+    """
+    if len(runs) == 1:
+        return bool(runs[0]) or question.by_model
+    if len(runs) >= 3:
+        return False
+    first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
+    return first != second or (question.by_model and not first)

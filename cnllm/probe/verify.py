@@ -1,0 +1,115 @@
+"""Ask an endpoint again what the registry claims of a model."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.probe.claims import Verdict, judged
+from cnllm.probe.facts import Fact
+from cnllm.probe.overlay import overlay
+from cnllm.probe.place import Place
+from cnllm.probe.questions import QUESTIONS
+from cnllm.probe.run import run
+from cnllm.probe.runner import Step
+from cnllm.registry.model import Model
+from cnllm.registry.registry import Registry
+
+__all__ = ["Verification", "patch", "place_of", "verify"]
+
+_OURS = (".otherwise", ".step", ".default", ".drop", "_budgets")
+"""Endings of flags that say what cnllm does, which no endpoint can be asked."""
+
+
+class Verification(Struct, frozen=True):
+    """What came of the claims about a model.
+
+    `not_asked` are claims that a question is about and no two runs answered; `patch` is a registry file with what was
+    contradicted, "" where nothing was; `spent` is the cost at the given price.
+    """
+
+    model: str
+    agreed: tuple[Verdict, ...]
+    contradicted: tuple[Verdict, ...]
+    unclaimed: tuple[Verdict, ...]
+    not_asked: tuple[str, ...]
+    requests: int
+    stopped: str = ""
+    patch: str = ""
+    spent: float = 0.0
+
+
+def place_of(model: Model) -> Place:
+    """Return the place of a model's endpoint, as the registry has it."""
+    flags = model.flags
+    header = flags.auth.header if flags.auth is not None else None
+    auth = None if not header else (header.lower(), (flags.auth and flags.auth.value) or "{key}")
+    return Place(model.protocol, flags.base_url or "", flags.path, auth, flags.stream_path)
+
+
+def verify(
+    registry: Registry,
+    model: Model,
+    *,
+    api_key: str | None = None,
+    max_requests: int = 200,
+    max_cost: float | None = None,
+    price: tuple[float, float] | None = None,
+    transport: Any = None,
+    on_step: Callable[[Step], object] | None = None,
+    place: Place | None = None,
+) -> Verification:
+    """Ask the questions of a probe, the model's own switches first, and compare.
+
+    `place` is where the model is asked, the registry's by default. Raises as `run` does.
+    """
+    place = place or place_of(model)
+    report = run(
+        place.base_url,
+        model=model.id,
+        protocol=model.protocol,
+        api_key=api_key,
+        max_requests=max_requests,
+        max_cost=max_cost,
+        price=price,
+        registry=registry,
+        transport=transport,
+        provider=model.provider,
+        place=place,
+        claims=model,
+        on_step=on_step,
+    )
+    verdicts = judged(model, report.facts)
+    contradicted = tuple(v for v in verdicts if v.word == "contradicted")
+    return Verification(
+        model.name,
+        tuple(v for v in verdicts if v.word == "agreed"),
+        contradicted,
+        tuple(v for v in verdicts if v.word == "unclaimed"),
+        tuple(_not_asked(model, report.facts)),
+        report.requests,
+        report.stopped,
+        "" if not contradicted or report.found is None else patch(report.found, contradicted, model),
+        report.spent,
+    )
+
+
+def patch(found: Any, verdicts: Iterable[Verdict], model: Model) -> str:
+    """Return a registry file that says what was seen where the registry was contradicted."""
+    facts = [verdict.fact for verdict in verdicts]
+    today = datetime.date.today()
+    return overlay(found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
+
+
+def _not_asked(model: Model, facts: Iterable[Fact]) -> Iterable[str]:
+    """Yield the claimed flags that a question is about and that no two runs answered."""
+    known = {fact.flag for fact in facts if fact.answer != "unknown"}
+    about = {flag for question in QUESTIONS for flag in question.flags}
+    for fact in model.explain():
+        if fact.layer == "defaults" or fact.flag in known or fact.flag.endswith(_OURS):
+            continue
+        if fact.flag in about or fact.flag.rpartition(".")[0] in about:
+            yield fact.flag

@@ -1,0 +1,292 @@
+"""The scripted tasks. Each has one right end, which its check can see without a judge."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cnllm.tool_trial.task import Attempt, Task
+
+__all__ = ["TASKS"]
+
+
+def _lacks(text: str, *words: str) -> str | None:
+    """Return which of these words an answer lacks; separators of thousands do not count."""
+    plain = text.casefold().replace(",", "").replace("\N{NARROW NO-BREAK SPACE}", "").replace("'", "")
+    missing = [word for word in words if word.casefold() not in plain]
+    return f"the answer lacks {', '.join(missing)}" if missing else None
+
+
+def _got(seen: list[Any], wanted: list[Any]) -> str | None:
+    """Return how the calls differ from those wanted; their order is free."""
+    unfit = [item for item in seen if item not in wanted]
+    missing = [item for item in wanted if item not in seen]
+    if unfit:
+        return f"a tool got {json.dumps(unfit[0], ensure_ascii=False, default=str)}"
+    return f"no tool got {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
+
+
+def _weather() -> Attempt:
+    seen: list[str] = []
+
+    def get_weather(city: str) -> dict[str, Any]:
+        """Return the weather in a city now."""
+        seen.append(city.partition(",")[0].strip().casefold())
+        return {"degrees_celsius": 17, "sky": "rain"}
+
+    return Attempt(
+        "How many degrees is it in Bern right now?",
+        (get_weather,),
+        lambda: not seen,
+        lambda text: _got(seen, ["bern"]) or _lacks(text, "17"),
+    )
+
+
+def _arithmetic() -> Attempt:
+    seen: list[list[float]] = []
+
+    def multiply(a: float, b: float) -> float:
+        """Multiply two numbers."""
+        seen.append(sorted((a, b)))
+        return a * b
+
+    return Attempt(
+        "What is 48731 times 6197? Use the tool, and give the exact number.",
+        (multiply,),
+        lambda: not seen,
+        lambda text: _got(seen, [[6197, 48731]]) or _lacks(text, "301986007"),
+    )
+
+
+def _search_then_read() -> Attempt:
+    searches: list[str] = []
+    documents: list[str] = []
+
+    def search_archive(query: str) -> list[dict[str, str]]:
+        """Search the archive. Returns ids and titles of documents."""
+        searches.append(query)
+        return [
+            {"id": "doc-3", "title": "Aldmoor: market rules"},
+            {"id": "doc-7", "title": "Aldmoor: the mural in the town hall"},
+        ]
+
+    def read_document(id: str) -> str:
+        """Return the text of a document of the archive, by its id."""
+        documents.append(id)
+        return "The mural was finished in 1931 by Ilse Varga." if id == "doc-7" else "Nothing about a mural."
+
+    return Attempt(
+        "Who painted the mural in the town hall of Aldmoor? Search the archive, then read the document that tells it.",
+        (search_archive, read_document),
+        lambda: "doc-7" not in documents,
+        lambda text: (
+            ("nothing was searched" if not searches else None)
+            or _got(documents, ["doc-7"])
+            or _lacks(text, "Ilse Varga")
+        ),
+    )
+
+
+def _two_at_once() -> Attempt:
+    seen: list[str] = []
+
+    def get_temperature(city: str) -> str:
+        """Return the temperature in a city now, in degrees Celsius."""
+        seen.append(city.partition(",")[0].strip().casefold())
+        return "24" if seen[-1] == "lima" else "-6"
+
+    return Attempt(
+        "Which is warmer right now, Oslo or Lima? Ask for both at once, and name the warmer one with its degrees.",
+        (get_temperature,),
+        lambda: not {"oslo", "lima"} <= set(seen),
+        lambda text: _got(seen, ["oslo", "lima"]) or _lacks(text, "Lima", "24"),
+    )
+
+
+def _no_tool() -> Attempt:
+    seen: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """Return the weather in a city now."""
+        seen.append(city)
+        return "17 degrees"
+
+    return Attempt(
+        "What is 7 + 5? Answer with the number alone.",
+        (get_weather,),
+        lambda: False,
+        lambda text: ("a tool was called for nothing" if seen else None) or _lacks(text, "12"),
+    )
+
+
+@dataclass
+class Guest:
+    name: str
+    age: int
+
+
+def _nested() -> Attempt:
+    seen: list[dict[str, Any]] = []
+
+    def book_room(guest: Guest, nights: list[str], room: Literal["single", "double"]) -> str:
+        """Book a room.
+
+        Args:
+            guest: Who sleeps there.
+            nights: One date a night, as YYYY-MM-DD.
+            room: The kind of room.
+        """
+        seen.append({"guest": {"name": guest.name, "age": guest.age}, "nights": sorted(nights), "room": room})
+        return "booked, code QX-81"
+
+    wanted = {"guest": {"name": "Ana Ruiz", "age": 34}, "nights": ["2026-03-14", "2026-03-15"], "room": "double"}
+    return Attempt(
+        "Book a double room for Ana Ruiz, who is 34, for the nights of 14 and 15 March 2026. Tell me the code.",
+        (book_room,),
+        lambda: not seen,
+        lambda text: _got(seen, [wanted]) or _lacks(text, "QX-81"),
+    )
+
+
+def _enum() -> Attempt:
+    seen: list[list[str]] = []
+
+    def set_light(room: Literal["kitchen", "hall", "bedroom"], level: Literal["off", "dim", "bright"]) -> str:
+        """Set the light of a room."""
+        seen.append([room, level])
+        return "done"
+
+    return Attempt(
+        "Please turn the kitchen light down low, but not off.",
+        (set_light,),
+        lambda: not seen,
+        lambda text: _got(seen, [["kitchen", "dim"]]),
+    )
+
+
+def _no_arguments() -> Attempt:
+    seen: list[str] = []
+
+    def get_battery_level() -> str:
+        """Return how full the battery is."""
+        seen.append("read")
+        return "83 percent"
+
+    return Attempt(
+        "How full is the battery?",
+        (get_battery_level,),
+        lambda: not seen,
+        lambda text: _got(seen, ["read"]) or _lacks(text, "83"),
+    )
+
+
+def _chinese() -> Attempt:
+    seen: list[str] = []
+
+    def get_temperature(city: str) -> str:
+        """返回一个城市现在的气温(摄氏度)。"""
+        seen.append(city.removesuffix("市").casefold())
+        return "23"
+
+    def check(text: str) -> str | None:
+        if not any("一" <= character <= "鿿" for character in text):
+            return "the answer is not Chinese"
+        return ("a tool got another city" if set(seen) - {"杭州", "hangzhou"} else None) or _lacks(text, "23")
+
+    return Attempt("杭州现在多少度?请用中文回答。", (get_temperature,), lambda: not seen, check)
+
+
+def _long_result() -> Attempt:
+    seen: list[str] = []
+
+    def list_orders() -> str:
+        """List all orders with their totals."""
+        seen.append("read")
+        return "\n".join(
+            f"order A-{n}: {n * 7 % 1000}.{n % 90 + 10} EUR, {'paid' if n % 3 else 'open'}" for n in range(400)
+        )
+
+    return Attempt(
+        "What is the total of order A-317? Look it up and give the amount.",
+        (list_orders,),
+        lambda: not seen,
+        lambda text: _got(seen, ["read"]) or _lacks(text, "219.57"),
+    )
+
+
+def _error_to_correct() -> Attempt:
+    seen: list[str] = []
+
+    def count_stock(code: str) -> int:
+        """Return how many items are in stock.
+
+        Args:
+            code: The code of the article, such as ABC-001.
+        """
+        seen.append(code)
+        if code != "WID-204":
+            raise ValueError(f"there is no code {code!r}; the widget has the code WID-204")
+        return 58
+
+    return Attempt(
+        "How many widgets are in stock? If the code is wrong, use the one that you are told.",
+        (count_stock,),
+        lambda: "WID-204" not in seen,
+        lambda text: ("the right code was not used" if "WID-204" not in seen else None) or _lacks(text, "58"),
+    )
+
+
+def _error_to_report() -> Attempt:
+    seen: list[str] = []
+
+    def delete_file(path: str) -> str:
+        """Delete a file."""
+        seen.append(path)
+        raise PermissionError("E-4417: the file is locked by the backup until tomorrow")
+
+    return Attempt(
+        "Delete the file /srv/old.log. If that fails, do not try again: tell me the code of the error.",
+        (delete_file,),
+        lambda: not seen,
+        lambda text: (
+            _got(seen, ["/srv/old.log"]) or ("it was tried again" if len(seen) > 1 else None) or _lacks(text, "E-4417")
+        ),
+    )
+
+
+_NOTE = 'She said: "it\'s 5 µm", then C:\\temp\\new – 好的 </note>'
+
+
+def _exact_text() -> Attempt:
+    seen: list[list[str]] = []
+
+    def save_note(title: str, text: str) -> str:
+        """Save a note, character by character as given."""
+        seen.append([title, text])
+        return "saved"
+
+    return Attempt(
+        f"Save a note with the title Quotes and exactly this text, between the lines:\n---\n{_NOTE}\n---",
+        (save_note,),
+        lambda: not seen,
+        lambda text: _got(seen, [["Quotes", _NOTE]]),
+    )
+
+
+TASKS: tuple[Task, ...] = (
+    Task("weather", "one call", _weather),
+    Task("arithmetic", "numbers as arguments", _arithmetic),
+    Task("search-then-read", "two calls, of which the second needs the result of the first", _search_then_read, 3),
+    Task("two-at-once", "two calls in one reply or in two", _two_at_once),
+    Task("no-tool", "a question that needs no tool", _no_tool, 1),
+    Task("nested", "an object, a list and a word of a list as arguments", _nested),
+    Task("enum", "arguments of which each is one of a list of words", _enum),
+    Task("no-arguments", "a tool without arguments", _no_arguments),
+    Task("chinese", "a prompt, a description and an answer in Chinese", _chinese),
+    Task("long-result", "a result of 400 lines", _long_result),
+    Task("error-to-correct", "a call that fails and says how it would succeed", _error_to_correct, 3),
+    Task("error-to-report", "a call that fails for good", _error_to_report),
+    Task("exact-text", "quotes, backslashes and Chinese in an argument", _exact_text),
+)
+"""The tasks, in the order in which they are tried."""

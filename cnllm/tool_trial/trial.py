@@ -1,0 +1,152 @@
+"""Try tasks on a model, with native tools and with tools described in the prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.client.sync_client import Client
+from cnllm.errors import CnllmError
+from cnllm.registry.model import Model
+from cnllm.schemas.validate import validation_errors
+from cnllm.tool_trial.allowance import MAX_TOKENS, Allowance, AllowanceSpent, CountingTransport
+from cnllm.tool_trial.described import with_described_tools
+from cnllm.tool_trial.task import Attempt, ReplyResult, Task, TaskResult
+from cnllm.tools import Tool, as_tools
+from cnllm.types import Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
+
+__all__ = ["MODES", "Mode", "ModeReport", "TrialReport", "try_tools"]
+
+Mode = Literal["native", "prompt"]
+MODES: tuple[Mode, ...] = ("native", "prompt")
+"""Tools of the wire, and tools that the prompt describes."""
+
+_MAX_STEPS = 6
+
+
+class ModeReport(Struct, frozen=True):
+    """The results of all tasks that were tried with one kind of tools."""
+
+    mode: Mode
+    results: tuple[TaskResult, ...]
+
+
+class TrialReport(Struct, frozen=True):
+    """The results of a model. `stopped` says why tasks are missing; None if all were tried. `failed`: the first error
+    of an endpoint that answered nothing at all."""
+
+    model: str
+    protocol: str
+    modes: tuple[ModeReport, ...]
+    requests: int
+    stopped: str | None = None
+    failed: str | None = None
+
+
+def try_tools(
+    open_client: Callable[[Any], Client],
+    transport: Any,
+    model: Model,
+    allowance: Allowance,
+    *,
+    tasks: Sequence[Task],
+    on_result: Callable[[Mode, TaskResult], object] = lambda mode, result: None,
+) -> TrialReport:
+    """Try each task with each kind of tools. `open_client` makes a client that sends over the transport it is given.
+
+    It ends early when the allowance is spent, and where the first task's first request fails: an endpoint without key
+    or network would fail in all the others.
+    """
+    counting = CountingTransport(transport, allowance)
+    before = allowance.requests
+    reports: dict[Mode, list[TaskResult]] = {}
+    stopped: str | None = None
+    failed: str | None = None
+    with open_client(counting) as client:
+        for mode in MODES:
+            reports[mode] = []
+            target = model if mode == "native" else with_described_tools(model)
+            for task in tasks:
+                try:
+                    result = _try_task(client, counting, target, task, allowance)
+                except AllowanceSpent as error:
+                    stopped = error.message
+                    break
+                if not result.replies and not any(reports.values()):
+                    failed = result.problem
+                    break
+                reports[mode].append(result)
+                on_result(mode, result)
+            if stopped or failed:
+                break
+    modes = tuple(ModeReport(mode, tuple(results)) for mode, results in reports.items())
+    return TrialReport(model.name, model.protocol, modes, allowance.requests - before, stopped, failed)
+
+
+def _try_task(
+    client: Client, transport: CountingTransport, model: Model, task: Task, allowance: Allowance
+) -> TaskResult:
+    """Try one task. Raise `AllowanceSpent`; every other error is how the task ended."""
+    attempt = task.begin()
+    tools = as_tools(attempt.tools)
+    watch = _Watch(attempt, transport, tools)
+    begun = time.monotonic()
+    try:
+        with client.run_stream(
+            model,
+            attempt.prompt,
+            tools=tools,
+            max_steps=_MAX_STEPS,
+            max_tokens=MAX_TOKENS,
+            on_step=lambda step: watch.end_step(step.reply, allowance),
+        ) as run:
+            for event in run:
+                watch.see(event)
+        problem = None if run.stopped == "done" else f"it stopped: {run.stopped}"
+        problem = problem or attempt.check(run.reply.text)
+    except AllowanceSpent:
+        raise
+    except CnllmError as error:
+        problem = error.message
+    return TaskResult(task.name, problem, tuple(watch.replies), time.monotonic() - begun)
+
+
+class _Watch:
+    """Watches one task: when pieces arrive, and what each reply was meant to be."""
+
+    def __init__(self, attempt: Attempt, transport: CountingTransport, tools: Sequence[Tool]) -> None:
+        self.replies: list[ReplyResult] = []
+        self._attempt = attempt
+        self._transport = transport
+        self._schemas = {tool.name: tool.parameters for tool in tools}
+        self._expected = attempt.expects_call()
+        self._first: float | None = None
+        self._end: float | None = None
+
+    def see(self, event: Event) -> None:
+        """Take the time of an event."""
+        if isinstance(event, TextDelta | ToolCallStart | ToolCallDelta) and self._first is None:
+            self._first = time.monotonic() - self._transport.sent_at
+        elif isinstance(event, Finished):
+            self._end = time.monotonic() - self._transport.sent_at
+
+    def end_step(self, reply: Reply, allowance: Allowance) -> None:
+        """Keep the result of a reply whose calls were executed."""
+        allowance.pay(reply.cost)
+        called = reply.finish == "tool_calls"
+        valid = all(self._is_valid(call.name, call.raw) for call in reply.tool_calls)
+        self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
+        self._expected, self._first, self._end = self._attempt.expects_call(), None, None
+
+    def _is_valid(self, name: str, raw: str) -> bool:
+        """Whether arguments are JSON and fit the schema of the tool, as they arrived."""
+        schema = self._schemas.get(name)
+        try:
+            arguments = msgspec.json.decode(raw or "{}")
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        return schema is not None and not validation_errors(arguments, schema)

@@ -1,0 +1,1 @@
+"""What a probe learns, over real sockets."""

@@ -1,0 +1,164 @@
+"""Endpoints that are none, or break: one clear line, and nothing that was not proven."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+
+import pytest
+
+from cnllm import probe
+from cnllm.errors import CnllmError, EndpointError
+
+from .endpoint import KEY, Answer, Handler, Json, body, listing, ok, refused, serving
+
+PAGE = (200, "text/html", b"<!doctype html><html><body>Welcome, please log in</body></html>")
+STREAM = b"".join(
+    b"data: "
+    + json.dumps({"id": "r", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode()
+    + b"\n\n"
+    for delta, finish in (({"content": "he"}, None), ({"content": "llo"}, None), ({}, "stop"))
+)
+
+
+def posts(answer: Callable[[Json, int], Answer | None]) -> Handler:
+    return lambda request, number: listing() if request is None else answer(request, number)
+
+
+NO_API: list[tuple[str, Handler, str]] = [
+    ("a web page", lambda request, number: PAGE, "page"),
+    ("a redirect", lambda request, number: (302, "text/html", b""), "redirects"),
+    ("a login wall", lambda request, number: (401, "text/html", PAGE[2]), "key"),
+    ("ok to everything", lambda request, number: (200, "text/plain", b"ok"), "page"),
+    ("ok in JSON", lambda request, number: (200, "application/json", b'{"status": "ok"}'), "no known wire"),
+    ("a key without rights", posts(lambda r, n: refused(f"{KEY} may not use this model", 403)), "key"),
+    ("a quota that is spent", posts(lambda r, n: refused("quota", 429, code="insufficient_quota")), "quota"),
+    ("no credit", posts(lambda r, n: refused("Insufficient balance", 402)), "quota"),
+    ("refusals of everything", posts(lambda r, n: refused("bad request")), "refuses a plain request"),
+]
+
+
+@pytest.mark.parametrize(("handler", "word"), [case[1:] for case in NO_API], ids=[case[0] for case in NO_API])
+def test_what_is_no_api_gets_one_clear_line(handler: Handler, word: str) -> None:
+    with serving(handler) as endpoint, pytest.raises(CnllmError) as caught:
+        probe.run(endpoint.url, model="m", api_key=KEY, max_requests=30)
+    message = caught.value.message.replace("not with a reply of any known wire", "no known wire")
+    assert word in message
+    assert "\n" not in message
+    assert KEY not in message
+    assert isinstance(caught.value, EndpointError)
+    assert len(endpoint.requests) <= 12
+
+
+def test_an_answer_without_an_end_is_left_early() -> None:
+    """Every request is answered by a stream of 20 MB; the probe reads little of it, and says so in one line."""
+    piece = STREAM.split(b"\n\n")[0] + b"\n\n"
+
+    def handler(request: Json | None, number: int) -> Answer:
+        return 200, "text/event-stream", piece * (20_000_000 // len(piece))
+
+    with serving(handler) as endpoint, pytest.raises(EndpointError, match="without an end"):
+        probe.run(endpoint.url, model="m", max_requests=30)
+    assert len(endpoint.requests) <= 12
+
+
+def test_nobody_there_is_a_network_error() -> None:
+    with pytest.raises(CnllmError, match="cannot be reached"):
+        probe.run("http://127.0.0.1:9", model="m", max_requests=30)
+
+
+def values(report: probe.Report) -> dict[str, object]:
+    return {fact.flag: fact.value for fact in report.facts if fact.answer != "unknown"}
+
+
+def test_an_endpoint_that_says_the_same_to_everything_proves_no_effect() -> None:
+    with serving(posts(lambda r, n: ok())) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=200)
+    assert set(values(report)) <= {"params.logprobs"}
+    assert any("the same text" in remark for remark in report.remarks)
+    assert "works" not in {fact.answer for fact in report.facts}
+
+
+def test_an_endpoint_that_streams_whatever_is_asked_is_named() -> None:
+    with serving(posts(lambda r, n: (200, "text/event-stream", STREAM))) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=40)
+    assert any("streams whatever is asked" in remark for remark in report.remarks)
+
+
+@pytest.mark.parametrize("last", [None, refused("the service has ended"), refused("boom", 500)])
+def test_one_that_dies_in_the_middle_proves_nothing_by_that(last: Answer | None) -> None:
+    with serving(posts(lambda r, n: ok() if n < 8 else last)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60)
+    assert "refused" not in {fact.answer for fact in report.facts}
+    assert report.stopped
+    assert "models" in tomllib.loads(report.overlay)
+
+
+def test_a_quota_that_ends_in_the_middle_ends_the_probe() -> None:
+    with serving(posts(lambda r, n: ok() if n < 8 else refused("Insufficient balance", 402))) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=60)
+    assert "quota" in report.stopped
+    assert report.requests == len(endpoint.requests) < 20
+
+
+def test_patience_is_not_an_answer() -> None:
+    """Each request is first answered with a 429: nothing is refused for that, and every attempt counts."""
+    seen: set[str] = set()
+
+    def handler(request: Json | None, number: int) -> Answer:
+        key = json.dumps(request, sort_keys=True)
+        if key not in seen:
+            seen.add(key)
+            return refused("Too many requests, slow down", 429)
+        return listing() if request is None else ok()
+
+    with serving(handler) as endpoint:
+        report = probe.run(endpoint.url, model="m", api_key=KEY, max_requests=30, sleep=lambda seconds: None)
+    assert "refused" not in {fact.answer for fact in report.facts}
+    assert report.requests == len(endpoint.requests) == 30
+
+
+def test_words_of_the_endpoint_stay_text_in_the_file() -> None:
+    """A refusal that tries to write TOML, name a host or echo the key gets nowhere."""
+    words = f'seed no"]\n[providers.evil]\nbase_url = "https://evil.example"\nkeys=["HOME"] {KEY} \x1b[31m'
+
+    def handler(request: Json, number: int) -> Answer:
+        return refused(words) if "seed" in request else ok()
+
+    with serving(posts(handler)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=200)
+    data = tomllib.loads(report.overlay)
+    assert values(report)["params.seed"] is False
+    assert len(data["providers"]) == 1
+    assert KEY not in report.overlay + report.text()
+    assert "\x1b" not in report.overlay + report.text()
+    assert data["providers"][next(iter(data["providers"]))]["base_url"] == endpoint.url
+
+
+def test_a_5xx_that_repeats_its_words_is_a_refusal_and_another_is_none() -> None:
+    def handler(request: Json, number: int) -> Answer:
+        if "presence_penalty" in request:
+            return refused("presence_penalty is broken here", 500)
+        return refused(f"boom {number}", 500) if "frequency_penalty" in request else ok()
+
+    with serving(posts(handler)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=200, sleep=lambda seconds: None)
+    found = values(report)
+    assert found.get("params.presence_penalty") is False
+    assert "params.frequency_penalty" not in found
+
+
+def test_a_number_of_output_tokens_is_asked_for_one_word_and_left_after_4_kb() -> None:
+    long = b"data: " + body("x" * 2000).replace(b'"message"', b'"delta"') + b"\n\n"
+
+    def handler(request: Json, number: int) -> Answer:
+        if request.get("stream"):
+            return 200, "text/event-stream", long * 500
+        return ok()
+
+    with serving(posts(handler)) as endpoint:
+        report = probe.run(endpoint.url, api_key=KEY, max_requests=200)
+    asked = [e for e in report.exchanges if e.ask.most is not None]
+    assert asked
+    assert all(e.answer.abandoned for e in asked if e.answer.passed)
