@@ -89,7 +89,7 @@ EXAMPLES = options.examples(
 @click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")
 @options.as_json("the report")
 def batch(**params: Any) -> int:
-    """Ask a model every row of IN.
+    """Ask a model every row of a file, below a cap on cost.
 
     IN is a file or - for stdin: JSON lines with id and messages or prompt, lines of OpenAI's batch format, plain
     lines, CSV or Parquet, also as .gz. OUT gets one JSON line a row, with reply or error. Run the same command again
