@@ -1,0 +1,85 @@
+"""The judge of `python -m benchmarks probe` tells right facts from wrong ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.probe import variants
+from benchmarks.probe.judge import judge
+from benchmarks.probe.models import draw
+from benchmarks.probe.shown import Endpoint
+from cnllm import Registry
+from cnllm.registry.model import modes
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.load()
+
+
+@pytest.fixture(scope="module")
+def endpoint(registry: Registry) -> Endpoint:
+    return Endpoint(registry, registry.resolve("zai/glm-4.7"))
+
+
+def fact(flag: str, value: Any, answer: str = "works") -> SimpleNamespace:
+    return SimpleNamespace(flag=flag, value=value, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "word"),
+    [
+        ("reasoning.default", "on", "recovered"),
+        ("reasoning.default", "off", "wrong"),
+        ("params.temperature.max", 1, "recovered"),
+        ("params.temperature.max", 2, "wrong"),
+        ("params.temperature", "temperature", "recovered"),  # the same flag, as a path and as a table
+        ("auth.header", "authorization", "recovered"),
+        ("auth.header", "x-api-key", "wrong"),
+        ("reasoning.fields", ["reasoning_content"], "recovered"),
+        ("reasoning.fields", ["thoughts"], "wrong"),
+        ("tool_choice.allowed", ["auto", "none"], "wrong"),
+        ("stream.required", True, "wrong"),  # the registry does not have it
+    ],
+)
+def test_facts(endpoint: Endpoint, flag: str, value: Any, word: str) -> None:
+    verdicts = judge(endpoint, [flag, f"{flag}.as"], [fact(flag, value)])
+    assert [v.word for v in verdicts if v.word not in ("missed", "default")] == [word]
+
+
+def test_another_switch_that_does_the_same(registry: Registry) -> None:
+    endpoint = Endpoint(registry, registry.resolve("alibaba/qwen3.8-max"))
+    reasoning = endpoint.model.flags.reasoning
+    assert reasoning is not None
+    assert reasoning.effort is not None
+    for word, expected in (("none", "another"), ("high", "wrong")):
+        said = fact(f"reasoning.off.set.{reasoning.effort.at}", word)
+        assert [v.word for v in judge(endpoint, [], [said])] == [expected]
+
+
+def test_what_is_not_said_is_missed_unless_it_is_what_cnllm_assumes(endpoint: Endpoint) -> None:
+    shown = ["reasoning.default", "messages.system", "params.seed"]
+    words = {v.flag: v.word for v in judge(endpoint, shown, [fact("params.seed", None, "unknown")])}
+    assert words == {"reasoning.default": "missed", "messages.system": "default", "params.seed": "missed"}
+
+
+def test_a_fact_that_changes_nothing_does_not_count(endpoint: Endpoint) -> None:
+    assert judge(endpoint, [], [fact("tools.supported", True)]) == []
+
+
+def test_the_tree_of_a_model_makes_the_model(registry: Registry) -> None:
+    for name in ("zai/glm-4.7", "openai/o3", "minimax/MiniMax-M2", "anthropic/claude-sonnet-4-5"):
+        model = registry.resolve(name)
+        again = variants.make(model, variants.tree(model))
+        assert all(again.flags_for(mode) == model.flags_for(mode) for mode in modes())
+
+
+def test_models_are_drawn_from_25_providers_and_all_wires(registry: Registry) -> None:
+    models = draw(registry, 7)
+    assert len(models) == len({model.name for model in models}) == 40
+    assert len({model.provider for model in models}) >= 25
+    assert len({model.protocol for model in models}) == 4
+    assert [m.name for m in draw(registry, 8)] != [m.name for m in models]
