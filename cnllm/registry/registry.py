@@ -260,7 +260,7 @@ class Registry:
             return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()
         if model is not None:
-            is_listed = model.name in wide._documents[0].data.get("models", {})
+            is_listed = model.name in wide._layers.names("models")
             return wide._resolve(name, protocol, base_url) if is_listed else model
         assert failure is not None
         if wide is self:
