@@ -57,6 +57,8 @@ OURS = {
     # keywords of JSON Schema, which `tools.schema_drop` lists
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength"),
     *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),
+    # a part's type in the Responses protocol, and a name for the text of reasoning; an endpoint has a field of this name
+    "reasoning_text",
 }
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
 SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "reasoning_details", "function_call"}
@@ -92,7 +94,7 @@ def names() -> set[str]:
     found = {*providers()["providers"], *providers()["families"], *providers()["aliases"]}
     for model in providers()["models"]:
         found |= {model, model.partition("/")[2]}
-    generic = {"openai-compatible", "openai", "step", "seed"}  # the contract's own words, and two that English has too
+    generic = {"openai-compatible", "openai", "step", "seed", "meta"}  # the contract's own words, and English ones
     return {n.casefold() for n in found if len(n) > 2} - generic
 
 
@@ -180,8 +182,8 @@ def _spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
 def known() -> tuple[re.Pattern[str], set[str]]:
     """A pattern of all names, and the words that a match begins with."""
     listed = sorted(names(), key=len, reverse=True)
-    heads = {head[0] for name in listed if (head := re.match(r"[\w-]+", name))}
-    assert all(re.match(r"[\w-]", name) for name in listed)
+    heads = {head[1] for name in listed if (head := re.match(r"@?([\w-]+)", name))}
+    assert all(re.match(r"@?[\w-]", name) for name in listed)
     return re.compile(r"(?<![\w-])(" + "|".join(map(re.escape, listed)) + r")(?![\w-])"), heads
 
 
