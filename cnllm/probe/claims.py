@@ -85,7 +85,7 @@ def _same(flag: str, claimed: Any, fact: Fact) -> bool:
     seen = fact.value
     if flag == "schema.methods":
         return _ways(claimed) == _ways(seen)
-    if flag == "reasoning.fields":
+    if flag == "reasoning.fields" or flag.startswith("usage."):
         return bool(seen) and seen[0] in claimed
     if flag == "messages.fields":
         return set(seen) >= set(claimed) - {"name"}

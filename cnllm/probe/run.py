@@ -16,8 +16,9 @@ from cnllm.probe.approach import Approach, Found
 from cnllm.probe.driver import drive
 from cnllm.probe.exchange import Exchange
 from cnllm.probe.facts import Fact, leaf_facts
+from cnllm.probe.observed import is_assumed
 from cnllm.probe.overlay import overlay, provider_name
-from cnllm.probe.place import Place, bare_address
+from cnllm.probe.place import Place, bare_address, model_at
 from cnllm.probe.recording import Recording
 from cnllm.probe.runner import Settings, Step, investigate
 from cnllm.registry.model import Model
@@ -103,9 +104,10 @@ def run(
         owner = provider or provider_name(outcome.found.place.base_url)
         name = f"{owner}/{outcome.found.id}"
         today = datetime.date.today()
+        plain = model_at(registry, outcome.found.place, outcome.found.id).flags
         text = overlay(
             outcome.found,
-            outcome.facts,
+            [fact for fact in outcome.facts if not is_assumed(plain, fact)],
             provider=owner,
             keys=keys,
             date=today,

@@ -17,6 +17,7 @@ from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.exchange import Answer, Ask, Exchange
 from cnllm.probe.facts import Fact, agreed
 from cnllm.probe.liveness import last_pass, remarks, since_pass, supported
+from cnllm.probe.observed import observed
 from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
@@ -254,6 +255,8 @@ def investigate(
             with contextlib.suppress(Stopped):
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
         facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
+        flags = model_at(registry, run.found.place, run.found.id).flags
+        facts |= {fact.flag: fact for fact in observed(flags, run.exchanges)}
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
     return Outcome(run.found, shown, tuple(run.exchanges), stopped, _remarks(run), run.spent)
 

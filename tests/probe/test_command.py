@@ -189,6 +189,6 @@ def test_verify_without_names_asks_nothing(machine: Machine) -> None:
 
 def test_verify_keeps_to_its_limit(machine: Machine) -> None:
     done = machine.run("verify", MODEL, "deepseek/deepseek-flash", "--simulate", "--max-requests", "30", "--json")
-    assert done.status == 3
+    assert done.status == 3, done.err
     assert sum(row["requests"] for row in done.json()) <= 30
     assert json.loads(done.out)

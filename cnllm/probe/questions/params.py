@@ -123,7 +123,10 @@ def _parallel(context: Context) -> Steps:
     if answer.refused:
         return [Finding("tools.parallel", False, "refused", answer.message)]
     if len(control.calls) > 1 and len(answer.calls) == 1:
-        return [Finding("tools.parallel", True, "works")]
+        path = context.bodies.path("parallel_tool_calls")
+        is_param = "parallel_tool_calls" in (context.bodies.model.flags.params or {})
+        works = [Finding("params.parallel_tool_calls", path, "works")] if is_param else []
+        return [Finding("tools.parallel", True, "works"), *works]
     if len(control.calls) > 1 and len(answer.calls) > 1:
         return [Finding("tools.parallel", None, "ignored")]
     return []
