@@ -38,7 +38,7 @@ def invent(seed: int, count: int = 25) -> tuple[str, list[tuple[str, str]]]:
         wire = rng.choice(WIRES)
         provider = f"invented-{number}"
         providers[provider] = {
-            "extends": "openai-compatible",
+            **({"extends": "openai-compatible"} if wire == "openai-chat" else {}),
             "title": f"Invented {number}",
             "protocol": wire,
             "base_url": "http://127.0.0.1:9/v1",
