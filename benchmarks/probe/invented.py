@@ -17,6 +17,14 @@ SWITCHES: tuple[tuple[str, Any, Any], ...] = (
     ("deep_thought", "yes", "no"),
     ("options.ponder", 1, 0),
 )
+PATHS = {
+    "openai-chat": {"temperature": "temperature", "stop": "stop"},
+    "anthropic-messages": {"temperature": "temperature", "stop": "stop_sequences"},
+    "openai-responses": {"temperature": "temperature"},
+    "gemini": {"temperature": "generationConfig.temperature", "stop": "generationConfig.stopSequences"},
+}
+"""Where the wires have their parameters."""
+
 FIELDS = ("reasoning_content", "reasoning", "thinking", "thoughts", "inner_voice")
 
 
@@ -30,7 +38,7 @@ def invent(seed: int, count: int = 25) -> tuple[str, list[tuple[str, str]]]:
         wire = rng.choice(WIRES)
         provider = f"invented-{number}"
         providers[provider] = {
-            "extends": "openai-compatible",
+            **({"extends": "openai-compatible"} if wire == "openai-chat" else {}),
             "title": f"Invented {number}",
             "protocol": wire,
             "base_url": "http://127.0.0.1:9/v1",
@@ -64,9 +72,10 @@ def _flags(rng: random.Random, wire: str) -> dict[str, Any]:
         if maybe(chance):
             params[name] = rng.choice((False, "ignored"))
     if maybe(0.5):
-        params["temperature"] = {"min": 0, "max": rng.choice((1, 1.5)), "otherwise": "clamp"}
-    if maybe(0.4):
-        params["stop"] = {"items": rng.choice((1, 4, 5))}
+        most = rng.choice((1, 1.5))
+        params["temperature"] = {"as": PATHS[wire]["temperature"], "min": 0, "max": most, "otherwise": "clamp"}
+    if maybe(0.4) and "stop" in PATHS[wire]:
+        params["stop"] = {"as": PATHS[wire]["stop"], "items": rng.choice((1, 4, 5))}
     if wire == "openai-chat" and maybe(0.3):
         params["max_tokens"] = rng.choice(("max_completion_tokens", "max_output"))
     tools: dict[str, Any] = {}
