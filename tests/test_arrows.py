@@ -74,7 +74,7 @@ MAY: dict[str, set[str]] = {
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"batch", "config"},
+    "cli/output": FLAGS | {"batch", "config", "tool_trial"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
     | {"tools"}
