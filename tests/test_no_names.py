@@ -57,7 +57,7 @@ OURS = {
     # keywords of JSON Schema, which `tools.schema_drop` lists
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength"),
     *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),
-    # a part's type in the Responses protocol, and a name for the text of reasoning; an endpoint has a field of this name
+    # a part's type in the Responses protocol, and our name for a text; an endpoint has a field of this name
     "reasoning_text",
 }
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
