@@ -215,11 +215,11 @@ def test_the_catalogue_is_listed_where_somebody_asks_for_it(machine: Machine) ->
     described = machine.run("models", "list", "--json").json()
     every = machine.run("models", "list", "--catalogue", "--json").json()
     assert len(every) > len(described) + 3000
-    assert not any(row["provider"] == "vercel" for row in described)
-    for args in (("vercel/",), ("--provider", "vercel")):
+    assert not any(row["provider"] == "kilo" for row in described)
+    for args in (("kilo/",), ("--provider", "kilo")):
         rows = machine.run("models", "list", *args, "--json").json()
         assert rows
-        assert {row["provider"] for row in rows} == {"vercel"}
+        assert {row["provider"] for row in rows} == {"kilo"}
     assert "a public list has others: --catalogue" in machine.run("models", "list").err
     done = machine.run("call", "-m", rows[0]["name"], "--simulate", "--no-log", "hi")
     assert done.status == 0

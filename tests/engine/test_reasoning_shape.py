@@ -99,7 +99,7 @@ def test_what_has_to_be_signed_goes_back_with_its_signature_or_not_at_all(home: 
     block = {"type": "thinking", "thinking": THOUGHT, "signature": "s"}
     answer = {"type": "text", "text": ANSWER}
     for flags, kept in (('shape = "seal"', False), ('shape = "field"', True), ('replay_as = "seal"', False)):
-        model = home(BASE + table(flags), more=wire)
+        model = home(more=wire + BASE + table(flags))
         for sealed in (True, False):
             content = [block if sealed else {"type": "thinking", "thinking": THOUGHT}, answer]
             body = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}

@@ -177,7 +177,6 @@ DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "co
         "zai/glm-4.7",
         "moonshotai/kimi-k3",
         "openrouter/deepseek/deepseek-v4-pro",
-        "llamacpp/qwen",
     ],
 )
 def test_B4_role_developer_becomes_system_with_a_note(name: str) -> None:

@@ -44,26 +44,36 @@ def _line(id: str, cells: Sequence[str], id_width: int, widths: Sequence[int], i
     return _GAP.join([indent + first, *padded]).rstrip()
 
 
+_MEDIA = 4  # image, audio, video and file
+
+
 def _id(row: dict[str, Any]) -> str:
     return f"{row['id']}{' (retired)' if row['status'] == 'retired' else ''}"
 
 
 def _cells(row: dict[str, Any], capabilities: Sequence[str]) -> tuple[str, ...]:
-    kinds = row["input"]
     return (
         _short_count(row["context"]),
-        UNKNOWN if kinds is None else " ".join(kind for kind in kinds if kind != "text") or "text",
+        _kinds(row["input"]),
         UNKNOWN if row["reasoning"] in (None, "unknown") else row["reasoning"],
         *(state_word(row["capabilities"][word]) for word in capabilities),
         _short_price(row["price"]),
     )
 
 
+def _kinds(kinds: Sequence[str] | None) -> str:
+    """Return what a model reads beside text; "all kinds" fits into the column where it reads everything."""
+    media = [kind for kind in kinds or () if kind != "text"]
+    return UNKNOWN if kinds is None else "all kinds" if len(media) == _MEDIA else " ".join(media) or "text"
+
+
 def _short_price(price: dict[str, Any] | None) -> str:
     """Return the price of a million input and output tokens; "free" where both cost nothing."""
     if price and price.get("input") == price.get("output") == 0:
         return "free"
-    return format_price(price).replace(" / ", "/")
+    # prices that a host has converted from another currency have many digits; `models show` has them all
+    rounded = {name: round(v, 2 if v >= 1 else 4) if type(v) is float else v for name, v in (price or {}).items()}
+    return format_price(rounded).replace(" / ", "/")
 
 
 def _short_count(tokens: int | None) -> str:
