@@ -14,11 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["PACKAGE", "SKIPPED", "Message", "messages"]
+__all__ = ["OTHER", "PACKAGE", "SKIPPED", "Message", "messages"]
 
 PACKAGE = Path(__file__).parents[2] / "cnllm"
 
 SKIPPED = {
+    "__init__.py": "names of the package",
+    "batch/plot.py": "a picture",
     "cli/commands/models/matrix_": "a page in HTML, and what it is made of",
     "cli/output/curl.py": "a command for a shell",
     "cli/output/json_types.py": "shapes of JSON",
@@ -33,6 +35,7 @@ SKIPPED = {
     "leaks/prompt.py": "what a model reads",
     "launch/script.py": "a script for a shell",
     "probe/questions/": "what a model reads, and the names of questions in a report",
+    "probe/question.py": "what a model reads",
     "probe/report.py": "a report in a file",
     "probe/overlay.py": "a registry file",
     "protocols/": "what clients of a gateway read, in JSON",
@@ -47,18 +50,98 @@ SKIPPED = {
     "registry/updates/patch_file.py": "a registry file",
     "schemas/": "what a model reads of its own answer",
     "simulator/": "what an endpoint would say",
+    "store/records.py": "SQL",
     "store/schema.py": "SQL",
     "store/search.py": "SQL",
     "store/costs.py": "SQL",
     "tool_trial/": "what a model reads, and a report on stdout",
+    "tools/arguments.py": "what a model reads of its own calls",
+    "tools/docstring.py": "the headings of docstrings",
+    "transports/headers.py": "bytes of HTTP",
+    "transports/request_head.py": "bytes of HTTP",
+    "types/media.py": "names of files",
     "types/note_codes.py": "documentation",
 }
 """Maps the beginning of a path to the reason why no message of it is for the user of the command line."""
 
+OTHER = (
+    "Usage: ",
+    "Options",
+    "Commands",
+    "Example:",
+    "Examples:",
+    "Show this message and exit.",
+    "[required]",
+    "[default: {0}]",
+    "[default: {0}; required]",
+    "aborted!",
+    "choose from: {0}",
+    "file {0} does not exist",
+    "path {0} does not exist",
+    "got unexpected extra argument ({0})",
+    "got unexpected extra arguments ({0})",
+    "invalid value for {0}: {1}",
+    "invalid value: {0}",
+    "missing argument {0}",
+    "missing command",
+    "missing option {0}",
+    "missing parameter: {0}",
+    "no such command {0}",
+    "no such command {0}. Did you mean {1}?",
+    "no such command {0}. (Did you mean one of: {1}?)",
+    "no such option {0}",
+    "no such option {0}. Did you mean {1}?",
+    "no such option {0}. (Did you mean one of: {1}?)",
+    "no such option: {0}",
+    "no such option: {0} Did you mean {1}?",
+    "no such option: {0} (Did you mean one of: {1}?)",
+    "option {0} does not take a value",
+    "option {0} requires an argument",
+    "option {0} requires {1} arguments",
+    "{0} does not match the formats {1}",
+    "{0} is not a valid {1}",
+    "{0} is not in the range {1}",
+    "{0} is not one of {1}",
+    # words that stand alone in the source
+    "interrupted",
+    "note",
+    "thinking…",
+    "warning",
+    "written",
+    "a default",
+    # what the source puts together from words
+    "the next question goes with this system message",
+    "the next question goes without one",
+    "{0} change{1}",
+    "{0} day{1}",
+    "{0} disagreement{1}",
+    "{0} fault{1}",
+    "{0} flag{1}",
+    "{0} in",
+    "{0} in ({1} cached)",
+    "{0} line{1}",
+    "{0} model{1}",
+    "{0} out",
+    "{0} out ({1} reasoning)",
+    "{0} provider{1}",
+    "{0} s",
+    "{0} source{1}",
+    "{0} min {1} s left",
+    "{0} h {1} min left",
+    "{0} s left",
+    "{0} of ~{1} {2}",
+    "{0} tok/s",
+    "{0} tokens/s",
+)
+"""Messages of click, as the command line prints them, and texts that the source puts together from words."""
+
 _NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
 _PLACEHOLDER = re.compile(r"\{\d+\}")
-_WORDS = re.compile(r"[A-Za-z][a-z]+(?:'[a-z]+)?,? +(?:[a-z]|-|$)|[a-z]{2,} ")
-_CODE = re.compile(r"\\[sdSbw]|\(\?|SELECT |INSERT |UPDATE |DELETE |<[A-Z]")
+_WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|\b(?:in|of|by)\b")
+_CODE = re.compile(
+    r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
+    r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"
+)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -82,6 +165,8 @@ def messages() -> dict[Message, list[str]]:
             files = found.setdefault(known, [])
             if name not in files:
                 files.append(name)
+    for text in OTHER:
+        found.setdefault(Message(text, is_template="{0}" in text), [])
     return found
 
 
@@ -106,8 +191,9 @@ def _texts(node: ast.AST) -> Iterator[Message]:
         message = _message(node)
         if message is not None:
             for line in message.text.splitlines():
-                if _is_message(line.strip("\b ")):
-                    yield msgspec.structs.replace(message, text=line)
+                text = line.strip("\b ·").removeprefix("cnllm: ")
+                if _is_message(text, is_template=message.is_template):
+                    yield msgspec.structs.replace(message, text=text)
         if isinstance(node, ast.JoinedStr):
             for value in node.values:
                 if isinstance(value, ast.FormattedValue):
@@ -134,9 +220,9 @@ def _message(node: ast.Constant | ast.JoinedStr) -> Message | None:
     return Message(text, is_template=bool(values), values=tuple(values))
 
 
-def _is_message(text: str) -> bool:
-    """Whether a text holds words for a person."""
-    words = _PLACEHOLDER.sub("", text).strip(" :;,.()…")
-    if _CODE.search(text) or words.startswith(("http://", "https://", "cnllm ")) and " " not in words[6:].strip():
+def _is_message(text: str, *, is_template: bool) -> bool:
+    """Whether a text holds words for a person. A word alone is a name."""
+    if _CODE.search(text):
         return False
-    return bool(_WORDS.search(text)) and (" " in words or words != text)
+    words = _WORD.findall(_PLACEHOLDER.sub(" ", text))
+    return bool(words) and " " in text.strip()
