@@ -93,8 +93,10 @@ def _system(session: ChatSession, argument: str) -> None:
     if argument:
         session.system = None if argument == "-" else argument
         stdio.print_line("the next question goes " + ("with this system message" if session.system else "without one"))
+    elif session.system:
+        stdio.write_text(_safe_text(f"{session.system}\n"))
     else:
-        stdio.print_line(_safe_text(session.system or "there is no system message; /system TEXT sets one"))
+        stdio.print_line("there is no system message; /system TEXT sets one")
 
 
 def _file(session: ChatSession, argument: str) -> None:

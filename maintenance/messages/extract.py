@@ -82,6 +82,7 @@ OTHER = (
     "got unexpected extra arguments ({0})",
     "invalid value for {0}: {1}",
     "invalid value: {0}",
+    "Print it as JSON.",
     "missing argument {0}",
     "missing command",
     "missing option {0}",

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-
-import msgspec
+from typing import NamedTuple
 
 __all__ = ["Catalogue", "Entry", "read_catalogue"]
 
 _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 _ENTRY = re.compile(r'(#, python-brace-format\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"(?:\n|\Z))+)')
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
 _NAME = r"(?:[^\sa-z]\S*|[a-z]*[^\sa-z]\S*|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name or a quotation; no word
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
-_SEPARATOR = re.compile(r"; | → |: |, |\. ")
-_CHINESE_SEPARATORS = {"; ": "；", ": ": "：", ", ": "，", ". ": "。"}
+_SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
+_CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
 _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 _DATA = ("{", "[", '"', "'", "http://", "https://", "/")  # a value that begins so is not written for people
 _MAX_PARTS = 12
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(NamedTuple):
     """A message and its translation. A template has values, which stand as `{0}` in both."""
 
     message: str
@@ -54,7 +55,8 @@ class Catalogue:
     def _line(self, line: str) -> str:
         indent = _INDENT.match(line)
         assert indent is not None
-        return indent[0] + self._parts(line[indent.end() :])
+        text = line[indent.end() :].rstrip()
+        return indent[0] + self._parts(text) + line[indent.end() + len(text) :]
 
     def _whole(self, text: str) -> str | None:
         """Return the translation of a message as a whole; None where there is none."""
@@ -79,6 +81,8 @@ class Catalogue:
             return found
         if " · " in text:
             return " · ".join(map(self._parts, text.split(" · ")))
+        if ", " in text and all(found := [self._whole(part) for part in text.split(", ")]):
+            return "，".join(filter(None, found))
         if (match := _ORIGIN.fullmatch(text)) is not None:
             first, second = self._parts(match[1]), self._parts(match[2])
             return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
@@ -87,12 +91,12 @@ class Catalogue:
             left = text[: match.start()]
             if (right := self._whole(text[match.start() :])) is not None:  # some messages begin with a separator
                 return self._parts(left) + right
-            if (right := self._whole(text[match.end() :])) is not None:
+            if match[0] and (right := self._whole(text[match.end() :])) is not None:
                 return self._join(self._parts(left), match[0], right)
         for match in reversed(separators):
             if (found := self._whole(text[: match.start()])) is not None:
                 return self._join(found, match[0], self._parts(text[match.end() :]))
-        for match in separators[:1]:
+        for match in [match for match in separators if match[0]][:1]:
             left, right = self._parts(text[: match.start()]), self._parts(text[match.end() :])
             return self._join(left, match[0], right) if _CHINESE.match(right) else f"{left}{match[0]}{right}"
         return text
@@ -154,8 +158,8 @@ def read_catalogue(text: str) -> list[Entry]:
 
 
 def _unquote(lines: str) -> str:
-    """Return the text of quoted lines, whose escapes are those of JSON."""
+    """Return the text of quoted lines."""
     text = lines[1:-2] if lines.endswith("\n") else lines[1:-1]
     if "\n" in text:
         text = text.replace('"\n"', "")
-    return msgspec.json.decode(f'"{text}"', type=str) if "\\" in text else text
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text) if "\\" in text else text
