@@ -72,6 +72,22 @@ OTHER = (
     "Examples:",
     "Show this message and exit.",
     "[required]",
+    "[Errno {0}] {1}",
+    "Address already in use",
+    "Connection refused",
+    "Connection reset by peer",
+    "File exists",
+    "Is a directory",
+    "Name or service not known",
+    "Network is unreachable",
+    "No route to host",
+    "No space left on device",
+    "No such file or directory",
+    "Not a directory",
+    "Permission denied",
+    "Read-only file system",
+    "Temporary failure in name resolution",
+    "Too many open files",
     "[default: {0}]",
     "[default: {0}; required]",
     "aborted!",
@@ -131,10 +147,15 @@ OTHER = (
     "{0} h {1} min left",
     "{0} s left",
     "{0} of ~{1} {2}",
+    "{0} or {1}",
+    "there is no capability {0}",
+    "there is no provider {0}",
+    "there is no modality {0}",
+    "there is no currency {0}",
     "{0} tok/s",
     "{0} tokens/s",
 )
-"""Messages of click, as the command line prints them, and texts that the source puts together from words."""
+"""Messages of click and of the system, as the command line prints them, and texts that are put together from words."""
 
 _NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
 _PLACEHOLDER = re.compile(r"\{\d+\}")

@@ -20,12 +20,15 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
 _NAME = r"(?:[^\sa-z]\S*|[a-z]*[^\sa-z]\S*|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name or a quotation; no word
+_TOKEN = r"(?:'[^']*'|\S+?)(?:, \S+)*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
 _CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
 _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
-_DATA = ("{", "[", '"', "'", "http://", "https://", "/")  # a value that begins so is not written for people
+_DATA = re.compile(
+    r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$"
+)  # a value that begins so is not written for people
 _MAX_PARTS = 12
 
 
@@ -70,7 +73,7 @@ class Catalogue:
     def _value(self, value: str) -> str:
         """Return a value of a template, which may hold a message itself."""
         text = value.lstrip(" ")
-        if text.startswith(_DATA) or not _WORD.search(text):
+        if _DATA.match(text) or not _WORD.search(text):
             return value
         found = self._parts(text)
         return found if _CHINESE.match(found) else value[: len(value) - len(text)] + found
@@ -132,11 +135,16 @@ class _Template:
         if self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
             value = ".*?"
         else:
-            value = _NAME if words < 3 else _CLAUSE if words == 3 else ".*?"
+            value = _NAME if words < 2 else _TOKEN if words == 2 else _CLAUSE if words == 3 else ".*?"
         for index, text in enumerate(self._texts):
             if index:
                 before = self._texts[index - 1]
-                yield "(s?)" if before[-1:].isalpha() and before[-1:] != "s" else f"({value})"
+                if before[-1:].isalpha() and before[-1:] != "s":
+                    yield "(s?)"
+                elif not text and index + 1 < len(self._texts):  # another value follows at once
+                    yield r"([^\s;,(]*)"
+                else:
+                    yield f"({value})"
             yield re.escape(text)
 
     def fill(self, values: list[str]) -> str:

@@ -188,8 +188,8 @@ class TextView:
         for result in step.results:
             text = " ".join(result.text.split())
             text = text if len(text) <= _MAX_RESULT else f"{text[:_MAX_RESULT]}…"
-            label = translate("tool error" if result.error else "tool result")
-            self._print(f"{label}: {result.name} {text}")
+            label = translate(f"tool error: {result.name}" if result.error else f"tool result: {result.name}")
+            self._print(f"{label} {text}")
 
     def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
         """Show the parts of a reply."""
