@@ -26,9 +26,10 @@ _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is
 _CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
 _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
+# a value that begins so is not written for people
 _DATA = re.compile(
     r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$"
-)  # a value that begins so is not written for people
+)
 _MAX_PARTS = 12
 
 
@@ -132,7 +133,9 @@ class _Template:
     def _regex(self) -> Iterator[str]:
         """Yield the pattern in pieces. Where few words are the template's own, its values must be names."""
         words = len(_WORD.findall(" ".join(self._texts)))
-        if self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
+        if self._texts[0][:2] in ("; ", ", "):
+            value = _CLAUSE
+        elif self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
             value = ".*?"
         else:
             value = _NAME if words < 2 else _TOKEN if words == 2 else _CLAUSE if words == 3 else ".*?"
@@ -142,7 +145,9 @@ class _Template:
                 if before[-1:].isalpha() and before[-1:] != "s":
                     yield "(s?)"
                 elif not text and index + 1 < len(self._texts):  # another value follows at once
-                    yield r"([^\s;,(]*)"
+                    yield r"([^;,(]*)"
+                elif not text and (before[-1:].isalpha() or (not before and index > 1)):  # nothing, or a clause
+                    yield r"((?:[;, (].*)?)"
                 else:
                     yield f"({value})"
             yield re.escape(text)
