@@ -19,17 +19,16 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
-_NAME = r"(?:[^\sa-z]\S*|[a-z]*[^\sa-z]\S*|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name or a quotation; no word
-_TOKEN = r"(?:'[^']*'|\S+?)(?:, \S+)*?"
+_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name, a quotation; no word
+_TOKEN = r"(?:'[^']*'|\S*?[^\s,])(?:, \S*[^\s,])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
+_CLAUSE_STARTS = ("; ", ", ", ". ")
 _CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
 _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 # a value that begins so is not written for people
-_DATA = re.compile(
-    r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$"
-)
+_DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
 _MAX_PARTS = 12
 
 
@@ -47,8 +46,9 @@ class Catalogue:
     def __init__(self, entries: list[Entry]) -> None:
         used = [entry for entry in entries if entry.translation != entry.message]
         self._texts = {entry.message: entry.translation for entry in used if not entry.is_template}
-        self._templates = [_Template(entry) for entry in used if entry.is_template]
-        self._templates.sort(key=lambda template: -template.weight)
+        templates = sorted((_Template(entry) for entry in used if entry.is_template), key=lambda item: -item.weight)
+        self._sentences = [template for template in templates if not template.is_clause]
+        self._clauses = [template for template in templates if template.is_clause]
 
     def translate(self, text: str) -> str:
         """Return a text in this language. What has no translation stays as it is."""
@@ -66,7 +66,7 @@ class Catalogue:
         """Return the translation of a message as a whole; None where there is none."""
         if (found := self._texts.get(text)) is not None:
             return found
-        for template in self._templates:
+        for template in self._clauses if text.startswith(_CLAUSE_STARTS) else self._sentences:
             if (values := template.match(text)) is not None:
                 return template.fill([self._value(value) for value in values])
         return None
@@ -89,6 +89,8 @@ class Catalogue:
             return "，".join(filter(None, found))
         if (match := _ORIGIN.fullmatch(text)) is not None:
             first, second = self._parts(match[1]), self._parts(match[2])
+            if (first, second) == match.groups():
+                return text
             return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
         separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
         for match in separators:
@@ -111,7 +113,7 @@ class Catalogue:
 
 
 class _Template:
-    """A template and the pattern of its texts. `weight` is the length of its own text."""
+    """A template and the pattern of its texts. `weight` is the length of its own text; a clause follows another text."""
 
     def __init__(self, entry: Entry) -> None:
         self._message = entry.message
@@ -119,6 +121,7 @@ class _Template:
         self._texts = [_unescape(text) for text in _PLACEHOLDER.split(entry.message)[::2]]
         self._key = max(self._texts, key=len)
         self._pattern: re.Pattern[str] | None = None
+        self.is_clause = self._texts[0].startswith(_CLAUSE_STARTS)
         self.weight = sum(map(len, self._texts))
 
     def match(self, text: str) -> list[str] | None:
@@ -133,21 +136,25 @@ class _Template:
     def _regex(self) -> Iterator[str]:
         """Yield the pattern in pieces. Where few words are the template's own, its values must be names."""
         words = len(_WORD.findall(" ".join(self._texts)))
-        if self._texts[0][:2] in ("; ", ", "):
+        if self.is_clause:
             value = _CLAUSE
         elif self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
             value = ".*?"
+        elif words > 2:
+            value = _CLAUSE if words == 3 else ".*?"
         else:
-            value = _NAME if words < 2 else _TOKEN if words == 2 else _CLAUSE if words == 3 else ".*?"
+            value = _TOKEN if words == 2 or ":" in "".join(self._texts) else _NAME
+        last = len(self._texts) - 1
         for index, text in enumerate(self._texts):
             if index:
                 before = self._texts[index - 1]
-                if before[-1:].isalpha() and before[-1:] != "s":
-                    yield "(s?)"
-                elif not text and index + 1 < len(self._texts):  # another value follows at once
-                    yield r"([^;,(]*)"
-                elif not text and (before[-1:].isalpha() or (not before and index > 1)):  # nothing, or a clause
-                    yield r"((?:[;, (].*)?)"
+                follows = before[-1:].isalpha() or (not before and index > 1)  # directly after a word or another value
+                if follows and not text and index == last:
+                    yield r"(\w*|(?:[;,.]| \().*)"  # the end of a word, or another clause
+                elif before[-1:].isalpha():
+                    yield r"(\w*)"
+                elif not text and index < last:
+                    yield r"([^;,(]*)"  # another value follows at once
                 else:
                     yield f"({value})"
             yield re.escape(text)
