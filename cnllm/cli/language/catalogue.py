@@ -85,8 +85,9 @@ class Catalogue:
             return found
         if " · " in text:
             return " · ".join(map(self._parts, text.split(" · ")))
-        if ", " in text and all(found := [self._whole(part) for part in text.split(", ")]):
-            return "，".join(filter(None, found))
+        parts = [self._whole(part) for part in text.split(", ")]
+        if len(known := [part for part in parts if part is not None]) == len(parts):
+            return "，".join(known)
         if (match := _ORIGIN.fullmatch(text)) is not None:
             first, second = self._parts(match[1]), self._parts(match[2])
             if (first, second) == match.groups():
@@ -103,8 +104,9 @@ class Catalogue:
             if (found := self._whole(text[: match.start()])) is not None:
                 return self._join(found, match[0], self._parts(text[match.end() :]))
         for match in [match for match in separators if match[0]][:1]:
-            left, right = self._parts(text[: match.start()]), self._parts(text[match.end() :])
-            return self._join(left, match[0], right) if _CHINESE.match(right) else f"{left}{match[0]}{right}"
+            rest = text[match.end() :]
+            left, right = self._parts(text[: match.start()]), self._parts(rest)
+            return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
         return text
 
     @staticmethod
@@ -113,7 +115,10 @@ class Catalogue:
 
 
 class _Template:
-    """A template and the pattern of its texts. `weight` is the length of its own text; a clause follows another text."""
+    """A template and the pattern of its texts.
+
+    `weight` is the length of its own text. A clause follows another text.
+    """
 
     def __init__(self, entry: Entry) -> None:
         self._message = entry.message
