@@ -19,7 +19,7 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
-_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name, a quotation; no word
+_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|[A-Z]{2,}|'[^']*'|\"[^\"]*\")(?:, \S+)*"
 _TOKEN = r"(?:'[^']*'|\S*?[^\s,])(?:, \S*[^\s,])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
