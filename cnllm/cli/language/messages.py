@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pathlib import Path
-
     from cnllm.cli.language.catalogue import Catalogue
 
 __all__ = ["language", "translate"]
