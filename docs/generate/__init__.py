@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from docs.generate import (
+    architecture,
     commands,
     errors,
     events,
@@ -50,6 +51,8 @@ MODULES: dict[Path, Callable[[], str]] = {
 """Modules of the package that are generated."""
 
 PICTURES: dict[Path, Callable[[], str]] = {
+    FOLDER.parent / "static" / "architecture-light.svg": architecture.light,
+    FOLDER.parent / "static" / "architecture-dark.svg": architecture.dark,
     FOLDER.parent / "static" / "terminal-light.svg": terminal.light,
     FOLDER.parent / "static" / "terminal-dark.svg": terminal.dark,
 }

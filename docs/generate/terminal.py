@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape, quoteattr
 
-import msgspec
-
+from docs.generate.colors import DARK, LIGHT, Colors
 from docs.generate.terminal_screen import PLAIN, Run, Style, lines
 
 __all__ = ["COMMANDS", "dark", "light", "same"]
@@ -32,41 +31,6 @@ WIDTH = 95
 _CHAR, _LINE, _SIZE, _PAD, _BAR = 7.83, 19, 13, 18, 32  # pixels: a column, a line, the font, the margin, the title bar
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', 'DejaVu Sans Mono', monospace"
 _TITLE = "cnllm asks a simulated model that calls a tool, and names the line of the registry behind a change"
-
-
-class Colors(msgspec.Struct, frozen=True):
-    """The colors of a window. `ansi` are the 16 of a terminal, with spaces between them."""
-
-    page: str
-    bar: str
-    line: str
-    text: str
-    dim: str
-    ansi: str
-
-
-LIGHT = Colors(
-    page="#ffffff",
-    bar="#f6f8fa",
-    line="#d0d7de",
-    text="#1f2328",
-    dim="#6e7781",
-    ansi=(
-        "#24292f #cf222e #116329 #4d2d00 #0969da #8250df #1b7c83 #6e7781 "
-        "#57606a #a40e26 #1a7f37 #633c01 #218bff #a475f9 #3192aa #8c959f"
-    ),
-)
-DARK = Colors(
-    page="#0d1117",
-    bar="#161b22",
-    line="#30363d",
-    text="#e6edf3",
-    dim="#8b949e",
-    ansi=(
-        "#484f58 #ff7b72 #3fb950 #d29922 #58a6ff #bc8cff #39c5cf #b1bac4 "
-        "#6e7681 #ffa198 #56d364 #e3b341 #79c0ff #d2a8ff #56d4dd #ffffff"
-    ),
-)
 
 
 def light() -> str:
@@ -142,7 +106,7 @@ def _svg(screen: tuple[tuple[Run, ...], ...], colors: Colors) -> str:
         "</style>",
         f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" fill="{colors.page}" '
         f'stroke="{colors.line}"/>',
-        f'<path d="M0.5 {_BAR}V8.5a8 8 0 0 1 8-8H{width - 8.5}a8 8 0 0 1 8 8V{_BAR}z" fill="{colors.bar}" '
+        f'<path d="M0.5 {_BAR}V8.5a8 8 0 0 1 8-8H{width - 8.5}a8 8 0 0 1 8 8V{_BAR}z" fill="{colors.panel}" '
         f'stroke="{colors.line}"/>',
         *(f'<circle cx="{18 + 18 * i}" cy="{_BAR / 2:g}" r="5.5" fill="{colors.line}"/>' for i in range(3)),
     ]

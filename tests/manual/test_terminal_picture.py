@@ -16,7 +16,7 @@ TEXT = "{http://www.w3.org/2000/svg}text"
 TEXTS = {file.stem: file.read_text(encoding="utf-8") for file in PICTURES}
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", ["terminal-light", "terminal-dark"])
 def test_the_picture_shows_reasoning_in_grey_a_tool_and_the_line_of_a_note(name: str) -> None:
     picture = ElementTree.fromstring(TEXTS[name])
     shown = [(text.get("class"), text.text or "") for text in picture.iter(TEXT)]
@@ -29,7 +29,7 @@ def test_the_picture_shows_reasoning_in_grey_a_tool_and_the_line_of_a_note(name:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_picture_loads_nothing(name: str) -> None:
+def test_a_picture_loads_nothing(name: str) -> None:
     text = TEXTS[name]
     assert set(re.findall(r"https?://[^\"' )]+", text)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"@import|@font-face|<script|<image|href", text)
