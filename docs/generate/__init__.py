@@ -1,6 +1,6 @@
-"""Write the reference pages of the manual, and the options for `help`, from the program itself.
+"""Write the reference pages and pictures of the manual, and the options for `help`, from the program itself.
 
-    python -m docs.generate            write docs/reference/
+    python -m docs.generate            write docs/reference/ and docs/static/
     python -m docs.generate --check    name the pages that are out of date; exit status 1 if there are any
 
 `pytest --update` writes them too.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from docs.generate import (
+    architecture,
     commands,
     errors,
     events,
@@ -23,6 +24,7 @@ from docs.generate import (
     providers,
     python,
     questions,
+    terminal,
 )
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
@@ -48,6 +50,14 @@ MODULES: dict[Path, Callable[[], str]] = {
 }
 """Modules of the package that are generated."""
 
+PICTURES: dict[Path, Callable[[], str]] = {
+    FOLDER.parent / "static" / "architecture-light.svg": architecture.light,
+    FOLDER.parent / "static" / "architecture-dark.svg": architecture.dark,
+    FOLDER.parent / "static" / "terminal-light.svg": terminal.light,
+    FOLDER.parent / "static" / "terminal-dark.svg": terminal.dark,
+}
+"""Pictures of the manual that are generated."""
+
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
 
 
@@ -56,12 +66,14 @@ def _path(name: str) -> Path:
 
 
 def outdated() -> list[str]:
-    """List the pages that are out of date."""
+    """List the files that are out of date."""
     return [path.stem for path, text in _files() if not _same(path, text)]
 
 
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield each generated file and its text."""
+    for path, picture in PICTURES.items():
+        yield path, picture()
     for path, module in MODULES.items():
         yield path, module()
     for name, page in PAGES.items():
@@ -69,11 +81,11 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 
 def _same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    return path.is_file() and terminal.same(path.read_text(encoding="utf-8"), text)
 
 
 def write() -> list[str]:
-    """Write the pages that are out of date, and return their names."""
+    """Write the files that are out of date, and return their names."""
     changed = []
     for path, text in _files():
         if not _same(path, text):
