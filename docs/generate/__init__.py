@@ -14,6 +14,7 @@ from pathlib import Path
 from docs.generate import (
     architecture,
     commands,
+    drawings,
     errors,
     events,
     flags,
@@ -55,6 +56,7 @@ PICTURES: dict[Path, Callable[[], str]] = {
     FOLDER.parent / "static" / "architecture-dark.svg": architecture.dark,
     FOLDER.parent / "static" / "terminal-light.svg": terminal.light,
     FOLDER.parent / "static" / "terminal-dark.svg": terminal.dark,
+    **{FOLDER.parent / "static" / name: draw for name, draw in drawings.PICTURES.items()},
 }
 """Pictures of the manual that are generated."""
 

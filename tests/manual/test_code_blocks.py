@@ -70,12 +70,15 @@ class Page:
         self.clients: dict[int, Any] = {}  # by id: a later block may give the name of a client to another one
         self.files: list[Path] = []
         self.patch = monkeypatch
-        self._use(endpoints.overlay)
+        overlay = folder / endpoints.overlay.name  # a copy: some commands of a page change it
+        overlay.write_bytes(endpoints.overlay.read_bytes())
+        self._use(overlay)
         for name in endpoints.keys:
             monkeypatch.setenv(name, "sk-of-the-manual")
         monkeypatch.chdir(folder)
 
     def _use(self, file: Path) -> None:
+        """Let a registry file count, after those before it."""
         trust(file)
         self.files.append(file)
         self.patch.setenv("CNLLM_PROVIDERS", os.pathsep.join(map(str, self.files)))
@@ -91,6 +94,7 @@ class Page:
                 self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
             case "sh":
                 self.printed = execute(code)
+                trust(self.files[0])  # the command may have changed it
             case "text":
                 self.check_output(code)
             case "toml":
