@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from docs.generate import (
@@ -22,6 +22,7 @@ from docs.generate import (
     notes,
     option_docs,
     options,
+    provider_pages,
     providers,
     python,
     questions,
@@ -61,15 +62,26 @@ PICTURES: dict[Path, Callable[[], str]] = {
 """Pictures of the manual that are generated."""
 
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
+_NOT_IN_THE_MENU = "---\norphan: true\n---\n\n"  # each page of the site holds the menu
 
 
 def _path(name: str) -> Path:
     return FOLDER / f"{name}.md"
 
 
+def _provider_folder() -> Path:
+    return FOLDER / "providers"
+
+
 def outdated() -> list[str]:
-    """List the files that are out of date."""
-    return [path.stem for path, text in _files() if not _same(path, text)]
+    """List the files that are out of date, and those of providers that are gone."""
+    files = dict(_files())
+    return [path.stem for path, text in files.items() if not _same(path, text)] + [path.stem for path in _gone(files)]
+
+
+def _gone(files: Collection[Path]) -> list[Path]:
+    """List the pages of providers that the registry no longer has."""
+    return [path for path in sorted(_provider_folder().glob("*.md")) if path not in files]
 
 
 def _files() -> Iterator[tuple[Path, str]]:
@@ -80,6 +92,8 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield path, module()
     for name, page in PAGES.items():
         yield _path(name), _NOTICE + page()
+    for provider, text in provider_pages.pages():
+        yield _provider_folder() / f"{provider}.md", _NOT_IN_THE_MENU + _NOTICE + text
 
 
 def _same(path: Path, text: str) -> bool:
@@ -87,10 +101,15 @@ def _same(path: Path, text: str) -> bool:
 
 
 def write() -> list[str]:
-    """Write the files that are out of date, and return their names."""
+    """Write the files that are out of date, remove those of providers that are gone, and return their names."""
     changed = []
-    for path, text in _files():
+    files = dict(_files())
+    _provider_folder().mkdir(exist_ok=True)
+    for path, text in files.items():
         if not _same(path, text):
             path.write_text(text, encoding="utf-8")
             changed.append(path.stem)
+    for path in _gone(files):
+        path.unlink()
+        changed.append(path.stem)
     return changed
