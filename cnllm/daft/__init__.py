@@ -39,7 +39,7 @@ def provider(name: str = "cnllm", *, model: str | None = None, **options: Any) -
     Raises `CnllmError` where Daft is not installed, and where an option holds a key.
     """
     try:
-        from cnllm.daft.provider import CnllmProvider
+        from cnllm.daft.adapter import CnllmProvider
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "daft":
             raise
