@@ -6,10 +6,13 @@ page run one after the other, as a reader would.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +26,7 @@ from cnllm.simulator.server import running
 from .pages import ROOT, Block, blocks, pages
 from .shell import Failed, execute
 
-LANGUAGES = {"python", "sh", "toml", "json", "text", "before", "after"}
+LANGUAGES = {"python", "sh", "toml", "json", "output", "text", "before", "after"}
 SERVER = "http://127.0.0.1:8000"  # where a server of the reader's own stands in the pages
 MODELS = ("my-model", "zai-org/GLM-4.7-FP8")  # and what it serves
 
@@ -65,6 +68,7 @@ class Page:
         self.names: dict[str, Any] = {"__name__": "page"}
         self.clients: dict[int, Any] = {}  # by id: a later block may give the name of a client to another one
         self.files: list[Path] = []
+        self.printed = ""  # by the block before
         self.patch = monkeypatch
         self._use(endpoints.overlay)
         for name in endpoints.keys:
@@ -80,11 +84,17 @@ class Page:
         """Run one block. Raises what it raises, and `Failed` where a command fails."""
         code = block.code.replace(SERVER, self.server)
         match block.kind:
-            case "python" | "before" | "after":
-                exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
-                self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
+            case "python":
+                with redirect_stdout(io.StringIO()) as shown:
+                    self._python(block.line, code)
+                self.printed = shown.getvalue()
+            case "before" | "after":
+                self._python(block.line, code)
             case "sh":
-                execute(code)
+                self.printed = execute(code)
+            case "output":
+                if not re.fullmatch(re.escape(code.rstrip()).replace("…", "(?s:.+?)"), self.printed.rstrip()):
+                    raise Failed(f"the block before prints {self.printed!r}")
             case "toml":
                 file = self.folder / f"block-{block.line}.toml"
                 file.write_text(code, encoding="utf-8")
@@ -94,6 +104,10 @@ class Page:
                 json.loads(code)
             case other:
                 raise Failed(f"a block of {other or 'no language'} says why it is not run: <!-- not run: … -->")
+
+    def _python(self, line: int, code: str) -> None:
+        exec(compile("\n" * (line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
+        self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
 
     def close(self) -> None:
         """Close the clients that a page leaves open."""
