@@ -168,7 +168,7 @@ class _Entry:
     def set_response(self, status: int, headers: Mapping[str, str]) -> None:
         """Store status and headers."""
         self._headers = dict(headers)
-        self._response = {"status": status, "headers": headers}
+        self._response = {"status": status, "headers": self._headers}
 
     def write_whole(self) -> None:
         """Write the exchange as whole."""
