@@ -157,7 +157,7 @@ def _parameters(shown: inspect.Signature) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return _DEFAULT.sub("…", _PATHS.sub("", text))
+    return _DEFAULT.sub("…", _PATHS.sub("", _VARIANCE.sub("", text)))
 
 
 class _Words(str):
