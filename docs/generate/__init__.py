@@ -13,9 +13,11 @@ from pathlib import Path
 
 from docs.generate import (
     architecture,
+    benchmark_plot,
     commands,
     errors,
     events,
+    faults,
     flags,
     issues,
     notes,
@@ -51,12 +53,16 @@ MODULES: dict[Path, Callable[[], str]] = {
 """Modules of the package that are generated."""
 
 PICTURES: dict[Path, Callable[[], str]] = {
-    FOLDER.parent / "static" / "architecture-light.svg": architecture.light,
-    FOLDER.parent / "static" / "architecture-dark.svg": architecture.dark,
-    FOLDER.parent / "static" / "terminal-light.svg": terminal.light,
-    FOLDER.parent / "static" / "terminal-dark.svg": terminal.dark,
+    FOLDER.parent / "static" / f"{name}-{shade}.svg": getattr(module, shade)
+    for name, module in (
+        ("architecture", architecture),
+        ("benchmarks", benchmark_plot),
+        ("faults", faults),
+        ("terminal", terminal),
+    )
+    for shade in ("light", "dark")
 }
-"""Pictures of the manual that are generated."""
+"""Pictures of the manual that are generated, each for a light page and for a dark one."""
 
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
 
