@@ -160,7 +160,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         did = f"left out: only endpoints of {tool.protocol} execute it"
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))
     choice = options.get("tool_choice")
-    name = _chosen(choice)
+    name = _choice_name(choice)
     if not kept:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
@@ -173,7 +173,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         notes.append(Note("tool-choice", "tool_choice", str(name or choice), did))
 
 
-def _chosen(choice: Any) -> str | None:
+def _choice_name(choice: Any) -> str | None:
     """Return the name of the tool that a choice names, or None."""
     if isinstance(choice, Mapping):
         function = choice.get("function")
