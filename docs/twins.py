@@ -37,10 +37,15 @@ class Twin(NamedTuple):
 def twins() -> Iterator[Twin]:
     """Yield the pages that translate another page. The index of the Chinese manual has a text of its own."""
     docs = ROOT / "docs"
-    pages = {page: docs / page.relative_to(docs / "zh") for page in sorted((docs / "zh").glob("*/**/*.md"))}
+    pages = {page: docs / page.relative_to(docs / "zh") for page in _translated(docs / "zh")}
     for page, original in {ROOT / "README.zh-CN.md": ROOT / "README.md", **pages}.items():
         match = _MARK.search(page.read_text(encoding="utf-8"))
         yield Twin(page, original, match[2] if match else None)
+
+
+def _translated(folder: Path) -> list[Path]:
+    """Return the pages that people translate: the generated ones are as current as the registry."""
+    return [page for page in sorted(folder.glob("*/**/*.md")) if page.parent.name != "vendors"]
 
 
 def mark(twin: Twin) -> None:
