@@ -13,10 +13,12 @@ from pathlib import Path
 
 from docs.generate import (
     architecture,
+    benchmark_plot,
     commands,
     drawings,
     errors,
     events,
+    faults,
     flags,
     issues,
     notes,
@@ -53,13 +55,19 @@ MODULES: dict[Path, Callable[[], str]] = {
 """Modules of the package that are generated."""
 
 PICTURES: dict[Path, Callable[[], str]] = {
-    FOLDER.parent / "static" / "architecture-light.svg": architecture.light,
-    FOLDER.parent / "static" / "architecture-dark.svg": architecture.dark,
-    FOLDER.parent / "static" / "terminal-light.svg": terminal.light,
-    FOLDER.parent / "static" / "terminal-dark.svg": terminal.dark,
+    **{
+        FOLDER.parent / "static" / f"{name}-{shade}.svg": getattr(module, shade)
+        for name, module in (
+            ("architecture", architecture),
+            ("benchmarks", benchmark_plot),
+            ("faults", faults),
+            ("terminal", terminal),
+        )
+        for shade in ("light", "dark")
+    },
     **{FOLDER.parent / "static" / name: draw for name, draw in drawings.PICTURES.items()},
 }
-"""Pictures of the manual that are generated."""
+"""Pictures of the manual that are generated, each for a light page and for a dark one."""
 
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
 _NOT_IN_THE_MENU = "---\norphan: true\n---\n\n"  # each page of the site holds the menu

@@ -39,7 +39,7 @@ def box_imports() -> dict[str, set[str]]:
 
 
 def arrows() -> list[tuple[str, str]]:
-    """Return the imports between boxes, but for those that a path of other imports covers."""
+    """Return the imports between boxes, except for those that a path of other imports covers."""
     imports = box_imports()
 
     def reach(name: str) -> set[str]:

@@ -15,7 +15,7 @@ _PIECE = re.compile(r"\x1b\[(?P<numbers>[0-9;]*)(?P<letter>[A-Za-z])|(?P<char>.)
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How a character looks. `color` is the number of ANSI's 16 colors, or None for the color of text."""
+    """The look of a character. `color` is the number of ANSI's 16 colors, or None for the color of text."""
 
     bold: bool = False
     dim: bool = False
