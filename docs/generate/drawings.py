@@ -79,7 +79,7 @@ def _head(name: str, color: str) -> str:
 
 
 def _request() -> Drawing:
-    """How a request is built."""
+    """Draw how a request is built."""
     drawing = Drawing("From a name, messages and options to a plan; each step may leave a note", 270)
     steps = [
         ("resolve", "the name\nbecomes a Model"),
@@ -109,7 +109,7 @@ def _request() -> Drawing:
 
 
 def _stream() -> Drawing:
-    """How a stream is read."""
+    """Draw how a stream is read."""
     drawing = Drawing("From bytes to events and a reply, and how a stream is known to be whole", 310)
     steps = [
         ("bytes", "in pieces\nof any size", "value"),
@@ -146,7 +146,7 @@ def _stream() -> Drawing:
 
 
 def _note() -> Drawing:
-    """What a note is."""
+    """Draw the parts of a note."""
     drawing = Drawing(
         "The parts of a note: the flag, what was asked for, what was done, and the line that says so", 232
     )
@@ -181,7 +181,7 @@ def _note() -> Drawing:
 
 
 def _replay() -> Drawing:
-    """Why reasoning goes back."""
+    """Draw where reasoning goes with the next request."""
     drawing = Drawing("The next request: to the model that wrote the reasoning, and to another one", 288)
     columns = [
         (30, "what is in your history", [("user", "box"), ("reasoning", "value"), ("call", "box"), ("result", "box")]),

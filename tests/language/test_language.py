@@ -31,7 +31,9 @@ def pages() -> Iterator[Path]:
     yield from (path for path in sorted(ROOT.glob("*.md")))
     yield from (ROOT / "benchmarks" / "README.md", ROOT / "fuzz" / "README.md")
     for path in sorted((ROOT / "docs").rglob("*.md")):
-        if path.parent.name != "zh" and not (path.parent.name == "reference" and path.stem in GENERATED):
+        if path.parent.name not in ("zh", "providers") and not (
+            path.parent.name == "reference" and path.stem in GENERATED
+        ):
             yield path
 
 
