@@ -171,8 +171,8 @@ def _box(box: Box, x: float, y: float, width: float, tall: float) -> Iterator[st
         yield _text(x + width / 2, y + tall / 2 - 3, box.name, "name", "middle")
         yield _text(x + width / 2, y + tall / 2 + 13, box.purpose, "quiet", "middle")
         return
-    yield _text(x + 12, y + 20, box.name, "name")
-    yield _text(x + 22 + 7.6 * len(box.name), y + 20, box.purpose, "quiet")
+    purpose = f'<tspan class="quiet" dx="10">{escape(box.purpose)}</tspan>'
+    yield f'<text x="{x + 12:.1f}" y="{y + 20:g}"><tspan class="name">{escape(box.name)}</tspan>{purpose}</text>'
     names = [room.rpartition("/")[2] for room in rooms]
     gap = 8
     letter = (width - 24 - gap * (len(names) - 1)) / sum(len(name) + 3 for name in names)
