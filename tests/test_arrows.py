@@ -62,6 +62,7 @@ MAY: dict[str, set[str]] = {
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
+    "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"batch", "config", "tool_trial"},
     "cli": FLAGS
