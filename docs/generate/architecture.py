@@ -30,9 +30,11 @@ def dark() -> str:
 
 
 def box_imports() -> dict[str, set[str]]:
-    """Return the other boxes that each box imports. Raises `KeyError` for a room that no box has."""
+    """Return the other boxes that each box imports. Raises `ValueError` for a room that no box has."""
     owner = {room: box.name for floor in FLOORS for box in floor.boxes for room in box.all_rooms()}
     found: dict[str, set[str]] = {box.name: set() for floor in FLOORS for box in floor.boxes}
+    if missing := sorted(room_imports().keys() - owner.keys()):
+        raise ValueError(f"{', '.join(missing)}: no box has this room; add one to docs/generate/architecture_plan.py")
     for room, others in room_imports().items():
         found[owner[room]] |= {owner[other] for other in others} - {owner[room]}
     return found
