@@ -79,7 +79,7 @@ def _head(name: str, color: str) -> str:
 
 
 def _request() -> Drawing:
-    """Draw how a request is built."""
+    """Draw the steps that build a request."""
     drawing = Drawing("From a name, messages and options to a plan; each step may leave a note", 270)
     steps = [
         ("resolve", "the name\nbecomes a Model"),
@@ -109,7 +109,7 @@ def _request() -> Drawing:
 
 
 def _stream() -> Drawing:
-    """Draw how a stream is read."""
+    """Draw the steps that read a stream."""
     drawing = Drawing("From bytes to events and a reply, and how a stream is known to be whole", 310)
     steps = [
         ("bytes", "in pieces\nof any size", "value"),
@@ -181,7 +181,7 @@ def _note() -> Drawing:
 
 
 def _replay() -> Drawing:
-    """Draw where reasoning goes with the next request."""
+    """Draw the way of reasoning back to the endpoint."""
     drawing = Drawing("The next request: to the model that wrote the reasoning, and to another one", 288)
     columns = [
         (30, "what is in your history", [("user", "box"), ("reasoning", "value"), ("call", "box"), ("result", "box")]),
