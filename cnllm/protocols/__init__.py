@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -18,9 +18,11 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
-from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
+
+if TYPE_CHECKING:
+    from cnllm.protocols.server_api import ServerApi
 
 __all__ = [
     "PROTOCOLS",
