@@ -9,8 +9,8 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 
 from cnllm.simulator.faults import HEADER, InjectedFault
+from cnllm.simulator.respond import SimulatedResponse, reject
 from cnllm.simulator.routes import ServedModels, route
-from cnllm.simulator.transport import SimulatedResponse, reject
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator.transport import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 

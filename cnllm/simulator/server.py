@@ -20,8 +20,8 @@ from concurrent.futures import Future
 
 from cnllm.simulator.faults import InjectedFault, read_fault
 from cnllm.simulator.http_connection import Connection
+from cnllm.simulator.respond import ModelLookup
 from cnllm.simulator.routes import HiddenNames, ServedModels
-from cnllm.simulator.transport import ModelLookup
 
 __all__ = ["Server", "running"]
 
