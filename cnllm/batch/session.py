@@ -35,6 +35,7 @@ from cnllm.batch.settings import Settings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
 from cnllm.batch.tally import Tally
 from cnllm.batch.template import Template
+from cnllm.batch.vendor.calls import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import Parts
 from cnllm.batch.vendor.phase import VendorPhase
 from cnllm.errors import CnllmError
@@ -96,9 +97,14 @@ class Session:
         self.parts = Parts(state)
         self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
+        by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
+        if by_calls:
+            use_calls(self.lanes, self.registry)
         lane = self.lanes[0]
         self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, True)}
         options = _part(settings.options, False)
+        if by_calls and options.get("timeout") is None:
+            options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
         self.setting = identity.describe_setting(
             lane.model, probe, options, settings.prompt, settings.max_steps is not None, __version__
@@ -106,7 +112,7 @@ class Session:
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
         self.budget = Budget(spent, self.price.currency, cap)
-        self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch else None
+        self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
         self.budget.reserve(self.parts.reserved())
         probe_cost = self.price.cost_of(probe) or 0 if self.vendor is None else self.vendor.probe_cost
         self.budget.require_room_for_one(probe_cost)
