@@ -18,7 +18,7 @@
 Separate several faults with `;`. With `times=2` only the first two requests with exactly this header meet the fault.
 Any further word (`id=a`) makes the header of one test different from another's. With `step=poll` a fault meets that
 step of a batch only (upload, submit, poll, list, results, cancel); `cnllm.simulator.batch.faults` has the words that
-say what happens to a job. A request that is answered with a status of a fault has no effect; with `after-effect` it has.
+say what happens to a job. A request that meets a status has no effect; with `after-effect` it has.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator.batch import BatchRequest, BatchStore, Step, answer_step, find_step, interfaces
+from cnllm.simulator.batch import BatchRequest, BatchStore, Step, answer_step
 from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
@@ -55,10 +55,7 @@ def batch_step(catalog: ServedModels, method: str, target: str) -> Step | None:
     provider, slash, path = target.partition("?")[0][1:].partition("/")
     if not slash or catalog.hidden_names is not None:
         return None
-    offers = catalog.batches.offers.get(provider)
-    if offers is None:
-        offers = catalog.batches.offers[provider] = interfaces(catalog.registry, provider)
-    return find_step(offers, method, f"/{path}")
+    return catalog.batches.offers.find_step(catalog.registry, provider, method, f"/{path}")
 
 
 def route(

@@ -15,9 +15,11 @@ from cnllm.registry.flags import Batch
 from cnllm.registry.model import Model
 from cnllm.simulator.respond import ModelLookup
 
-__all__ = ["Interface", "Step", "find_step", "interfaces"]
+__all__ = ["Interface", "Offers", "Step"]
 
 StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
+_STEPS: tuple[StepName, ...] = ("upload", "submit", "cancel", "list", "results", "file", "poll")
+"""In the order in which paths are tried: those that name more come first."""
 
 
 class Interface(Struct, frozen=True):
@@ -56,8 +58,38 @@ class Step(Struct, frozen=True):
     names: dict[str, str] = {}
 
 
-def interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
-    """Return a provider's batch interfaces, one per wire; none for an unknown provider."""
+class Offers:
+    """The batch interfaces of providers, looked up when they are needed."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[str, tuple[Interface, ...]] = {}
+        self._offered: dict[tuple[str, str], bool] = {}
+
+    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> Step | None:
+        """Return the step that a request to one of a provider's paths is, or None."""
+        shapes = self._shapes.get(provider)
+        if shapes is None:
+            shapes = self._shapes[provider] = _shapes(registry, provider)
+        for kind in _STEPS:
+            hits = [(shape, names) for shape in shapes if (names := _names(shape, kind, method, path)) is not None]
+            if hits := [(shape, names) for shape, names in hits if self._is_offered(registry, shape)]:
+                return Step(kind, tuple(shape for shape, _ in hits), hits[0][1])
+        return None
+
+    def _is_offered(self, registry: ModelLookup, shape: Interface) -> bool:
+        """Whether a provider has the interface: it or one of its models says so. The shape alone is the wire's."""
+        if shape.flags.available is not None:
+            return shape.flags.available
+        provider, protocol = shape.model.provider, shape.model.protocol
+        if (provider, protocol) not in self._offered:
+            names = (name for name in registry.names() if name.startswith(f"{provider}/"))
+            batches = (registry.resolve(name, protocol=protocol).flags.batch for name in names)
+            self._offered[provider, protocol] = any(batch is not None and batch.available for batch in batches)
+        return self._offered[provider, protocol]
+
+
+def _shapes(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
+    """Return a provider's batch interfaces, one per wire, whether it has them or not; none for an unknown provider."""
     found: dict[str, Interface] = {}
     for protocol in (None, *PROTOCOLS):
         try:
@@ -67,27 +99,9 @@ def interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
                 return ()  # there is no such provider
             continue
         flags = model.flags.batch
-        if flags is not None and flags.submit is not None and _is_offered(registry, model, flags):
+        if flags is not None and flags.submit is not None and flags.input != "calls":
             found.setdefault(model.protocol, Interface(model, flags))
     return tuple(found.values())
-
-
-def _is_offered(registry: ModelLookup, model: Model, flags: Batch) -> bool:
-    """Whether a provider has a batch interface: it or one of its models says so. The shape alone is the wire's."""
-    if flags.available is not None or flags.input == "calls":
-        return flags.available is True and flags.input != "calls"
-    names = (name for name in registry.names() if name.startswith(f"{model.provider}/"))
-    models = (registry.resolve(name, protocol=model.protocol).flags.batch for name in names)
-    return any(batch is not None and batch.available for batch in models)
-
-
-def find_step(offers: tuple[Interface, ...], method: str, path: str) -> Step | None:
-    """Return the step that a request to one of a provider's paths is, or None."""
-    for kind in ("upload", "submit", "cancel", "list", "results", "file", "poll"):
-        hits = [(offer, names) for offer in offers if (names := _names(offer, kind, method, path)) is not None]
-        if hits:
-            return Step(kind, tuple(offer for offer, _ in hits), hits[0][1])
-    return None
 
 
 def _names(offer: Interface, kind: StepName, method: str, path: str) -> dict[str, str] | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.simulator.batch.faults import JobFaults
 from cnllm.simulator.batch.rows import Problem, Row
-from cnllm.simulator.batch.steps import Interface
+from cnllm.simulator.batch.steps import Interface, Offers
 
 __all__ = ["BatchStore", "File", "Job", "Phase"]
 
@@ -77,7 +77,7 @@ class BatchStore:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.lock = threading.Lock()
-        self.offers: dict[str, tuple[Interface, ...]] = {}
+        self.offers = Offers()
         self._files: dict[tuple[str, str], File] = {}
         self._jobs: dict[tuple[str, str], Job] = {}
         self._count = 0
