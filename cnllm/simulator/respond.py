@@ -21,6 +21,7 @@ __all__ = [
     "MARK",
     "ModelLookup",
     "SimulatedResponse",
+    "error_body",
     "is_unlisted",
     "reject",
     "respond",
@@ -86,14 +87,14 @@ def respond(
         rejection = check_request(
             model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
         )
-        return _success(model, request, public_name or model.id) if rejection is None else _error_response(rejection)
+        return _success(model, request, public_name or model.id) if rejection is None else error_body(rejection)
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
         return _bad_request(model, f"The body cannot be read: {error}")
 
 
 def _bad_request(model: Model, message: str) -> SimulatedResponse:
     """Return an error in the shape of the model's wire."""
-    return _error_response(error_response(Violation("param", message), [], model))
+    return error_body(error_response(Violation("param", message), [], model))
 
 
 def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
@@ -144,11 +145,12 @@ def reject(
     if protocol is not None and not (codec := server_codec(protocol)).dialects:
         body = codec.write_error(status or error.status, violation.message, violation.on)
         error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
-    response = _error_response(ErrorResponse(status=status or error.status, body=error.body))
+    response = error_body(ErrorResponse(status=status or error.status, body=error.body))
     return SimulatedResponse(response.status, response.headers | headers, response.pieces)
 
 
-def _error_response(error: ErrorResponse) -> SimulatedResponse:
+def error_body(error: ErrorResponse) -> SimulatedResponse:
+    """Return an error as a response."""
     looks_json = error.body.lstrip().startswith(("{", "["))
     headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
     return SimulatedResponse(error.status, headers, [error.body.encode()])

@@ -8,6 +8,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
+from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step
 from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, respond
 
 __all__ = ["AsyncSimTransport", "OutgoingRequest", "SimTransport"]
@@ -33,10 +34,39 @@ class OutgoingRequest(Protocol):
         """Return the body as bytes."""
 
 
-def _respond_to_plan(plan: OutgoingRequest, registry: ModelLookup | None, strict: bool) -> SimulatedResponse:
-    unlisted = strict and is_unlisted(registry, plan.model)
-    path = unquote(urlsplit(plan.url).path)
-    return respond(plan.model, plan.headers, plan.content, path, strict=strict, unlisted=unlisted)
+class _Endpoints:
+    """The endpoints behind a transport, and their batches."""
+
+    def __init__(self, registry: ModelLookup | None, strict: bool) -> None:
+        self.registry = registry
+        self.strict = strict
+        self._batches = BatchStore()
+        self._calls: set[tuple[str, str, str]] = set()  # requests that are no step of a batch, by provider
+
+    def respond(self, plan: OutgoingRequest) -> SimulatedResponse:
+        """Return the response to a plan."""
+        method: str = getattr(plan, "method", "POST")
+        path = unquote(urlsplit(plan.url).path)
+        call = (plan.model.provider, method, path)
+        if self.registry is not None and call not in self._calls:
+            if (response := self._respond_to_step(self.registry, plan, method, path)) is not None:
+                return response
+            self._calls.add(call)
+        unlisted = self.strict and is_unlisted(self.registry, plan.model)
+        return respond(plan.model, plan.headers, plan.content, path, strict=self.strict, unlisted=unlisted)
+
+    def _respond_to_step(
+        self, registry: ModelLookup, plan: OutgoingRequest, method: str, path: str
+    ) -> SimulatedResponse | None:
+        """Return the response to a step of a batch; None for another request. The base URL may be any."""
+        provider, find_step = plan.model.provider, self._batches.offers.find_step
+        starts = [index for index, char in enumerate(path) if char == "/"]
+        steps = (find_step(registry, provider, method, path[start:]) for start in reversed(starts))
+        step = next((step for step in steps if step is not None), None)
+        if step is None:
+            return None
+        request = BatchRequest(plan.url, plan.headers, plan.content, plan.url.partition(path)[0])
+        return answer_step(registry, self._batches, step, request, strict=self.strict)
 
 
 class SimTransport:
@@ -46,13 +76,12 @@ class SimTransport:
     """
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
-        self.registry = registry
         self.pace = pace
-        self.strict = strict
+        self._endpoints = _Endpoints(registry, strict)
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
-        response = _respond_to_plan(plan, self.registry, self.strict)
+        response = self._endpoints.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -69,13 +98,12 @@ class AsyncSimTransport:
     """The same for async code, under asyncio and trio."""
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
-        self.registry = registry
         self.pace = pace
-        self.strict = strict
+        self._endpoints = _Endpoints(registry, strict)
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""
-        response = _respond_to_plan(plan, self.registry, self.strict)
+        response = self._endpoints.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
