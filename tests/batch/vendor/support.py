@@ -26,7 +26,7 @@ OTHERS = {
     "moonshotai/kimi-k2.5": (),
     "zhipuai/glm-4-plus": (),
     "alibaba-cn/qwen-plus": (),
-    "siliconflow/zai-org/GLM-4.7": (),
+    "siliconflow/deepseek-ai/DeepSeek-V3.2": (),
     "groq/openai/gpt-oss-120b": (),
     "baidu/ernie-4.5-turbo-128k": (),
 }
