@@ -147,7 +147,7 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
         reply = parse_response(plan.model, result.status, {}, result.body, plan=plan)
     except CnllmError as error:
         outcome = outcome_of_error(error)
-        refused = isinstance(error, EndpointError) and error.status >= 400
+        refused = result.free or (isinstance(error, EndpointError) and error.status >= 400)
         if outcome.state == RETRYABLE:
             return Answered(None, False if refused else None, type(error).__name__)
         return Answered(outcome, False if refused else None)
