@@ -24,6 +24,10 @@ def report_lines(report: Report) -> Iterator[str]:
     yield f"{head}; {duration(report.seconds)}"
     if report.stopped is not None:
         yield f"stopped: {report.stopped}; run the same command again to go on"
+    if report.by_vendor:
+        yield f"in batches of the vendor: {report.by_vendor:,} rows"
+    if report.waiting:
+        yield f"still at the vendor: {report.waiting:,} rows"
     if report.unsure:
         yield f"unanswered since an earlier run: {report.unsure:,}; they count as paid"
     if report.requests:
