@@ -59,13 +59,14 @@ class _Endpoints:
         self, registry: ModelLookup, plan: OutgoingRequest, method: str, path: str
     ) -> SimulatedResponse | None:
         """Return the response to a step of a batch; None for another request. The base URL may be any."""
-        provider, find_step = plan.model.provider, self._batches.offers.find_step
-        starts = [index for index, char in enumerate(path) if char == "/"]
-        steps = (find_step(registry, provider, method, path[start:]) for start in reversed(starts))
-        step = next((step for step in steps if step is not None), None)
-        if step is None:
+        for start in reversed([index for index, char in enumerate(path) if char == "/"]):
+            step = self._batches.offers.find_step(registry, plan.model.provider, method, path[start:])
+            if step is not None:
+                break
+        else:
             return None
-        request = BatchRequest(plan.url, plan.headers, plan.content, plan.url.partition(path)[0])
+        base_url = plan.url.partition("?")[0].removesuffix(path[start:])
+        request = BatchRequest(plan.url, plan.headers, plan.content, base_url)
         return answer_step(registry, self._batches, step, request, strict=self.strict)
 
 

@@ -28,12 +28,12 @@ _PAGE = 20  # jobs in a page of a list, where the request says nothing
 
 
 class BatchRequest(Struct, frozen=True):
-    """A request of a batch interface. `origin` is the server's address as the client knows it."""
+    """A request of a batch interface. `base_url` is the provider's, as the client knows it."""
 
     target: str
     headers: Mapping[str, str]
     content: bytes
-    origin: str
+    base_url: str
 
 
 def answer_step(
@@ -85,7 +85,7 @@ def _submit(store: BatchStore, step: Step, request: BatchRequest) -> SimulatedRe
     offer = (offers or list(step.interfaces))[0]
     size = len(request.content)
     job = store.save(read_submission(store, offer, body, step.names.get("model"), request.headers, size))
-    return _json(describe_job(job, store.clock(), request.origin))
+    return _json(describe_job(job, store.clock(), request.base_url))
 
 
 def _list(
@@ -96,7 +96,7 @@ def _list(
     start = query.pop((flags.parameter if flags is not None else None) or "after", None)
     wanted = next((int(value) for name, value in query.items() if _is_size(name) and value.isdecimal()), _PAGE)
     jobs = [finish(registry, store, job, strict=strict) for job in store.jobs(offer.model.provider)]
-    described = [describe_job(job, store.clock(), request.origin) for job in jobs]
+    described = [describe_job(job, store.clock(), request.base_url) for job in jobs]
     return _json(describe_page(offer, described, start, page_size(request.headers) or max(1, wanted)))
 
 
@@ -125,7 +125,7 @@ def _answer_named(
         job = store.save(replace(job, polls=job.polls + 1))
     job = finish(registry, store, job, strict=strict)
     if step.name == "poll":
-        return _json(describe_job(job, store.clock(), request.origin))
+        return _json(describe_job(job, store.clock(), request.base_url))
     if job.results is None:
         raise Refused(f"The batch {id} has no results yet.", status=404, param="id")
     return _lines(b"".join(msgspec.json.encode(row) + b"\n" for row in job.results))
@@ -135,7 +135,7 @@ def _cancel(store: BatchStore, job: Job, request: BatchRequest) -> SimulatedResp
     if job.phase(store.clock()) != "pending":
         raise Refused(f"The batch {job.id} is over and cannot be cancelled.", param="id")
     job = store.save(replace(job, cancelled=True))
-    return _json(describe_job(job, store.clock(), request.origin))
+    return _json(describe_job(job, store.clock(), request.base_url))
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

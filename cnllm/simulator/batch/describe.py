@@ -33,8 +33,8 @@ def describe_file(offer: Interface, file: File) -> dict[str, Any]:
     return out
 
 
-def describe_job(job: Job, now: float, origin: str) -> dict[str, Any]:
-    """Return the description of a job. `origin` is the server's address, for links."""
+def describe_job(job: Job, now: float, base_url: str) -> dict[str, Any]:
+    """Return the description of a job. `base_url` is the provider's, as the client knows it, for links."""
     flags = job.offer.flags.job or BatchJob()
     form = job.offer.form
     phase = job.phase(now)
@@ -53,7 +53,7 @@ def describe_job(job: Job, now: float, origin: str) -> dict[str, Any]:
         set_value(out, results.rows, list(job.results))
     if form.results_url is not None:
         path = (results.path if results is not None else None) or ""
-        link = f"{origin}/{job.provider}{path.replace('{id}', job.id)}"
+        link = base_url + path.replace("{id}", job.id)
         set_value(out, form.results_url, link if job.results is not None else None)
     if flags.errors is not None and phase == "failed":
         _set_errors(out, flags.errors, job.problems)

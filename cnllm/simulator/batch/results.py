@@ -66,12 +66,12 @@ def _with_results(store: BatchStore, job: Job, outcomes: list[Outcome]) -> Job:
         if lines:
             name = f"{job.id}_{'error' if is_error_file else 'output'}.jsonl"
             files[path] = store.add_file(job.provider, name, b"".join(lines)).id
-    has_none = job.phase(store.clock()) == "expired" and not _tells_unserved(job.offer)
+    has_none = job.phase(store.clock()) in ("expired", "cancelled") and not _tells_unserved(job.offer)
     return replace(job, results=() if has_none else tuple(row for row, _ in rows), files=files)
 
 
 def _tells_unserved(offer: Interface) -> bool:
-    """Whether results say which rows were not served. Where they do not, a job that expired has no results."""
+    """Whether results say which rows were not served. Where they do not, a job that was not done has none."""
     return bool(offer.flags.result is not None and offer.flags.result.unserved)
 
 
@@ -108,5 +108,7 @@ def _write_unserved(row: dict[str, Any], flags: BatchResult, reason: str) -> Non
 
 
 def _inner_error(body: Any) -> Any:
-    """Return the error inside of a body that holds nothing else."""
-    return body["error"] if isinstance(body, dict) and body.keys() == {"error"} else body
+    """Return the error inside of a body that holds nothing else, without its details, which jobs have as texts."""
+    if not isinstance(body, dict) or body.keys() != {"error"} or not isinstance(body["error"], dict):
+        return body
+    return {key: value for key, value in body["error"].items() if not isinstance(value, list | dict)}
