@@ -64,7 +64,7 @@ def configure(
 ) -> None:
     """Let the endpoint of a model be the simulator. `fault` are words of its fault header."""
     provider = name.partition("/")[0]
-    wait = f"batch.list.delay = {delay}\n"
+    wait = "" if delay is None else f"batch.list.delay = {delay}\n"
     wire = SHAPES | OTHERS
     protocol = wire.get(name, ())[1:]
     table = f"[providers.{provider}]\n"

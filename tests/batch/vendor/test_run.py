@@ -12,6 +12,7 @@ from cli.support import KEY, Machine
 
 import cnllm
 from cnllm import Registry
+from cnllm.batch.progress import Progress
 from cnllm.errors import CnllmError
 
 from .support import ROWS, SHAPES, answers, arguments, configure, inputs, vendor
@@ -148,7 +149,7 @@ def test_from_a_program(tmp_path: Path) -> None:
     with vendor() as server:
         overlay.write_text(f'[providers.openai]\nbase_url = "{server.url}/openai"\nbatch.list.delay = 0\n')
         registry = Registry.load(overlay)
-        moments = []
+        moments: list[Progress] = []
         report = cnllm.batch.run(
             (json.loads(line) for line in (tmp_path / "in.jsonl").read_text().splitlines()),
             FILE,
