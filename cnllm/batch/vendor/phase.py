@@ -19,8 +19,11 @@ from cnllm.batch.vendor.collection import Collector
 from cnllm.batch.vendor.discount import discounted_model, discounted_price
 from cnllm.batch.vendor.exchange import Exchange, Interrupted
 from cnllm.batch.vendor.interface import require_interface
+from cnllm.batch.vendor.outbox import Outbox
+from cnllm.batch.vendor.packing import Packer
 from cnllm.batch.vendor.progress import VendorProgress
 from cnllm.batch.vendor.run import VendorRun
+from cnllm.batch.vendor.submission import Submission
 from cnllm.client.credentials import key_for
 from cnllm.errors import CnllmError
 
@@ -116,21 +119,30 @@ class VendorPhase:
             leftover=self.leftover,
             retake=self.retake,
         )
-        self._run = run = VendorRun(
-            batch=self._batch,
-            probe=self._probe,
-            exchange=exchange,
+        probe = self._probe
+        outbox = Outbox(
+            model=f"{probe.model.name} over {probe.model.protocol}",
+            setting=session.number,
+            first_seq=session.state.last_seq() + 1,
             parts=session.parts,
-            collector=collector,
+            packer=Packer(self._batch, session.number),
+            submission=Submission(self._batch, probe, exchange, session.parts, settings.out, self._sleep),
             budget=session.budget,
             make_job=self.jobs.make,
             must_retake=lambda number: number <= comparison.scanned,
             ask_again=comparison.ask.add,
-            setting=session.number,
-            first_seq=session.state.last_seq() + 1,
-            out=settings.out,
             unsure=settings.unsure,
             leftover=self.leftover,
+            stopping=self._stopping,
+        )
+        self._run = run = VendorRun(
+            batch=self._batch,
+            probe=probe,
+            exchange=exchange,
+            parts=session.parts,
+            outbox=outbox,
+            collector=collector,
+            out=settings.out,
             stopping=self._stopping,
             sleep=self._sleep,
         )
@@ -145,7 +157,7 @@ class VendorPhase:
             self._task.cancel()
             tally.requests += exchange.requests
             self.answered = collector.collection.finished
-            self.messages = [*run.messages, *_returned(collector.collection.returned)]
+            self.messages = [*outbox.messages, *_returned(collector.collection.returned)]
             if changed := collector.collection.changed:
                 self.messages.append(
                     f"{changed:,} answers are to requests that were submitted with other options; the next run says how"

@@ -11,21 +11,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
-from cnllm.batch.budget import Budget
-from cnllm.batch.comparison import Bits
-from cnllm.batch.job import Job
 from cnllm.batch.rows import Row
 from cnllm.batch.vendor.answers import VendorJob, read_job
 from cnllm.batch.vendor.bodies import poll_plan
 from cnllm.batch.vendor.collection import Collector
 from cnllm.batch.vendor.exchange import Exchange, Interrupted, UnreadableAnswer
-from cnllm.batch.vendor.packing import Packer
-from cnllm.batch.vendor.parts import SUBMITTED, Part, Parts
+from cnllm.batch.vendor.outbox import Outbox
+from cnllm.batch.vendor.parts import Part, Parts
 from cnllm.batch.vendor.progress import VendorProgress
 from cnllm.batch.vendor.results import fetch_results
-from cnllm.batch.vendor.submission import NotSubmitted, Submission, UnsureJob
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.errors import EndpointError, TransportError
 from cnllm.registry.flags.batch import Batch
 
 __all__ = ["VendorRun"]
@@ -43,43 +39,24 @@ class VendorRun:
         probe: Plan,
         exchange: Exchange,
         parts: Parts,
+        outbox: Outbox,
         collector: Collector,
-        budget: Budget,
-        make_job: Callable[[Row, int], Job],
-        must_retake: Callable[[int], bool],
-        ask_again: Callable[[int], object],
-        setting: int,
-        first_seq: int,
         out: Path,
-        unsure: str,
-        leftover: Bits,
         stopping: asyncio.Event,
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self._batch = batch
         self._probe = probe
-        self._model = f"{probe.model.name} over {probe.model.protocol}"
         self._exchange = exchange
         self._parts = parts
+        self._outbox = outbox
         self._collector = collector
-        self._budget = budget
-        self._make_job = make_job
-        self._must_retake = must_retake
-        self._ask_again = ask_again
-        self._setting = setting
-        self._first_seq = self._next_seq = first_seq
         self._out = out
-        self._unsure = unsure
-        self._leftover = leftover
         self._stopping = stopping
         self._sleep = sleep
-        self._submission = Submission(batch, probe, exchange, parts, out, sleep)
-        self._packer = Packer(batch, setting)
         self._jobs: dict[int, VendorJob] = {}
-        self._open: list[Part] = []
+        self._open = outbox.open
         self.stopped: tuple[str, str] | None = None
-        self.submitted: list[str] = []
-        self.messages: list[str] = []
 
     @property
     def progress(self) -> VendorProgress:
@@ -93,114 +70,21 @@ class VendorRun:
         """Go on with the jobs of earlier runs, then submit the rows that are left, until all came back."""
         rows = _single(chunks)
         try:
-            await self._settle()
-            held: Job | None = None
+            await self._outbox.settle()
             has_more = True
             while has_more and self.stopped is None:
-                held, has_more = await self._submit(rows, held)
+                has_more = await self._outbox.submit(rows)
+                if self._outbox.refusal is not None:
+                    self.stopped = ("endpoint", self._outbox.refusal)
                 waited = bool(self._open)
                 await self._poll()
                 if has_more and not waited and self.stopped is None:
                     self.stopped = ("cap", "the rest does not fit below the cap")
         except Interrupted:
-            self._drop()
+            self._outbox.drop()
             self._stop_if_asked()
         finally:
             await rows.aclose()
-
-    # ── jobs of earlier runs ─────────────────────────────────────────────────
-
-    async def _settle(self) -> None:
-        """Find the jobs of parts that an earlier run left, and free the rows of those without one."""
-        for part in self._parts.open_parts():
-            if part.model != self._model:
-                raise CnllmError(
-                    f"{part.size:,} rows are in job {part.job or part.mark} of {part.model}, and this run is one of "
-                    f"{self._model}",
-                    hint=f"-m {part.model.partition(' ')[0]} goes on with it; another -o OUT asks all rows anew",
-                )
-            found: Part | None = part
-            if part.state != SUBMITTED:
-                try:
-                    found = await self._submission.settle(part)
-                except UnsureJob as error:
-                    if self._unsure == "skip":
-                        self.messages.append(f"{error}; its rows were left unanswered")
-                        continue
-                    self.messages.append(f"{error}; its rows are asked again")
-                    found = None
-            if found is None:
-                for number in self._release(part):
-                    self._ask_again(number)
-            else:
-                self._open.append(found)
-
-    def _release(self, part: Part) -> list[int]:
-        """Free the rows of a part, and return their lines."""
-        rows = self._parts.release(part)
-        for row in rows:
-            self._budget.settle(row.cost, 0)
-        return [row.number for row in rows]
-
-    # ── submitting ───────────────────────────────────────────────────────────
-
-    async def _submit(self, rows: AsyncIterator[Row], held: Job | None) -> tuple[Job | None, bool]:
-        """Pack rows into parts and submit them. Return the row that did not fit, and whether rows are left."""
-        while not self._stopping.is_set() and self.stopped is None:
-            job, held = held, None
-            if job is None:
-                row = await anext(rows, None)
-                if row is None:
-                    await self._submit_part()
-                    return None, False
-                job = self._make_job(row, self._next_seq)
-                self._next_seq += 1
-            if job.outcome is not None:  # nothing to ask
-                self._leftover.add(job.row.number)
-                continue
-            size = self._packer.size_of(job)
-            if not self._packer.fits_alone(size):
-                self._leftover.add(job.row.number)
-                continue
-            if not self._budget.has_room(job.reserved):
-                await self._submit_part()
-                return job, True
-            if not self._packer.has_room(size):
-                await self._submit_part()
-            self._budget.reserve(job.reserved)
-            self._packer.add(job, size, retake=self._must_retake(job.row.number))
-        self._drop()
-        self._stop_if_asked()
-        return held, True
-
-    def _drop(self) -> None:
-        """Forget the rows of a part that is not submitted."""
-        for packed in self._packer.take():
-            self._budget.settle(packed.cost, 0)
-
-    async def _submit_part(self) -> None:
-        """Store a part, and bring it to the vendor."""
-        if self._packer.is_too_small:
-            for packed in self._packer.rows:
-                self._leftover.add(packed.number)
-            self._drop()
-            return
-        rows = self._packer.take()
-        marks, costs = [packed.mark for packed in rows], [packed.cost for packed in rows]
-        part, doubled = self._parts.intend(self._model, self._setting, marks, costs, self._first_seq)
-        for index in doubled:
-            self._budget.settle(rows[index].cost, 0)
-            self._leftover.add(rows[index].number)
-        kept = [packed for index, packed in enumerate(rows) if index not in set(doubled)]
-        try:
-            part = await self._submission.submit(part, kept)
-        except NotSubmitted as failure:
-            self._release(part)
-            error = failure.error
-            self.stopped = ("endpoint", f"the vendor took no job: {type(error).__name__}: {error}")
-            return
-        self._open.append(part)
-        self.submitted.append(part.job or "")
 
     # ── polling ──────────────────────────────────────────────────────────────
 
@@ -264,7 +148,7 @@ class VendorRun:
             place = f"line {error.line} of the job" if error.line is not None else ""
             place += f", which is row {line} of the input" if line is not None else ""
             reasons.append(f"{place}: {error.message}{code}" if place else f"{error.message}{code}")
-        self._release(part)
+        self._outbox.release(part)
         words = "; ".join(reasons) or f"it says only: {job.word}"
         self.stopped = self.stopped or ("vendor", f"the vendor refused job {job.id} as a whole: {words}")
 
