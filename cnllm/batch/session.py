@@ -240,7 +240,8 @@ class Session:
         jobs = (
             maker.make(row, 0) if number < sample_size() else None for number, row in enumerate(self._pending_rows())
         )
-        return estimate_run(jobs, self.lanes, price, self.budget)
+        window = None if self.vendor is None else self.vendor.window
+        return estimate_run(jobs, self.lanes, price, self.budget, window)
 
     async def _row_chunks(self) -> AsyncIterator[Sequence[Row]]:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
@@ -271,6 +272,9 @@ class Session:
             watcher = asyncio.create_task(self._watch(tally))
             try:
                 await self.vendor.run(self._row_chunks(), tally)
+            except BaseException:
+                await asyncio.gather(*(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
+                raise
             finally:
                 watcher.cancel()
         rows = self._row_chunks() if self.vendor is None else self._leftover_chunks(self.vendor)

@@ -77,6 +77,11 @@ class VendorPhase:
         self.answered = 0
 
     @property
+    def window(self) -> float | None:
+        """Return the hours after which the vendor gives a job up; None where they are not known."""
+        return self._batch.window
+
+    @property
     def probe_cost(self) -> int:
         """Return the most that a request of the run can cost in the vendor's batch, in units."""
         return self.price.cost_of(self._probe) or 0

@@ -110,8 +110,9 @@ class VendorRun:
     async def _ask(self, part: Part) -> VendorJob | None:
         """Return the job of a part; None where the vendor cannot be reached now."""
         assert part.job is not None
+        plan = poll_plan(self._batch, self._probe, part.job)
         try:
-            return read_job(self._batch, await self._exchange.repeat(poll_plan(self._batch, self._probe, part.job)))
+            job = read_job(self._batch, await self._exchange.repeat(plan))
         except TransportError:
             return None
         except EndpointError as error:
@@ -119,6 +120,10 @@ class VendorRun:
                 return None
             error.hint = f"job {part.job} holds {part.size:,} rows; is it the key of the same account?"
             raise
+        if job is None:
+            hint = "check batch.job in the registry; the job goes on at the vendor"
+            raise UnreadableAnswer(f"{plan.url}: the answer is no job", hint=hint)
+        return job
 
     async def _finish(self, part: Part, job: VendorJob) -> None:
         """Take in a job that has ended."""

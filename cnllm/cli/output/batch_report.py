@@ -73,7 +73,9 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
         yield f"cost: about {estimate.cost} {estimate.currency}, {estimate.worst_cost} at most"
         if estimate.spent is not None and float(estimate.spent):
             yield f"spent so far: {estimate.spent} {estimate.currency}"
-    if estimate.seconds is None:
+    if estimate.window is not None:
+        yield f"time: up to {estimate.window:g} h, the window of the vendor's batches"
+    elif estimate.seconds is None:
         yield "time: unknown, the limits of the endpoint are; --rpm and --tpm tell them"
     else:
         yield f"time: {duration(estimate.seconds)} or more, by the limits a minute"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.support import Done, Machine
+from cli.support import KEY, Done, Machine
 
 from .support import ROWS, SHAPES, Vendor, answers, arguments, configure, inputs, vendor
 
@@ -123,6 +123,27 @@ def test_a_refused_upload_ends_the_run_with_the_vendors_words(tmp_path: Path) ->
         assert (server.count("submit"), server.count("call")) == (0, 0)
         assert run(tmp_path, server, FILE, "").status == 0
     complete(tmp_path)
+
+
+def test_a_job_that_the_account_does_not_have_ends_the_run(tmp_path: Path) -> None:
+    inputs(tmp_path)
+    with vendor() as server:
+        done = run(tmp_path, server, FILE, "status=404;step=poll")
+        done.fails(1, f"holds {ROWS} rows; is it the key of the same account?")
+        assert run(tmp_path, server, FILE, "").status == 0
+        assert (server.count("submit"), server.count("call")) == (1, 0)
+    complete(tmp_path)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_result_brings_a_key_into_the_output(tmp_path: Path, name: str) -> None:
+    """The simulator repeats the prompt, as an endpoint may repeat a header."""
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": "r0", "prompt": f"Say {KEY}", "max_tokens": 400}) + "\n")
+    with vendor() as server:
+        assert run(tmp_path, server, name, "").status == 0
+    text = (tmp_path / "out.jsonl").read_text()
+    assert "[redacted]" in text
+    assert KEY not in text
 
 
 def test_missing_rows_stay_unanswered_where_the_user_says_so(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def test_the_cap_counts_the_discounted_worst_case(machine: Machine, tmp_path: Pa
         full = machine.run(*(a for a in command if a != "--vendor-batch"), "--dry-run", "--json").json()
         assert Decimal(dry["worst_cost"]) * 2 == Decimal(full["worst_cost"])
         assert Decimal(dry["cost"]) * 2 == Decimal(full["cost"])
+        assert "time: up to 24 h, the window of the vendor's batches" in machine.run(*command, "--dry-run").out
         assert server.seen == []
         low = Decimal(dry["worst_cost"]) / ROWS / 2
         machine.run(*command, "--max-cost", str(low), "--currency", "USD").fails(2, "leaves no room for a request")
