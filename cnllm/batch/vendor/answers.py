@@ -46,11 +46,15 @@ class Page(Struct, frozen=True):
 
 
 class RowResult(Struct, frozen=True):
-    """The result of a row: a response with its status, or an error; `unserved` rows were neither served nor paid."""
+    """The result of a row: a response with its status, or an error.
+
+    `free`: it was not paid. `unserved`: it was not served either, because its time was over.
+    """
 
     id: str
     status: int
     body: bytes
+    free: bool = False
     unserved: bool = False
 
 
@@ -115,7 +119,7 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
         return None
     kind = get(data, result.kind) if result.kind else None
     if kind is not None and str(kind) in (result.unserved or ()):
-        return RowResult(id, 0, b"", unserved=True)
+        return RowResult(id, 0, b"", free=True, unserved=True)
     status = get(data, result.status) if result.status else None
     body = get_first(data, result.body)
     if body is not None and type(body) is not str:
@@ -123,18 +127,9 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
     error = get_first(data, result.error)
     if error is None:
         error = {"message": body or f"the vendor's result has neither a response nor an error: {_excerpt(data)}"}
-    code = _status_of(error)
-    if type(status) is int and 400 <= status <= 599:
-        code = status
-    return RowResult(id, code, _encode(error if type(error) is dict and "error" in error else {"error": error}))
-
-
-def _status_of(error: Any) -> int:
-    """Return the HTTP status that an error names by its code; 400 where it names none."""
-    code = get(error, "code") if type(error) is dict else None
-    if type(code) is str and code.isdecimal():
-        code = int(code)
-    return code if type(code) is int and 400 <= code <= 599 else 400
+    known = status if type(status) is int and 400 <= status <= 599 else 200  # the engine finds one in the error
+    wrapped = error if type(error) is dict and "error" in error else {"error": error}
+    return RowResult(id, known, _encode(wrapped), free=True)
 
 
 def _job_errors(found: Any) -> list[JobError]:

@@ -47,6 +47,7 @@ class Exchange:
         self._transport = transport
         self._key = key
         self._sleep = sleep
+        self._needles: tuple[bytes, ...] = ()
         self.requests = 0
 
     async def repeat(self, plan: Plan) -> Any:
@@ -58,7 +59,10 @@ class Exchange:
         return decode_answer(plan, await self._send(plan))
 
     async def download(self, plan: Plan, file: BinaryIO) -> None:
-        """Write the body of an answer to a file, from its start. Raises the error of the last attempt."""
+        """Write the body of an answer to a file, from its start. Raises the error of the last attempt.
+
+        The file may hold secrets that the endpoint echoed: `redact` its pieces.
+        """
 
         async def attempt() -> None:
             file.seek(0)
@@ -84,17 +88,21 @@ class Exchange:
         plan = replace(plan, timeouts=_TIMEOUTS)
         request = insert_key(plan, self._key)
         secrets = plan_secrets(request, self._key)
-        needles = secret_bytes(secrets)
+        self._needles = secret_bytes(secrets)
         self.requests += 1
         try:
             status, headers, chunks = await self._transport.send(request)
             content = await _read(chunks, file if status < 300 else None)
-            content = redact_bytes(needles, content)
+            content = self.redact(content)
             if status >= 300:
                 raise _refusal(plan, status, headers, content)
         except CnllmError as error:
             raise redact_error(error, secrets) from error.__cause__
         return content
+
+    def redact(self, content: bytes) -> bytes:
+        """Return bytes of a downloaded file without the secrets of the requests."""
+        return redact_bytes(self._needles, content)
 
     async def wait(self, tries: int) -> None:
         """Wait before another attempt."""

@@ -85,7 +85,10 @@ async def fetch_results(
     tries = 0
     while True:
         tries += 1
-        results = Results(batch, part, out.parent)
+        try:
+            results = Results(batch, part, out.parent)
+        except OSError as error:
+            raise _disk_error(out, error) from error
         try:
             for line in job.rows:
                 results.add(msgspec.json.encode(line))
@@ -93,13 +96,16 @@ async def fetch_results(
                 with tempfile.TemporaryFile(dir=out.parent) as copy:
                     await exchange.download(fetch_plan(batch, probe, job.id, file), copy)
                     for line in _lines(copy):
-                        results.add(line)
+                        results.add(exchange.redact(line))
         except UnreadableAnswer as error:
             results.close()
             if tries >= _ATTEMPTS:
                 raise UnreadableAnswer(
                     f"job {job.id}: {error}", hint="run the same command again: it fetches them again"
                 ) from error
+        except OSError as error:
+            results.close()
+            raise _disk_error(out, error) from error
         except BaseException:
             results.close()
             raise
@@ -108,6 +114,11 @@ async def fetch_results(
                 return results
             results.close()
         await exchange.wait(tries)
+
+
+def _disk_error(out: Path, error: OSError) -> CnllmError:
+    hint = f"free disk space in {out.parent}, then run the same command again: it goes on"
+    return CnllmError(f"the vendor's results cannot be written beside {out}: {error.strerror}", hint=hint)
 
 
 def _files(batch: Batch, job: VendorJob) -> tuple[str, ...]:
@@ -147,7 +158,7 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
         reply = parse_response(plan.model, result.status, {}, result.body, plan=plan)
     except CnllmError as error:
         outcome = outcome_of_error(error)
-        refused = isinstance(error, EndpointError) and error.status >= 400
+        refused = result.free or (isinstance(error, EndpointError) and error.status >= 400)
         if outcome.state == RETRYABLE:
             return Answered(None, False if refused else None, type(error).__name__)
         return Answered(outcome, False if refused else None)

@@ -59,18 +59,20 @@ def vendor() -> Iterator[Vendor]:
         yield found
 
 
-def configure(machine: Machine, vendor: Vendor, name: str, fault: str = "", flags: str = "") -> None:
+def configure(
+    machine: Machine, vendor: Vendor, name: str, fault: str = "", flags: str = "", delay: float = 0.0
+) -> None:
     """Let the endpoint of a model be the simulator. `fault` are words of its fault header."""
     provider = name.partition("/")[0]
-    delay = "batch.list.delay = 0\n"
+    wait = "" if delay is None else f"batch.list.delay = {delay}\n"
     wire = SHAPES | OTHERS
     protocol = wire.get(name, ())[1:]
     table = f"[providers.{provider}]\n"
     url = f'base_url = "{vendor.url}/{provider}"\n'
     header = f'headers."x-cnllm-fault" = "{fault}"\n' if fault else ""
-    text = f'{table}keys = ["HOME_TEST_KEY"]\n{url}{header}{delay}{flags}\n'
+    text = f'{table}keys = ["HOME_TEST_KEY"]\n{url}{header}{wait}{flags}\n'
     if protocol:
-        text += f'[providers.{provider}.on."{protocol[0]}"]\n{url}{delay}'
+        text += f'[providers.{provider}.on."{protocol[0]}"]\n{url}{wait}'
     machine.config.mkdir(parents=True, exist_ok=True)
     (machine.config / "providers.toml").write_text(text)
     machine.env["HOME_TEST_KEY"] = KEY
