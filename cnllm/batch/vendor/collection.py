@@ -31,9 +31,13 @@ _CHUNK = 200
 
 
 class Collection(Struct):
-    """What the results of all parts were: rows that are finished, and why others came back."""
+    """What the results of all parts were: rows that are finished, and why others came back.
+
+    `changed` counts answers to requests that would be built differently now.
+    """
 
     finished: int = 0
+    changed: int = 0
     returned: Counter[str] = Counter()
 
 
@@ -129,6 +133,7 @@ class Collector:
                         self._retake.add(waiting.number)
                 continue
             attempts = waiting.attempts + 1
+            self.collection.changed += waiting.identity != job.identity
             line = line_of(job.row_id, answered.outcome, attempts, waiting.identity or job.identity, job.line)
             charged = waiting.cost if cost is None else cost
             finishes.append(Finish(waiting.seq, line, answered.outcome.state, charged, attempts, waiting.earlier))

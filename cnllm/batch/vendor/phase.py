@@ -146,6 +146,10 @@ class VendorPhase:
             tally.requests += exchange.requests
             self.answered = collector.collection.finished
             self.messages = [*run.messages, *_returned(collector.collection.returned)]
+            if changed := collector.collection.changed:
+                self.messages.append(
+                    f"{changed:,} answers are to requests that were submitted with other options; the next run says how"
+                )
             await exchange.close()
 
     async def _sleep(self, seconds: float) -> None:

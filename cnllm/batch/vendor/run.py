@@ -58,6 +58,7 @@ class VendorRun:
     ) -> None:
         self._batch = batch
         self._probe = probe
+        self._model = f"{probe.model.name} over {probe.model.protocol}"
         self._exchange = exchange
         self._parts = parts
         self._collector = collector
@@ -112,11 +113,11 @@ class VendorRun:
     async def _settle(self) -> None:
         """Find the jobs of parts that an earlier run left, and free the rows of those without one."""
         for part in self._parts.open_parts():
-            if part.setting != self._setting:
+            if part.model != self._model:
                 raise CnllmError(
-                    f"{part.size:,} rows are in job {part.job or part.mark} of the vendor, which was submitted with "
-                    "another model or other options",
-                    hint="run the command with which it was submitted, or choose another -o OUT",
+                    f"{part.size:,} rows are in job {part.job or part.mark} of {part.model}, and this run is one of "
+                    f"{self._model}",
+                    hint=f"-m {part.model.partition(' ')[0]} goes on with it; another -o OUT asks all rows anew",
                 )
             found: Part | None = part
             if part.state != SUBMITTED:
@@ -186,8 +187,7 @@ class VendorRun:
             return
         rows = self._packer.take()
         marks, costs = [packed.mark for packed in rows], [packed.cost for packed in rows]
-        model = self._probe.model.name
-        part, doubled = self._parts.intend(model, self._setting, marks, costs, self._first_seq)
+        part, doubled = self._parts.intend(self._model, self._setting, marks, costs, self._first_seq)
         for index in doubled:
             self._budget.settle(rows[index].cost, 0)
             self._leftover.add(rows[index].number)

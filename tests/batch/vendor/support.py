@@ -60,7 +60,7 @@ def vendor() -> Iterator[Vendor]:
 
 
 def configure(
-    machine: Machine, vendor: Vendor, name: str, fault: str = "", flags: str = "", delay: float = 0.0
+    machine: Machine, vendor: Vendor, name: str, fault: str = "", flags: str = "", delay: float | None = 0.0
 ) -> None:
     """Let the endpoint of a model be the simulator. `fault` are words of its fault header."""
     provider = name.partition("/")[0]

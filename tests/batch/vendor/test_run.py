@@ -45,10 +45,34 @@ def test_stopped_while_the_vendor_works(machine: Machine, tmp_path: Path, name: 
         assert answers(tmp_path) == {}
         single = machine.run(*[a for a in arguments(name, tmp_path) if a != "--vendor-batch"])
         single.fails(2, f"{ROWS} rows of ", "are in 1 jobs at a vendor", "--vendor-batch goes on with them")
-        other = machine.run(*arguments(name, tmp_path), "-p", "temperature=0.5")
-        other.fails(2, f"{ROWS} rows are in job ", "other options")
+        second = "openai/gpt-4.1"
+        configure(machine, server, second)
+        other = machine.run(*arguments(second, tmp_path))
+        other.fails(2, f"{ROWS} rows are in job ", name, "goes on with it")
+        configure(machine, server, name)
         assert machine.run(*arguments(name, tmp_path)).status == 0
         assert (server.count("submit"), server.count("call")) == (1, 0)
+    assert len(answers(tmp_path)) == ROWS
+
+
+def test_options_that_changed_while_the_vendor_worked(machine: Machine, tmp_path: Path) -> None:
+    with vendor() as server:
+        configure(machine, server, FILE)
+        process = machine.start(*arguments(FILE, tmp_path))
+        server.hook = lambda step, phase: process.kill() if (step, phase) == ("poll", "received") else None
+        process.communicate()
+        server.hook = None
+        done = machine.run(*arguments(FILE, tmp_path), "-p", "temperature=0.5")
+        assert done.status == 0, done
+        assert f"{ROWS} answers are to requests that were submitted with other options" in done.out
+        machine.run(*arguments(FILE, tmp_path), "-p", "temperature=0.5").fails(
+            2, "What changed: the option temperature"
+        )
+        assert machine.run(*arguments(FILE, tmp_path)).status == 0
+        assert (server.count("submit"), server.count("call")) == (1, 0)
+        again = machine.run(*arguments(FILE, tmp_path), "-p", "temperature=0.5", "--redo")
+        assert again.status == 0, again
+        assert (server.count("submit"), server.count("call")) == (2, 0)
     assert len(answers(tmp_path)) == ROWS
 
 
