@@ -40,7 +40,7 @@ def upload_plan(batch: Batch, probe: Plan, mark: str, rows: list[bytes]) -> Plan
         "Content-Type: application/jsonl\r\n\r\n"
     )
     content = b"".join(["".join(head).encode(), *(row + b"\n" for row in rows), f"\r\n--{boundary}--\r\n".encode()])
-    return _plan(batch, probe, "POST", upload.path or "", content, f"multipart/form-data; boundary={boundary}")
+    return _plan(probe, "POST", upload.path or "", content, f"multipart/form-data; boundary={boundary}")
 
 
 def submit_plan(batch: Batch, probe: Plan, mark: str, *, file: str | None, rows: list[bytes]) -> Plan:
@@ -60,13 +60,13 @@ def submit_plan(batch: Batch, probe: Plan, mark: str, *, file: str | None, rows:
     if submit.mark:
         set_value(body, submit.mark, mark)
     path = (submit.path or "").replace("{model}", quote(probe.model.id, safe="/:"))
-    return _plan(batch, probe, "POST", path, msgspec.json.encode(body))
+    return _plan(probe, "POST", path, msgspec.json.encode(body))
 
 
 def poll_plan(batch: Batch, probe: Plan, id: str) -> Plan:
     """Return the request for the state of a job."""
     assert batch.job is not None
-    return _plan(batch, probe, "GET", (batch.job.path or "").replace("{id}", quote(id)))
+    return _plan(probe, "GET", (batch.job.path or "").replace("{id}", quote(id)))
 
 
 def list_plan(batch: Batch, probe: Plan, page: str | None) -> Plan:
@@ -76,27 +76,25 @@ def list_plan(batch: Batch, probe: Plan, page: str | None) -> Plan:
     path = listing.path or ""
     if page is not None:
         path += ("&" if "?" in path else "?") + urlencode({listing.parameter or "after": page})
-    return _plan(batch, probe, "GET", path)
+    return _plan(probe, "GET", path)
 
 
 def fetch_plan(batch: Batch, probe: Plan, id: str, file: str) -> Plan:
     """Return the request for a file of results. A file that is named by a URL elsewhere is fetched without the key."""
     if file.startswith(("https://", "http://")):
-        plan = _plan(batch, probe, "GET", "")
+        plan = _plan(probe, "GET", "")
         own = urlsplit(plan.url)[:2] == urlsplit(file)[:2]
         headers = plan.headers if own else {"accept": "*/*"}
         return replace(plan, url=file, headers=headers)
     results = batch.results
     assert results is not None
     path = (results.path or "").replace("{file}", quote(file)).replace("{id}", quote(id))
-    return replace(_plan(batch, probe, "GET", path))
+    return _plan(probe, "GET", path)
 
 
-def _plan(
-    batch: Batch, probe: Plan, method: str, path: str, content: bytes = b"", content_type: str = "application/json"
-) -> Plan:
+def _plan(probe: Plan, method: str, path: str, content: bytes = b"", content_type: str = "application/json") -> Plan:
     """Return a request to a path of the interface."""
-    base = batch.base_url or probe.flags.base_url or ""
+    base = probe.flags.base_url or ""
     headers = dict(probe.headers)
     if method == "GET":
         headers.pop("content-type", None)

@@ -44,6 +44,6 @@ def _call_model(model: Model, batch: Batch) -> Model:
         price = flags.price
         if price is not None and batch.price_factor is not None:
             price = discounted_price(price, batch.price_factor)
-        return replace(flags, path=batch.path, base_url=batch.base_url or flags.base_url, price=price)
+        return replace(flags, path=batch.path, price=price)
 
     return model.derive(change)

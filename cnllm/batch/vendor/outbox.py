@@ -127,12 +127,9 @@ class Outbox:
 
     async def _submit_part(self) -> None:
         """Store a part, and bring it to the vendor."""
-        if self._packer.is_too_small:
-            for packed in self._packer.rows:
-                self._leftover.add(packed.number)
-            self.drop()
-            return
         rows = self._packer.take()
+        if not rows:
+            return
         marks, costs = [packed.mark for packed in rows], [packed.cost for packed in rows]
         part, doubled = self._parts.intend(self._model, self._setting, marks, costs, self._first_seq)
         for index in doubled:

@@ -62,8 +62,3 @@ class Packer:
         """Return the rows of the part, and begin another."""
         rows, self.rows, self._bytes = self.rows, [], 0
         return rows
-
-    @property
-    def is_too_small(self) -> bool:
-        """Whether the interface refuses a job of so few rows."""
-        return len(self.rows) < (self._batch.min_rows or 1)

@@ -106,8 +106,7 @@ class VendorPhase:
         """Submit, poll and fetch, until nothing is left that the vendor can do."""
         session, settings = self._session, self._session.settings
         registry, key = session.registry, settings.api_keys[0] if settings.api_keys else None
-        plan = replace(self._probe, url=self._batch.base_url or self._probe.url)
-        exchange = Exchange(settings.transport, key_for(plan, key, registry), self._sleep)
+        exchange = Exchange(settings.transport, key_for(self._probe, key, registry), self._sleep)
         comparison = session.comparison
         session.reader.keep()
         collector = Collector(

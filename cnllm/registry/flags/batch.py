@@ -23,7 +23,7 @@ class BatchRow(Base, frozen=True):
 class BatchUpload(Base, frozen=True):
     """The upload of a file of rows: a multipart form with one file."""
 
-    path: Annotated[str | None, flag("The path of the upload after `batch.base_url`.", _SHAPE)] = None
+    path: Annotated[str | None, flag("The path of the upload after `base_url`.", _SHAPE)] = None
     set: Annotated[dict[str, str] | None, flag("The other fields of the form.", "Files have a purpose.")] = None
     id: Annotated[str | None, flag("The path of the file's id in the response.", _SHAPE)] = None
 
@@ -31,9 +31,9 @@ class BatchUpload(Base, frozen=True):
 class BatchSubmit(Base, frozen=True):
     """The request that starts a job."""
 
-    path: Annotated[
-        str | None, flag("The path after `batch.base_url`; {model} is replaced by the model's id.", _SHAPE)
-    ] = None
+    path: Annotated[str | None, flag("The path after `base_url`; {model} is replaced by the model's id.", _SHAPE)] = (
+        None
+    )
     file: Annotated[str | None, flag("The path of the file's id in the body.", _SHAPE)] = None
     files: Annotated[
         str | None,
@@ -58,7 +58,7 @@ class BatchSubmit(Base, frozen=True):
 class BatchJob(Base, frozen=True):
     """A job as the vendor describes it, in answer to the submission, when polled and in the list."""
 
-    path: Annotated[str | None, flag("The path of a job after `batch.base_url`; {id} is its id.", _SHAPE)] = None
+    path: Annotated[str | None, flag("The path of a job after `base_url`; {id} is its id.", _SHAPE)] = None
     id: Annotated[str | None, flag("The path of its id.", _SHAPE)] = None
     state: Annotated[str | None, flag("The path of its state.", _SHAPE)] = None
     states: Annotated[
@@ -92,9 +92,7 @@ class BatchJob(Base, frozen=True):
 class BatchList(Base, frozen=True):
     """The list of the account's jobs, in which a job is found again after a crash."""
 
-    path: Annotated[str | None, flag("The path of the list after `batch.base_url`, with its fixed query.", _SHAPE)] = (
-        None
-    )
+    path: Annotated[str | None, flag("The path of the list after `base_url`, with its fixed query.", _SHAPE)] = None
     items: Annotated[str | None, flag("The path of the jobs in a page.", _SHAPE)] = None
     pages: Annotated[
         Literal["token", "last-id", "number"] | None,
@@ -128,7 +126,7 @@ class BatchResults(Base, frozen=True):
 
     path: Annotated[
         str | None,
-        flag("The path of a file of results after `batch.base_url`; {file} and {id} are filled in.", _SHAPE),
+        flag("The path of a file of results after `base_url`; {file} and {id} are filled in.", _SHAPE),
     ] = None
     files: Annotated[
         list[str] | None,
@@ -175,12 +173,8 @@ class Batch(Base, frozen=True):
             reasons={"calls": "one vendor has no jobs with a key alone, but a path for slow and cheap calls"},
         ),
     ] = None
-    base_url: Annotated[
-        str | None,
-        flag("The URL that the paths are relative to, where it is not `base_url`.", "Some have another host for it."),
-    ] = None
     path: Annotated[
-        str | None, flag("The path of single calls after `batch.base_url`.", "Slow calls have a path of their own.")
+        str | None, flag("The path of single calls after `base_url`.", "Slow calls have a path of their own.")
     ] = None
     row: Annotated[BatchRow | None, flag("The form of a row on its way to the vendor.", _SHAPE)] = None
     upload: Annotated[BatchUpload | None, flag("The upload of a file of rows.", _SHAPE)] = None
@@ -193,7 +187,6 @@ class Batch(Base, frozen=True):
     results: Annotated[BatchResults | None, flag("Where the results of a job are.", _SHAPE)] = None
     result: Annotated[BatchResult | None, flag("The form of the result of a row.", _SHAPE)] = None
     max_rows: Annotated[int | None, flag("The most rows of a job.", _LIMIT)] = None
-    min_rows: Annotated[int | None, flag("The fewest rows of a job.", "Some refuse small jobs.")] = None
     max_bytes: Annotated[int | None, flag("The most bytes of a job's rows.", _LIMIT)] = None
     max_row_bytes: Annotated[int | None, flag("The most bytes of a row.", _LIMIT)] = None
     price_factor: Annotated[

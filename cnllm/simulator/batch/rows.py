@@ -11,7 +11,9 @@ from msgspec import Struct
 from cnllm.jsonpath import contains, get
 from cnllm.registry.flags.batch import BatchRow
 from cnllm.simulator.batch.steps import Interface
-from cnllm.simulator.respond import ModelLookup, is_unlisted, respond
+from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.violations import Violation
+from cnllm.types.checks import unfit_id
 
 __all__ = ["Outcome", "Problem", "Row", "answer_row", "read_lines", "read_rows"]
 
@@ -74,8 +76,6 @@ def read_rows(
     limit = offer.flags.max_rows
     if limit is not None and len(rows) > limit:
         problems.append(Problem("too_many_requests", f"There are {len(rows)} requests; the limit is {limit}."))
-    if len(rows) < (offer.flags.min_rows or 0):
-        problems.append(Problem("too_few_requests", f"At least {offer.flags.min_rows} requests are needed."))
     return rows, problems
 
 
@@ -83,7 +83,7 @@ def _read_row(form: BatchRow, number: int, value: Any, job_model: str | None) ->
     """Return a row, or why it is none."""
     body = get(value, form.body or "body") if isinstance(value, dict) else None
     id = get(value, form.id or "custom_id") if isinstance(value, dict) else None
-    if not isinstance(id, str) or not id:
+    if not isinstance(id, str) or not id or not _is_text(id):
         return Problem("missing_id", f"The row has no {form.id}.", number, form.id)
     if not isinstance(body, dict):
         return Problem("missing_body", f"The row has no {form.body}.", number, form.body)
@@ -96,17 +96,41 @@ def _read_row(form: BatchRow, number: int, value: Any, job_model: str | None) ->
     return Row(id, model, body)
 
 
+def _is_text(text: str) -> bool:
+    """Whether a text has no half of a character, which old releases of msgspec decode and no response could hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def answer_row(
     registry: ModelLookup, offer: Interface, row: Row, headers: Mapping[str, str], *, strict: bool = False
 ) -> Outcome:
     """Return the outcome of a row: the endpoint's own response to its body."""
+    if (problem := unfit_id(row.model)) is not None:
+        return _refused(offer, row, f"The model {row.model!a} is none: {problem}.")
     model = registry.resolve(f"{offer.model.provider}/{row.model}", protocol=offer.model.protocol)
     path = (model.flags.path or "").partition("?")[0].replace("{model}", row.model)
     body = {key: value for key, value in row.body.items() if key != "stream"}  # nothing streams in a batch
     if "{model}" not in (model.flags.path or "") and "model" not in body:
         body["model"] = row.model
+    try:
+        content = msgspec.json.encode(body)
+    except (UnicodeError, RecursionError) as error:
+        return _refused(offer, row, f"The body cannot be read: {error}")
     unlisted = is_unlisted(registry, model)
-    response = respond(model, headers, msgspec.json.encode(body), path, strict=strict, unlisted=unlisted)
+    response = respond(model, headers, content, path, strict=strict, unlisted=unlisted)
+    return _outcome(row, response)
+
+
+def _refused(offer: Interface, row: Row, message: str) -> Outcome:
+    """Return the outcome of a row that the endpoint cannot read."""
+    return _outcome(row, reject(Violation("param", message), protocol=offer.model.protocol))
+
+
+def _outcome(row: Row, response: SimulatedResponse) -> Outcome:
     text = b"".join(response.pieces)
     try:
         return Outcome(row.id, response.status, msgspec.json.decode(text))

@@ -71,6 +71,7 @@ VENDORS = (
         pending=("in_queue", "in_progress"),
     ),
     Vendor("groq", "openai/gpt-oss-120b"),
+    Vendor("deepinfra", "deepseek-ai/DeepSeek-V4.1-Flash"),
     Vendor("baidu", "ernie-5.1", calls="/v2/chat/completions", pending=("Queuing", "Running"), done="Done"),
     Vendor(
         "mistral",
