@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
 from cnllm.batch.state import RETRYABLE, Mark, Record, State
@@ -157,10 +158,7 @@ class Parts:
 
     def advance(self, part: Part, state: str, *, file: str | None = None, job: str | None = None) -> Part:
         """Store the next state of a part, and return the part as it is now."""
-        after = Part(
-            part.number, part.mark, part.model, part.setting, part.created, part.size, state,
-            part.file if file is None else file, part.job if job is None else job,
-        )  # fmt: skip
+        after = replace(part, state=state, file=file or part.file, job=job or part.job)
         with self._state.writing():
             self._state.execute(
                 "UPDATE parts SET state=?, file=?, job=? WHERE number=?", state, after.file, after.job, part.number
