@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -43,6 +44,7 @@ class _Endpoints:
         self.registry = registry
         self.strict = strict
         self._batches: BatchStore | None = None
+        self._lock = threading.Lock()
 
     def respond(self, plan: OutgoingRequest) -> SimulatedResponse:
         """Return the response to a plan."""
@@ -60,8 +62,8 @@ class _Endpoints:
 
         registry = self.registry
         assert registry is not None
-        if self._batches is None:
-            self._batches = BatchStore()
+        with self._lock:
+            self._batches = self._batches or BatchStore()
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
             step = self._batches.offers.find_step(registry, plan.model.provider, method, path[start:])
             if step is not None:
