@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
-from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step
 from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, respond
+
+if TYPE_CHECKING:
+    from cnllm.simulator.batch import BatchStore
 
 __all__ = ["AsyncSimTransport", "OutgoingRequest", "SimTransport"]
 
@@ -40,25 +43,27 @@ class _Endpoints:
     def __init__(self, registry: ModelLookup | None, strict: bool) -> None:
         self.registry = registry
         self.strict = strict
-        self._batches = BatchStore()
-        self._calls: set[tuple[str, str, str]] = set()  # requests that are no step of a batch, by provider
+        self._batches: BatchStore | None = None
+        self._lock = threading.Lock()
 
     def respond(self, plan: OutgoingRequest) -> SimulatedResponse:
         """Return the response to a plan."""
         method: str = getattr(plan, "method", "POST")
         path = unquote(urlsplit(plan.url).path)
-        call = (plan.model.provider, method, path)
-        if self.registry is not None and call not in self._calls:
-            if (response := self._respond_to_step(self.registry, plan, method, path)) is not None:
-                return response
-            self._calls.add(call)
+        is_step = self.registry is not None and not _is_call(plan.model, method, path)
+        if is_step and (response := self._respond_to_step(plan, method, path)) is not None:
+            return response
         unlisted = self.strict and is_unlisted(self.registry, plan.model)
         return respond(plan.model, plan.headers, plan.content, path, strict=self.strict, unlisted=unlisted)
 
-    def _respond_to_step(
-        self, registry: ModelLookup, plan: OutgoingRequest, method: str, path: str
-    ) -> SimulatedResponse | None:
+    def _respond_to_step(self, plan: OutgoingRequest, method: str, path: str) -> SimulatedResponse | None:
         """Return the response to a step of a batch; None for another request. The base URL may be any."""
+        from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step  # few need it
+
+        registry = self.registry
+        assert registry is not None
+        with self._lock:
+            self._batches = self._batches or BatchStore()
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
             step = self._batches.offers.find_step(registry, plan.model.provider, method, path[start:])
             if step is not None:
@@ -68,6 +73,12 @@ class _Endpoints:
         base_url = plan.url.partition("?")[0].removesuffix(path[start:])
         request = BatchRequest(plan.url, plan.headers, plan.content, base_url)
         return answer_step(registry, self._batches, step, request, strict=self.strict)
+
+
+def _is_call(model: Model, method: str, path: str) -> bool:
+    """Whether a request is a single call, by its path. That is quick; the steps of batches take a look-up."""
+    paths = (p.partition("?")[0].replace("{model}", model.id) for p in (model.flags.path, model.flags.stream_path) if p)
+    return method == "POST" and path.endswith(tuple(paths))
 
 
 class SimTransport:

@@ -48,7 +48,7 @@ def answer_step(
             if step.name == "upload":
                 return _upload(store, offer, request)
             if step.name == "submit":
-                return _submit(store, step, request)
+                return _submit(registry, store, step, request)
             if step.name == "list":
                 return _list(registry, store, offer, request, strict)
             return _answer_named(registry, store, step, request, strict)
@@ -73,7 +73,7 @@ def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> Simul
     return _json(describe_file(offer, file))
 
 
-def _submit(store: BatchStore, step: Step, request: BatchRequest) -> SimulatedResponse:
+def _submit(registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest) -> SimulatedResponse:
     try:
         body = msgspec.json.decode(request.content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -84,7 +84,7 @@ def _submit(store: BatchStore, step: Step, request: BatchRequest) -> SimulatedRe
     offers = [o for o in step.interfaces if o.flags.submit is not None and contains(body, o.flags.submit.set or {})]
     offer = (offers or list(step.interfaces))[0]
     size = len(request.content)
-    job = read_submission(store, offer, body, step.names.get("model"), request.headers, size)
+    job = read_submission(registry, store, offer, body, step.names.get("model"), request.headers, size)
     response = _json(describe_job(job, store.clock(), request.base_url))  # fails for half of a character
     store.save(job)
     return response

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from email.message import EmailMessage
-from email.parser import BytesParser
-from email.policy import HTTP
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
 
 __all__ = ["UploadForm", "read_form"]
 
@@ -45,6 +46,10 @@ def read_form(content_type: str, body: bytes) -> UploadForm:
 
 
 def _headers(text: bytes) -> EmailMessage:
+    from email.message import EmailMessage  # slow to import, and few need it
+    from email.parser import BytesParser
+    from email.policy import HTTP
+
     message = BytesParser(policy=HTTP).parsebytes(text + b"\r\n\r\n", headersonly=True)
     assert isinstance(message, EmailMessage)
     return message

@@ -8,9 +8,11 @@ from typing import Any
 from cnllm.jsonpath import get
 from cnllm.registry.flags.batch import BatchSubmit
 from cnllm.simulator.batch.faults import read_job_faults
-from cnllm.simulator.batch.rows import Problem, read_lines, read_rows
+from cnllm.simulator.batch.rows import Problem, Row, read_lines, read_rows
 from cnllm.simulator.batch.steps import Interface
 from cnllm.simulator.batch.store import BatchStore, File, Job
+from cnllm.simulator.respond import ModelLookup
+from cnllm.types.checks import unfit_id
 
 __all__ = ["Refused", "read_submission"]
 
@@ -26,6 +28,7 @@ class Refused(Exception):
 
 
 def read_submission(
+    registry: ModelLookup,
     store: BatchStore,
     offer: Interface,
     body: dict[str, Any],
@@ -43,7 +46,7 @@ def read_submission(
             raise Refused(f"{key} is missing; it may be {value}.", param=key)
     job_model = model_in_path or (_text(body, flags.model) if flags.model is not None else None)
     rows, problems = read_rows(offer, _lines(store, offer, flags, body), job_model)
-    problems += _limits(offer, size)
+    problems += _limits(offer, size) + _unsupported(registry, offer, rows)
     if problems and flags.rows is not None:
         where = "" if problems[0].line is None else f"{flags.rows}[{problems[0].line - 1}]: "
         raise Refused(where + problems[0].message, param=problems[0].param)
@@ -93,6 +96,15 @@ def _file(store: BatchStore, offer: Interface, id: Any, path: str) -> File:
 def _text(body: dict[str, Any], path: str) -> str | None:
     value = get(body, path)
     return value if isinstance(value, str) and value else None
+
+
+def _unsupported(registry: ModelLookup, offer: Interface, rows: Iterable[Row]) -> list[Problem]:
+    """Return which models of the rows the interface does not serve."""
+    names = sorted({row.model for row in rows if unfit_id(row.model) is None})
+    provider, protocol = offer.model.provider, offer.model.protocol
+    batches = {name: registry.resolve(f"{provider}/{name}", protocol=protocol).flags.batch for name in names}
+    refused = [name for name, batch in batches.items() if batch is not None and batch.available is False]
+    return [Problem("model_not_supported", f"The model {name} is not served in batches.") for name in refused]
 
 
 def _limits(offer: Interface, size: int) -> list[Problem]:

@@ -94,10 +94,17 @@ def test_a_job_may_be_told_to_fail(caller: Caller) -> None:
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """An endpoint with small limits."""
     overlay = tmp_path_factory.mktemp("narrow") / "providers.toml"
-    overlay.write_text("[providers.openai]\nbatch = { max_rows = 3, max_bytes = 2_000 }\n")
+    limits = "[providers.openai]\nbatch = { max_rows = 3, max_bytes = 2_000 }\n"
+    overlay.write_text(limits + "[models.'openai/gpt-4']\nbatch.available = false\n")
     registry = Registry([read(builtin_path(), builtin=True), read(overlay)])
     with running(registry) as server, httpx.Client(trust_env=False, timeout=20) as http:
         yield Caller(http, server.url)
+
+
+def test_a_model_that_is_not_served_in_batches(narrow: Caller) -> None:
+    job = narrow.start([OPENAI.row(id, model="gpt-4") for id in "ab"], "polls=0")
+    failed = narrow.poll(job)
+    assert (failed["status"], failed["errors"]["data"][0]["code"]) == ("failed", "model_not_supported")
 
 
 def test_a_file_that_is_too_large_is_refused(narrow: Caller) -> None:
