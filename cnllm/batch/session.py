@@ -56,7 +56,7 @@ def _part(options: Mapping[str, Any], of_loop: bool) -> dict[str, Any]:
 
 
 class Interruptible(Protocol):
-    """What runs now, and can be told to stop."""
+    """The part of a run that runs now, and can be stopped."""
 
     def interrupt(self) -> None:
         """Stop; the second time at once."""

@@ -17,7 +17,7 @@ Standing = Literal["pending", "done", "failed", "cancelled", "expired"]
 
 
 class JobError(Struct, frozen=True):
-    """What was wrong with a job as a whole. `line` is the line of its file, from 1."""
+    """An error of a job as a whole. `line` is the line of its file, from 1."""
 
     message: str
     code: str | None = None

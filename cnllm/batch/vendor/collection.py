@@ -31,7 +31,7 @@ _CHUNK = 200
 
 
 class Collection(Struct):
-    """What the results of all parts were: rows that are finished, and why others came back.
+    """The counts of the results: rows that are finished, and the reasons for which others came back.
 
     `changed` counts answers to requests that would be built differently now.
     """

@@ -54,7 +54,7 @@ class Exchange:
         """Return the answer to a request that may be sent twice. Raises the error of the last attempt."""
         return decode_answer(plan, await self._retry(lambda: self._send(plan)))
 
-    async def once(self, plan: Plan) -> Any:
+    async def send(self, plan: Plan) -> Any:
         """Return the answer to a request that must not be sent twice. Raises the error of the only attempt."""
         return decode_answer(plan, await self._send(plan))
 

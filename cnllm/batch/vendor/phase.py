@@ -48,7 +48,7 @@ _NAMES = {
 
 
 class VendorPhase:
-    """What a session needs for its vendor. `leftover` are the lines for single calls. Raises `NoBatchInterface`.
+    """The part of a session that a vendor does. `leftover` are the lines for single calls. Raises `NoBatchInterface`.
 
     `retake` are those among them that the state knows, because they were in a job.
     """

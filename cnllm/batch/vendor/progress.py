@@ -1,4 +1,4 @@
-"""Where the vendor is, for the line that the user sees."""
+"""The progress of the jobs at a vendor, for the line that the user sees."""
 
 from __future__ import annotations
 

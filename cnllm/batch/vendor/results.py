@@ -137,7 +137,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class Answered(Struct, frozen=True):
-    """What became of a row: an outcome for its line, or None where it is to be asked again, one by one.
+    """The result of a row: an outcome for its line, or None where the row is to be asked again, by itself.
 
     `cost` says what to count: the reply's own, nothing (False), or the worst case (None).
     """

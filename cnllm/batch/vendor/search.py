@@ -17,14 +17,14 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import EndpointError
 from cnllm.registry.flags.batch import Batch
 
-__all__ = ["Found", "find_job"]
+__all__ = ["SearchResult", "find_job"]
 
 _DELAY = 60.0  # seconds until a new job stands in the list, where the registry does not know better
 _MOST_PAGES = 1000
 _SLACK = 600.0  # seconds by which the vendor's clock may differ
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """The job of a part; None: there is none, or with `unknown` nobody can tell."""
 
     job: VendorJob | None
@@ -39,7 +39,7 @@ async def find_job(
     known: frozenset[str],
     out: Path,
     sleep: Callable[[float], Awaitable[object]],
-) -> Found:
+) -> SearchResult:
     """Find the job of a part in the account's list. `known` are jobs of other parts.
 
     A job that carries a mark is known by it. One without is known by the ids of its rows, which stand in its results:
@@ -48,7 +48,7 @@ async def find_job(
     """
     listing = batch.list_
     if listing is None:
-        return Found(None, "the vendor has no list of jobs")
+        return SearchResult(None, "the vendor has no list of jobs")
     has_mark = batch.submit is not None and bool(batch.submit.mark) and batch.job is not None and bool(batch.job.mark)
     delay = _DELAY if listing.delay is None else listing.delay
     for is_last in (False, True):
@@ -57,19 +57,19 @@ async def find_job(
         try:
             async for job in _jobs(exchange, batch, probe):
                 if has_mark and job.mark == part.mark:
-                    return Found(job)
+                    return SearchResult(job)
                 if not has_mark and job.id not in known and _may_be(job, part):
                     candidates.append(job)
         except (UnreadableAnswer, EndpointError) as error:
-            return Found(None, f"the vendor's list of jobs cannot be read: {error}")
+            return SearchResult(None, f"the vendor's list of jobs cannot be read: {error}")
         for job in candidates:
             if await _is_of_part(exchange, batch, probe, part, job, out, sleep):
-                return Found(job)
+                return SearchResult(job)
         wait = min(part.created + delay - start, delay)  # the clock may have been set back
         if wait <= 0 or is_last:
             break
         await sleep(wait)
-    return Found(None)
+    return SearchResult(None)
 
 
 def _may_be(job: VendorJob, part: Part) -> bool:

@@ -33,7 +33,7 @@ class UnsureJob(CnllmError):
 
 
 class Submission:
-    """What submitting needs: the interface, the connection, the parts."""
+    """The way of a part to the vendor: the interface, the connection, the parts."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Submission:
             tries += 1
             error: CnllmError
             try:
-                job = read_job(batch, await self._exchange.once(plan))
+                job = read_job(batch, await self._exchange.send(plan))
                 if job is not None:
                     return self._parts.advance(part, SUBMITTED, job=job.id)
                 error = UnreadableAnswer("the answer to the submission has no id of a job")

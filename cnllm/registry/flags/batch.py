@@ -122,7 +122,7 @@ class BatchList(Base, frozen=True):
 
 
 class BatchResults(Base, frozen=True):
-    """Where the results of a job are."""
+    """The place of the results of a job."""
 
     path: Annotated[
         str | None,
