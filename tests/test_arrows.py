@@ -75,6 +75,7 @@ MAY: dict[str, set[str]] = {
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"batch", "config", "tool_trial"},
+    "cli/matrix": FLAGS | {"cli/output", "config"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
     | {"tools"}

@@ -1,0 +1,98 @@
+"""Put the matrix page together: markup, style, texts, scripts and data in one file.
+
+What a registry file says reaches the page as data only: escaped in the markup, or in blocks that no browser runs. The
+script writes it as text, and follows no link but http and https.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Iterable
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from cnllm.cli.matrix.details import detail_data
+from cnllm.cli.matrix.rows import Entry, list_data, newest_first
+from cnllm.registry.capabilities import capabilities
+from cnllm.registry.summary import short_names
+
+if TYPE_CHECKING:
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Fact
+
+__all__ = ["render_page"]
+
+SCRIPTS = ("data.js", "words.js", "list.js", "model.js", "compare.js", "main.js")
+"""The scripts, in the order in which they stand in the page: they share one scope."""
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def render_page(registry: Registry, *, manual: str = "") -> str:
+    """Return the page of every model of a registry as HTML. `manual` is the address of the manual, "" for no link."""
+    short = short_names(registry.aliases)
+    entries: list[Entry] = []
+    seen = ""
+    for name in registry.names():
+        model = registry.resolve(name)
+        explained = model.explain()
+        seen = max(seen, _last_seen(explained))
+        entries.append(Entry(model, explained, capabilities(model, explained), short.get(model.name, ())))
+    entries = newest_first(entries)
+    values = {"style": _read("style.css"), "policy": _text(_POLICY), "script": _script(), **_head(entries, seen, registry)}
+    values["manual"] = f'<a href="{_text(manual)}" data-t="manual">Manual</a>' if manual else ""
+    values["list"] = _json(list_data(entries))
+    values["texts"] = _json(json.loads(_read("texts.json")))
+    values["details"] = _packed(detail_data(entries))
+    first, *rest = _read("page.html").split("{{")
+    return first + "".join(values[name] + text for name, _, text in (part.partition("}}") for part in rest))
+
+
+def _head(entries: list[Entry], seen: str, registry: Registry) -> dict[str, str]:
+    """Return the sentences above the list in English, and the numbers in them, from which the script writes others."""
+    texts = json.loads(_read("texts.json"))["en"]
+    current = [entry.model for entry in entries if not entry.is_retired]
+    counts = {"models": len(current), "vendors": len({model.provider for model in current})}
+    stamp = {"date": seen, "version": registry.version}
+    return {
+        "counts": _text(json.dumps(counts)),
+        "lead": _text(texts["lead"].format(**counts)),
+        "stamp_values": _text(json.dumps(stamp)),
+        "stamp": _text(texts["stamp"].format(**stamp)),
+    }
+
+
+def _last_seen(facts: Iterable[Fact]) -> str:
+    """Return the last day on which a source of these facts was read, "" where there is none."""
+    return max((str(fact.seen) for fact in facts if fact.seen is not None), default="")
+
+
+def _script() -> str:
+    """Return the scripts in one scope of their own."""
+    return "(() => {\n\"use strict\";\n" + "\n".join(map(_read, SCRIPTS)) + "})();\n"
+
+
+def _read(name: str) -> str:
+    """Return a file of this folder."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _text(text: str) -> str:
+    """Escape text for markup, or for the value of an attribute in quotes."""
+    return html.escape(text, quote=True)
+
+
+def _json(data: Any) -> str:
+    """Return JSON that can neither end a script nor begin a comment."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _packed(data: Any) -> str:
+    """Return data as compressed JSON in base 64."""
+    return base64.b64encode(zlib.compress(_json(data).encode(), 9)).decode()
