@@ -36,7 +36,7 @@ async function showComparison(names) {
   const only = el("input", {type: "checkbox"});
   only.addEventListener("change", () => table.classList.toggle("only", only.checked));
   page.replaceChildren(backLink(),
-    el("div", {class: "title"}, heading("h2", "comparison-name", t("comparison")), el("label", {class: "choose"}, only, el("span", {}, t("differences")))),
+    el("div", {class: "title"}, heading("h1", "comparison-name", t("comparison")), el("label", {class: "choose"}, only, el("span", {}, t("differences")))),
     el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": t("comparison")}, table));
 }
 

@@ -37,11 +37,11 @@ function word([text, says, strength]) {
 }
 const unseen = text => el("span", {class: "unseen"}, text);
 function cell(column, model) {
-  const list = words[column](model).flatMap((one, n) => n ? [", ", word(one)] : [word(one)]);
-  return el("td", {role: "cell", class: "words", "data-c": column}, ...list);
+  const list = words[column](model).flatMap((one, n) => n ? [t("comma"), word(one)] : [word(one)]);
+  return el("td", {role: "cell", class: "words", "data-c": column, "data-name": t(`col_${column}`)}, ...list);
 }
 function missing(column) {
-  return el("td", {role: "cell", class: "number", "data-c": column}, word(["?", t("legend_unknown"), "unknown"]));
+  return el("td", {role: "cell", class: "number", "data-c": column, "data-name": t(`col_${column}`)}, word(["?", t("legend_unknown"), "unknown"]));
 }
 function row(model) {
   if (rows.has(model)) return rows.get(model);
@@ -49,7 +49,8 @@ function row(model) {
   box.checked = picked.includes(model);
   const state = model.status === RETIRED ? "is_retired" : model.status === CURRENT ? "" : "preview";
   const count = column => model[column] === null ? missing(column) : el(
-    "td", {role: "cell", class: "number", "data-c": column, "data-says": number(model[column])}, tokens(model[column]));
+    "td", {role: "cell", class: "number", "data-c": column, "data-name": t(`col_${column}`), "data-says": number(model[column])},
+    tokens(model[column]));
   const money = (column, side) => model[column] === null ? missing(column) : el(
     "td", {role: "cell", class: "number", "data-c": column, "data-side": t(side)}, price(model[column], model.currency));
   const element = el("tr", {role: "row", class: model.status === RETIRED ? "gone" : false},
@@ -85,7 +86,7 @@ function showList() {
   const isPrice = view.sort === "input" || view.sort === "reply";
   const text = list.length === all ? t("count", {n: number(all)}) : t("count_of", {n: number(list.length), all: number(all)});
   const within = isPrice && !view.currency ? ` ${t("within", {first: firstCurrency()})}` : "";
-  by("count").textContent = `${text}.${within}`.replace("..", ".");
+  by("count").textContent = `${text}${within}`;
   by("none").hidden = list.length > 0;
   by("models").hidden = list.length === 0;
   by("wanted").textContent = view.can.length ? String(view.can.length) : "";

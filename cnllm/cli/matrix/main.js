@@ -50,7 +50,7 @@ async function visit() {
     if (origin?.isConnected) origin.focus({preventScroll: true});
   } else if (next !== "list" && !(place === next && changed)) {
     scrollTo(0, 0);
-    by(next).querySelector("h2").focus({preventScroll: true});
+    by(next).querySelector("h1").focus({preventScroll: true});
   }
   place = next;
 }

@@ -22,7 +22,7 @@ function host(address) {
   }
 }
 function heading(level, id, text) {
-  return el(level, {id, tabindex: level === "h2" ? "-1" : false}, text);
+  return el(level, {id, tabindex: level === "h1" ? "-1" : false}, text);
 }
 function backLink() {
   return el("p", {class: "back"}, el("a", {href: address({}), "data-back": true}, `← ${t("back")}`));
@@ -72,7 +72,7 @@ function elsewhere(model) {
   const others = models.filter(other => other !== model && other.plain === model.plain && other.status !== RETIRED);
   if (!others.length) return null;
   const money = (other, side) => other[side] === null ? "?" : price(other[side], other.currency);
-  return el("section", {"aria-labelledby": "elsewhere"}, heading("h3", "elsewhere", t("elsewhere")),
+  return el("section", {"aria-labelledby": "elsewhere"}, heading("h2", "elsewhere", t("elsewhere")),
     el("p", {class: "soft"}, t("elsewhere_lead")),
     el("ul", {class: "others"}, ...others.map(other => el("li", {},
       el("a", {href: address({model: other.name})}, other.vendor.title),
@@ -83,7 +83,7 @@ function elsewhere(model) {
 async function showModel(name) {
   const page = by("model"), model = byName.get(name);
   if (!model) {
-    page.replaceChildren(backLink(), heading("h2", "model-name", t("missing", {name})));
+    page.replaceChildren(backLink(), heading("h1", "model-name", t("missing", {name})));
     return;
   }
   const more = detailsOf(await details(), model);
@@ -97,19 +97,19 @@ async function showModel(name) {
   page.replaceChildren(
     backLink(),
     el("div", {class: "title"},
-      el("div", {}, heading("h2", "model-name", model.id), state ? el("em", {}, state) : "",
+      el("div", {}, heading("h1", "model-name", model.id), state ? el("em", {}, state) : "",
         el("p", {class: "soft"}, `${model.vendor.title} · `, el("code", {}, model.name))),
       el("label", {class: "choose"}, el("input", {type: "checkbox", "data-pick": model.name}), el("span", {}, t("compare")))),
     gone || "",
     glance(model, more),
     el("div", {class: "columns"},
-      el("section", {"aria-labelledby": "abilities"}, heading("h3", "abilities", t("abilities")),
-        el("div", {class: "abilities"}, ...groups.map(group => el("div", {}, el("h4", {}, t(`group_${group}`)),
+      el("section", {"aria-labelledby": "abilities"}, heading("h2", "abilities", t("abilities")),
+        el("div", {class: "abilities"}, ...groups.map(group => el("div", {}, el("h3", {}, t(`group_${group}`)),
           el("ul", {}, ...kinds.filter(kind => kind.group === group).map(kind => ability(model, kind, more.abilities[kind.name]))))))),
       el("div", {},
-        el("section", {"aria-labelledby": "call"}, heading("h3", "call", t("call")),
+        el("section", {"aria-labelledby": "call"}, heading("h2", "call", t("call")),
           el("pre", {tabindex: "0"}, el("code", {}, `cnllm call --model ${model.name} "Hi"`)), wiring(model, more)),
-        el("section", {"aria-labelledby": "issues"}, heading("h3", "issues", `${t("issues")} (${more.issues.length})`), ...issues),
+        el("section", {"aria-labelledby": "issues"}, heading("h2", "issues", `${t("issues")} (${more.issues.length})`), ...issues),
         elsewhere(model) ?? "")));
   page.querySelector("[data-pick]").checked = picked.includes(model);
 }

@@ -29,7 +29,7 @@ function translate() {
 const formats = new Map();
 function format(kind, options, value) {
   const key = `${language} ${kind.name} ${JSON.stringify(options)}`;
-  if (!formats.has(key)) formats.set(key, new kind(language === "zh" ? "zh-CN" : "en-GB", options));
+  if (!formats.has(key)) formats.set(key, new kind(language === "zh" ? "zh-CN" : options.month === "short" ? "en-US" : "en-GB", options));
   return formats.get(key).format(value);
 }
 const number = value => format(Intl.NumberFormat, {}, value);
