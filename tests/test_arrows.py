@@ -84,6 +84,7 @@ MAY: dict[str, set[str]] = {
     "cli/commands": FLAGS
     | {
         "cli",
+        "cli/matrix",
         "cli/output",
         "client",
         "config",

@@ -42,7 +42,12 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
         seen = max(seen, _last_seen(explained))
         entries.append(Entry(model, explained, capabilities(model, explained), short.get(model.name, ())))
     entries = newest_first(entries)
-    values = {"style": _read("style.css"), "policy": _text(_POLICY), "script": _script(), **_head(entries, seen, registry)}
+    values = {
+        "style": _read("style.css"),
+        "policy": _text(_POLICY),
+        "script": _script(),
+        **_head(entries, seen, registry),
+    }
     values["manual"] = f'<a href="{_text(manual)}" data-t="manual">Manual</a>' if manual else ""
     values["list"] = _json(list_data(entries))
     values["texts"] = _json(json.loads(_read("texts.json")))
@@ -72,7 +77,7 @@ def _last_seen(facts: Iterable[Fact]) -> str:
 
 def _script() -> str:
     """Return the scripts in one scope of their own."""
-    return "(() => {\n\"use strict\";\n" + "\n".join(map(_read, SCRIPTS)) + "})();\n"
+    return '(() => {\n"use strict";\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
 
 
 def _read(name: str) -> str:

@@ -63,21 +63,25 @@ def newest_first(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.day is None, -(entry.day or 0), entry.model.name))
 
 
-def list_data(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the data of the list, as JSON takes it.
+def list_data(entries: Sequence[Entry], titles: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of the list, as JSON takes it. `titles` are those of the providers.
 
     `models` has one list for each field, all in the order of the entries: `vendor`, `states` and `currency` are numbers
     in the lists of these names, `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired).
+    `title` is that of a model that has its own.
     """
     vendors, states, currencies = Table(), Table(), Table()
     names: tuple[str, ...] = ("id", "vendor", "released", "status", "states", "context", "output")
-    columns: dict[str, list[Any]] = {name: [] for name in (*names, "input", "reply", "currency", "text", "short")}
+    columns: dict[str, list[Any]] = {
+        name: [] for name in (*names, "input", "reply", "currency", "text", "short", "title")
+    }
     for entry in entries:
         model, flags = entry.model, entry.model.flags
         limits, price, status = flags.limits, flags.price, flags.status
+        title = titles[model.provider]
         row = {
             "id": terminal.escape(model.id),
-            "vendor": vendors.add((terminal.escape(model.provider), terminal.escape(flags.title or model.provider))),
+            "vendor": vendors.add((terminal.escape(model.provider), terminal.escape(title))),
             "released": entry.day,
             "status": _STATES.index(status.is_ if status and status.is_ in _STATES else None),
             "states": states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
@@ -87,6 +91,7 @@ def list_data(entries: Sequence[Entry]) -> dict[str, Any]:
             "reply": price.output if price else None,
             "currency": currencies.add(terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
+            "title": terminal.escape(flags.title) if flags.title and flags.title != title else 0,
             "short": [terminal.escape(name) for name in entry.short] or 0,
         }
         for name, values in columns.items():
@@ -99,4 +104,3 @@ def list_data(entries: Sequence[Entry]) -> dict[str, Any]:
         "currencies": currencies.values,
         "models": columns,
     }
-
