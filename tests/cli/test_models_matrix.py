@@ -80,7 +80,7 @@ class Page(HTMLParser):
             model = dict(zip(columns, row, strict=True))
             vendor, title = data["vendors"][model["vendor"]]
             letters = data["states"][model["states"]]
-            model["title"], model["currency"] = title, data["currencies"][model["currency"]]
+            model["vendor"], model["currency"] = title, data["currencies"][model["currency"]]
             model["can"] = {kind: states[x] for (kind, _), x in zip(data["kinds"], letters, strict=True)}
             models[f"{vendor}/{model['id']}"] = model
         return models
@@ -212,6 +212,7 @@ def test_what_a_file_says_is_shown_and_not_obeyed(page: str, parsed: Page) -> No
     assert "alert(1)" not in parsed.scripts[2][1]
     assert "<script>alert" not in page
     assert parsed.models()["home/<b>"]["currency"].startswith("</script>")
+    assert parsed.models()["home/<b>"]["title"].startswith("</script>")
     for id in ("data", "texts", "packed"):
         assert not set("<>&") & set(parsed.block(id)), id
     script = parsed.scripts[2][1]

@@ -14,7 +14,7 @@ const models = data.models.id.map((id, i) => {
   kinds.forEach((kind, k) => { can[kind.name] = letters[k] === "?" ? null : letters[k] === "1"; });
   const name = `${vendor.key}/${id}`;
   return {
-    i, id, name, vendor, can, short, status: at("status"), text: at("text"),
+    i, id, name, vendor, can, short, title: at("title") || "", status: at("status"), text: at("text"),
     released: at("released"), context: at("context"), output: at("output"),
     input: at("input"), reply: at("reply"), currency: data.currencies[at("currency")],
     look: [name, vendor.title, ...short].join(" ").toLowerCase(),

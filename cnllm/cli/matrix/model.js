@@ -98,7 +98,7 @@ async function showModel(name) {
     backLink(),
     el("div", {class: "title"},
       el("div", {}, heading("h1", "model-name", model.id), state ? el("em", {}, state) : "",
-        el("p", {class: "soft"}, `${model.vendor.title} · `, el("code", {}, model.name))),
+        el("p", {class: "soft"}, `${[model.vendor.title, model.title].filter(Boolean).join(" · ")} · `, el("code", {}, model.name))),
       el("label", {class: "choose"}, el("input", {type: "checkbox", "data-pick": model.name}), el("span", {}, t("compare")))),
     gone || "",
     glance(model, more),

@@ -42,14 +42,10 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
         seen = max(seen, _last_seen(explained))
         entries.append(Entry(model, explained, capabilities(model, explained), short.get(model.name, ())))
     entries = newest_first(entries)
-    values = {
-        "style": _read("style.css"),
-        "policy": _text(_POLICY),
-        "script": _script(),
-        **_head(entries, seen, registry),
-    }
+    values = _head(entries, seen, registry)
+    values |= {"style": _read("style.css"), "policy": _text(_POLICY), "script": _script()}
     values["manual"] = f'<a href="{_text(manual)}" data-t="manual">Manual</a>' if manual else ""
-    values["list"] = _json(list_data(entries))
+    values["list"] = _json(list_data(entries, _titles(registry, entries)))
     values["texts"] = _json(json.loads(_read("texts.json")))
     values["details"] = _packed(detail_data(entries))
     first, *rest = _read("page.html").split("{{")
@@ -68,6 +64,12 @@ def _head(entries: list[Entry], seen: str, registry: Registry) -> dict[str, str]
         "stamp_values": _text(json.dumps(stamp)),
         "stamp": _text(texts["stamp"].format(**stamp)),
     }
+
+
+def _titles(registry: Registry, entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the title of each provider, its name where it has none."""
+    providers = {entry.model.provider for entry in entries}
+    return {name: registry.resolve(f"{name}/any").flags.title or name for name in providers}
 
 
 def _last_seen(facts: Iterable[Fact]) -> str:
