@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import cnllm
 
 project = "cnllm"
@@ -27,3 +30,20 @@ html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 highlight_language = "none"
+
+
+def setup(app: Any) -> None:
+    """Add the model matrix to the site: it is a page of its own, made from the built-in registry."""
+    app.connect("build-finished", write_matrix)
+
+
+def write_matrix(app: Any, error: Exception | None) -> None:
+    """Write matrix.html beside index.html, where the manual is built as HTML."""
+    if error is not None or app.builder.format != "html":
+        return
+    from cnllm.cli.matrix.page import render_page
+    from cnllm.registry import Registry
+    from cnllm.registry.documents import builtin_path, read
+
+    page = render_page(Registry([read(builtin_path(), builtin=True)]), manual="index.html")
+    Path(app.outdir, "matrix.html").write_text(page, encoding="utf-8")
