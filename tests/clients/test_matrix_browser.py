@@ -1,4 +1,4 @@
-"""The matrix page in a real browser: axe-core finds nothing, the first paint is fast, the keyboard reaches everything."""
+"""The matrix page in a browser: axe-core finds nothing, the first paint is fast, the keyboard reaches everything."""
 
 from __future__ import annotations
 
