@@ -174,7 +174,7 @@ def test_a_model_has_facts_with_sources_and_links(parsed: Page) -> None:
     assert model["facts"]["reasoning-off"][0] == "reasoning.mode"
     assert model["facts"]["reasoning-off"][2][:2] == ["javascript:alert(3)", ""], "no link"
     assert "schema" not in model["facts"]
-    assert model["prices"] == [["cached", "0.5"]]
+    assert model["prices"] == [["cached", "", 0.5]]
     assert (model["use"], model["since"]) == ("home/<b>", "2026-01-02")
     assert model["endpoint"] == "http://127.0.0.1:9/v1/chat/completions"
 

@@ -40,8 +40,9 @@ async function look(name, hash, size, scheme) {
   await page.evaluate(axe);
   const found = await page.evaluate(() => axe.run(document, {resultTypes: ["violations"]}));
   const violations = found.violations.map(one => `${one.id}: ${one.nodes.map(node => node.target).join(", ")}`);
+  await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length);
   const sizes = await page.evaluate(() => ({
-    paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null,
+    paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
     overflow: document.documentElement.scrollWidth - innerWidth,
   }));
   await page.close();

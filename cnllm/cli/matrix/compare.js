@@ -48,7 +48,7 @@ function pick(model, on) {
   showTray();
 }
 function showTray() {
-  by("tray").hidden = !picked.length;
+  by("tray").hidden = !picked.length || !by("comparison").hidden;
   by("picked").replaceChildren(...picked.map(model => el("li", {}, el("span", {}, model.id),
     el("button", {type: "button", "data-drop": model.name, "aria-label": t("remove", {name: model.name})}, "✕"))));
   const link = by("compare"), ready = picked.length > 1;

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli.matrix.rows import Entry, Table
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
-from cnllm.cli.output.format import format_amount
 from cnllm.config import redact
 from cnllm.registry.known_issues import known_issues
 
@@ -100,21 +99,17 @@ def _levels(model: Model) -> str:
     return " ".join(level for level in LEVELS if effort is not None and getattr(effort, level) is not None)
 
 
-def _prices(price: Price) -> Iterator[list[str]]:
-    """Yield the prices beside those of input and output: a kind, and its amounts."""
+def _prices(price: Price) -> Iterator[list[Any]]:
+    """Yield the prices beside those of input and output: a kind, its condition, and its amounts."""
     if price.cached is not None:
-        yield ["cached", format_amount(price.cached)]
+        yield ["cached", "", price.cached]
     if price.cache_write is not None:
-        yield ["cache_write", format_amount(price.cache_write)]
+        yield ["cache_write", "", price.cache_write]
     for tier in price.tiers or ():
-        amounts = " / ".join(format_amount(tier.get(name)) for name in ("input", "output"))
-        yield ["above", f"{tier.get('above', 0):,.0f}", amounts]
-    promotion = price.promotion or {}
-    if promotion:
-        amounts = " / ".join(format_amount(promotion.get(name)) for name in ("input", "output"))
-        yield ["promotion", terminal.escape(str(promotion.get("until") or "")), amounts]
-    if price.off_peak:
-        yield ["off_peak", ""]
+        yield ["above", tier.get("above"), tier.get("input"), tier.get("output")]
+    for kind, other in (("promotion", price.promotion), ("off_peak", price.off_peak)):
+        if other:
+            yield [kind, terminal.escape(str(other.get("until") or "")), other.get("input"), other.get("output")]
 
 
 def _link(source: str) -> str:

@@ -57,7 +57,7 @@ function row(model) {
     el("td", {role: "cell", class: "pick", "data-c": "pick"}, el("label", {}, box)),
     el("th", {scope: "row", role: "rowheader", "data-c": "model"},
       el("a", {href: address({model: model.name})}, model.id), state ? el("em", {}, t(state)) : null,
-      el("small", {}, model.vendor.title)),
+      el("small", {"data-says": model.vendor.title}, model.vendor.title)),
     model.released === null ? missing("released")
       : el("td", {role: "cell", "data-c": "released", "data-says": fullDay(model)}, month(model)),
     ...["Tools", "Reasoning", "Reads", "Answers"].map(column => cell(column, model)),

@@ -114,7 +114,7 @@ document.addEventListener("change", event => {
 document.addEventListener("click", event => {
   const drop = event.target.closest("[data-drop]"), back = event.target.closest("[data-back]");
   if (drop) pick(byName.get(drop.dataset.drop), false);
-  if (event.target.closest("#unpick")) { picked.length = 0; showTray(); by("q").focus(); }
+  if (event.target.closest("#unpick")) { picked.length = 0; showTray(); (place === "list" ? by("q") : by("model").querySelector("h1")).focus(); }
   if (back && place !== "list") { event.preventDefault(); close(); }
   if (!event.target.closest("#can")) by("can").open = false;
 });

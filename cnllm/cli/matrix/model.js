@@ -13,9 +13,9 @@ function sourceLink(source) {
 function host(address) {
   try {
     const url = new URL(address);
-    if (url.hostname === "pypi.org" || url.hostname === "www.npmjs.com" || url.hostname === "github.com") {
-      return url.pathname.replace(/^\/(project|package)\//, "").split("/v/")[0].split("/").slice(0, 2).join("/");
-    }
+    if (url.hostname === "pypi.org") return url.pathname.split("/")[2];
+    if (url.hostname === "www.npmjs.com") return url.pathname.slice("/package/".length).split("/v/")[0];
+    if (url.hostname === "github.com") return url.pathname.split("/").slice(1, 3).join("/");
     return url.hostname.replace(/^www\./, "");
   } catch {
     return address;
@@ -29,7 +29,6 @@ function backLink() {
 }
 
 function glance(model, more) {
-  const money = (amount, key) => [t(key), el("span", {}, price(amount, model.currency))];
   const list = [];
   const add = (name, value, fact, note) => list.push(el("div", {}, el("dt", {}, name),
     el("dd", {}, value, note ? el("small", {}, note) : null, fact ? sourceLink(fact.source) : null)));
@@ -41,11 +40,11 @@ function glance(model, more) {
     const value = model[side] === null ? unknown() : price(model[side], model.currency);
     add(t(`price_${side}`), value, more.numbers[flag], model[side] ? t("per_million") : null);
   }
-  for (const [kind, first, amounts] of more.prices) {
-    if (kind === "cached" || kind === "cache_write") add(...money(Number(first), `price_${kind}`));
-    else if (kind === "above") add(t("price_above", {n: first}), `${amounts} ${model.currency}`);
-    else if (kind === "promotion") add(first ? t("price_until", {date: first}) : t("price_promotion"), `${amounts} ${model.currency}`);
-    else add(t("price_off_peak"), t("cheaper"));
+  for (const [kind, condition, ...amounts] of more.prices) {
+    const values = amounts.filter(amount => amount !== null).map(amount => price(amount, model.currency));
+    const until = kind === "promotion" && condition, name = until ? t("price_until", {date: condition})
+      : t(`price_${kind}`, {n: kind === "above" ? number(condition) : ""});
+    add(name, values.join(" / ") || t("cheaper"));
   }
   add(t("released"), model.released === null ? unknown() : fullDay(model), more.numbers["status.released"]);
   return el("dl", {class: "glance"}, ...list);
