@@ -166,7 +166,9 @@ def serve(
             if new_key is not None:
                 stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
             if public:
-                stdio.print_line(f"{host} is open to other machines: whoever has the key uses your providers' keys")
+                stdio.print_line(
+                    f"{host} is open to other machines: everyone who has the key uses your providers' keys"
+                )
 
         if workers == 1:
             run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
