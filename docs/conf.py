@@ -25,10 +25,20 @@ smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"cnllm {release}"
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["tables.css", "look.css"]
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {"navigation_with_keys": True}
+_FONTS = (
+    "Inter, ui-sans-serif, system-ui, -apple-system, 'Segoe UI', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC'"
+)
+_MONO = "ui-monospace, 'SF Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+_TYPE = {"font-stack": f"{_FONTS}, sans-serif", "font-stack--monospace": _MONO}
+html_theme_options = {
+    "navigation_with_keys": True,
+    # the colours of the model matrix
+    "light_css_variables": _TYPE | dict.fromkeys(("color-brand-primary", "color-brand-content"), "#0b655f"),
+    "dark_css_variables": _TYPE | dict.fromkeys(("color-brand-primary", "color-brand-content"), "#67cdc3"),
+}
 highlight_language = "none"
 
 
