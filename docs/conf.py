@@ -26,6 +26,7 @@ html_theme = "furo"
 html_title = f"cnllm {release}"
 html_static_path = ["static"]
 html_css_files = ["tables.css", "look.css"]
+html_js_files = ["access.js"]
 html_copy_source = False
 html_show_sphinx = False
 _FONTS = (
