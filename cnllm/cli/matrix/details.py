@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.registry.flags import Price
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["detail_data"]
+__all__ = ["DetailData"]
 
 NUMBERS = ("status.released", "limits.context", "limits.output", "price.input", "price.output")
 """The flags that a model's page shows with their source, after the capabilities."""
@@ -26,63 +26,67 @@ _REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<path>[^@\s]+))?(?:@(
 _THREAD = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)#(?P<number>\d+)")
 
 
-class _Facts:
-    """Facts and sources, each stored once."""
+class DetailData:
+    """The details of the models, filled model by model; facts, sources and texts are stored once."""
 
     def __init__(self) -> None:
-        self.facts, self.sources = Table(), Table()
+        self._facts, self._sources, self._texts = Table(), Table(), Table()
+        self._models: list[list[Any]] = []
 
-    def add(self, fact: Fact | None) -> int:
-        """Return the number of a fact; -1 for none."""
+    def add(self, entry: Entry) -> None:
+        """Add a model."""
+        model, flags, status = entry.model, entry.model.flags, entry.model.flags.status
+        explained = {fact.flag: fact for fact in entry.facts}
+        numbers = [self._fact(capability.fact) for capability in entry.capabilities.values()]
+        numbers += [self._fact(explained.get(flag)) for flag in NUMBERS]
+        issues = [
+            [self._text(issue.text), self._source(issue.source, issue.seen, issue.how)]
+            for issue in known_issues(model, entry.facts)
+        ]
+        row = [
+            self._text(model.protocol),
+            self._text(_endpoint(model)),
+            [self._text(key) for key in flags.keys or ()],
+            numbers,
+            issues,
+            list(_prices(flags.price)) if flags.price else [],
+            terminal.escape(status.use) if status and status.use else "",
+            str(status.since) if status and status.since else "",
+            _levels(model),
+        ]
+        self._models.append(row)
+
+    def data(self, order: Sequence[int]) -> dict[str, Any]:
+        """Return the details in this order, as JSON takes them.
+
+        A model has: its wire, its endpoint, the variables of its keys, the numbers of its facts (one for each
+        capability, then those of `numbers`; -1 for none), its issues (numbers of text and source), its other prices,
+        its successor, the first day of its state, and its levels of reasoning.
+        """
+        return {
+            "numbers": NUMBERS,
+            "facts": self._facts.values,
+            "sources": self._sources.values,
+            "texts": self._texts.values,
+            "models": [self._models[at] for at in order],
+        }
+
+    def last_seen(self) -> str:
+        """Return the last day on which one of the sources was read, "" where there is none."""
+        return max((seen for _, _, seen, _ in self._sources.values), default="")
+
+    def _fact(self, fact: Fact | None) -> int:
         if fact is None:
             return -1
         value = terminal.escape(shown_value(fact)[:_MAX_VALUE])
-        return self.facts.add((fact.flag, value, self.source(fact.source, fact.seen, fact.how)))
+        return self._facts.add((fact.flag, value, self._source(fact.source, fact.seen, fact.how)))
 
-    def source(self, source: str | None, seen: object, how: str | None) -> int:
-        """Return the number of a source."""
+    def _source(self, source: str | None, seen: object, how: str | None) -> int:
         text = terminal.escape(source or "")
-        return self.sources.add((text, _link(text), str(seen or ""), how or ""))
+        return self._sources.add((text, _link(text), str(seen or ""), how or ""))
 
-
-def detail_data(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the details of every entry, in their order.
-
-    A model has: its wire, its endpoint, the variables of its keys, the numbers of its facts (one for each capability,
-    then those of `numbers`), its issues (number of the text, number of the source), prices, successor, first day of its
-    state, and its levels of reasoning.
-    """
-    facts, texts = _Facts(), Table()
-    models = [_model(entry, facts, texts) for entry in entries]
-    return {
-        "numbers": NUMBERS,
-        "facts": facts.facts.values,
-        "sources": facts.sources.values,
-        "texts": texts.values,
-        "models": models,
-    }
-
-
-def _model(entry: Entry, facts: _Facts, texts: Table) -> list[Any]:
-    model, flags, status = entry.model, entry.model.flags, entry.model.flags.status
-    explained = {fact.flag: fact for fact in entry.facts}
-    numbers = [facts.add(capability.fact) for capability in entry.capabilities.values()]
-    numbers += [facts.add(explained.get(flag)) for flag in NUMBERS]
-    issues = [
-        [texts.add(terminal.escape(issue.text)), facts.source(issue.source, issue.seen, issue.how)]
-        for issue in known_issues(model, entry.facts)
-    ]
-    return [
-        texts.add(model.protocol),
-        texts.add(terminal.escape(_endpoint(model))),
-        [texts.add(terminal.escape(key)) for key in flags.keys or ()],
-        numbers,
-        issues,
-        list(_prices(flags.price)) if flags.price else [],
-        terminal.escape(status.use) if status and status.use else "",
-        str(status.since) if status and status.since else "",
-        _levels(model),
-    ]
+    def _text(self, text: str) -> int:
+        return self._texts.add(terminal.escape(text))
 
 
 def _endpoint(model: Model) -> str:

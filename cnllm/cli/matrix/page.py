@@ -14,14 +14,13 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.matrix.details import detail_data
-from cnllm.cli.matrix.rows import Entry, list_data, newest_first
+from cnllm.cli.matrix.details import DetailData
+from cnllm.cli.matrix.rows import Entry, ListData
 from cnllm.registry.capabilities import capabilities
 from cnllm.registry.summary import short_names
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
-    from cnllm.registry.model import Fact
 
 __all__ = ["render_page"]
 
@@ -33,31 +32,29 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def render_page(registry: Registry, *, manual: str = "") -> str:
     """Return the page of every model of a registry as HTML. `manual` is the address of the manual, "" for no link."""
-    short = short_names(registry.aliases)
-    entries: list[Entry] = []
-    seen = ""
-    for name in registry.names():
+    short, names = short_names(registry.aliases), registry.names()
+    rows, details = ListData(_titles(registry, names)), DetailData()
+    for name in names:
         model = registry.resolve(name)
         explained = model.explain()
-        seen = max(seen, _last_seen(explained))
-        entries.append(Entry(model, explained, capabilities(model, explained), short.get(model.name, ())))
-    entries = newest_first(entries)
-    values = _head(entries, seen, registry)
+        entry = Entry(model, explained, capabilities(model, explained), short.get(model.name, ()))
+        rows.add(entry)
+        details.add(entry)
+    order = rows.newest_first()
+    values = _head(*rows.current(), details.last_seen(), registry.version)
     values |= {"style": _read("style.css"), "policy": _text(_POLICY), "script": _script()}
     values["manual"] = f'<a href="{_text(manual)}" data-t="manual">Manual</a>' if manual else ""
-    values["list"] = _json(list_data(entries, _titles(registry, entries)))
+    values["list"] = _json(rows.data(order))
     values["texts"] = _json(json.loads(_read("texts.json")))
-    values["details"] = _packed(detail_data(entries))
+    values["details"] = _packed(details.data(order))
     first, *rest = _read("page.html").split("{{")
     return first + "".join(values[name] + text for name, _, text in (part.partition("}}") for part in rest))
 
 
-def _head(entries: list[Entry], seen: str, registry: Registry) -> dict[str, str]:
-    """Return the sentences above the list in English, and the numbers in them, from which the script writes others."""
+def _head(models: int, vendors: int, seen: str, version: str) -> dict[str, str]:
+    """Return the sentences above the list in English, and the values in them, from which the script writes others."""
     texts = json.loads(_read("texts.json"))["en"]
-    current = [entry.model for entry in entries if not entry.is_retired]
-    counts = {"models": len(current), "vendors": len({model.provider for model in current})}
-    stamp = {"date": seen, "version": registry.version}
+    counts, stamp = {"models": models, "vendors": vendors}, {"date": seen, "version": version}
     return {
         "counts": _text(json.dumps(counts)),
         "lead": _text(texts["lead"].format(**counts)),
@@ -66,15 +63,10 @@ def _head(entries: list[Entry], seen: str, registry: Registry) -> dict[str, str]
     }
 
 
-def _titles(registry: Registry, entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the title of each provider, its name where it has none."""
-    providers = {entry.model.provider for entry in entries}
-    return {name: registry.resolve(f"{name}/any").flags.title or name for name in providers}
-
-
-def _last_seen(facts: Iterable[Fact]) -> str:
-    """Return the last day on which a source of these facts was read, "" where there is none."""
-    return max((str(fact.seen) for fact in facts if fact.seen is not None), default="")
+def _titles(registry: Registry, names: Iterable[str]) -> dict[str, str]:
+    """Return the title of the provider of each model, its name where it has none."""
+    providers = {name.partition("/")[0] for name in names}
+    return {provider: registry.resolve(f"{provider}/any").flags.title or provider for provider in providers}
 
 
 def _script() -> str:

@@ -14,11 +14,11 @@ from cnllm.registry.capabilities import KINDS, Capability
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["Entry", "Table", "list_data", "newest_first"]
+__all__ = ["Entry", "ListData", "Table"]
 
 EPOCH = datetime.date(2020, 1, 1)
 _LETTERS = {True: "1", False: "0", None: "?"}
-_STATES = (None, "preview", "retired")
+_STATUS = (None, "preview", "retired")
 
 
 class Entry(Struct, frozen=True):
@@ -28,18 +28,6 @@ class Entry(Struct, frozen=True):
     facts: Sequence[Fact]
     capabilities: Mapping[str, Capability]
     short: Sequence[str] = ()
-
-    @property
-    def is_retired(self) -> bool:
-        """Whether the vendor has retired the model."""
-        status = self.model.flags.status
-        return status is not None and status.is_ == "retired"
-
-    @property
-    def day(self) -> int | None:
-        """Return the day of release, counted from `EPOCH`; None where it is unknown."""
-        status = self.model.flags.status
-        return (status.released - EPOCH).days if status is not None and status.released is not None else None
 
 
 class Table:
@@ -58,49 +46,61 @@ class Table:
         return number
 
 
-def newest_first(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries by day of release, the newest first; those without a day come last."""
-    return sorted(entries, key=lambda entry: (entry.day is None, -(entry.day or 0), entry.model.name))
+class ListData:
+    """The rows of the list, filled model by model: the facts of all at once take much memory."""
 
+    def __init__(self, titles: Mapping[str, str]) -> None:
+        """Start a list. `titles` are those of the providers."""
+        self._titles = titles
+        self._vendors, self._states, self._currencies = Table(), Table(), Table()
+        self._rows: list[dict[str, Any]] = []
 
-def list_data(entries: Sequence[Entry], titles: Mapping[str, str]) -> dict[str, Any]:
-    """Return the data of the list, as JSON takes it. `titles` are those of the providers.
-
-    `models` has one list for each field, all in the order of the entries: `vendor`, `states` and `currency` are numbers
-    in the lists of these names, `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired).
-    `title` is that of a model that has its own.
-    """
-    vendors, states, currencies = Table(), Table(), Table()
-    names: tuple[str, ...] = ("id", "vendor", "released", "status", "states", "context", "output")
-    columns: dict[str, list[Any]] = {
-        name: [] for name in (*names, "input", "reply", "currency", "text", "short", "title")
-    }
-    for entry in entries:
+    def add(self, entry: Entry) -> None:
+        """Add a model."""
         model, flags = entry.model, entry.model.flags
         limits, price, status = flags.limits, flags.price, flags.status
-        title = titles[model.provider]
+        released = status.released if status is not None else None
+        title = self._titles[model.provider]
         row = {
             "id": terminal.escape(model.id),
-            "vendor": vendors.add((terminal.escape(model.provider), terminal.escape(title))),
-            "released": entry.day,
-            "status": _STATES.index(status.is_ if status and status.is_ in _STATES else None),
-            "states": states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
+            "vendor": self._vendors.add((terminal.escape(model.provider), terminal.escape(title))),
+            "released": (released - EPOCH).days if released is not None else None,
+            "status": _STATUS.index(status.is_ if status and status.is_ in _STATUS else None),
+            "states": self._states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
             "context": limits.context if limits else None,
             "output": limits.output if limits else None,
             "input": price.input if price else None,
             "reply": price.output if price else None,
-            "currency": currencies.add(terminal.escape((price.currency if price else None) or "")),
+            "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
             "title": terminal.escape(flags.title) if flags.title and flags.title != title else 0,
             "short": [terminal.escape(name) for name in entry.short] or 0,
         }
-        for name, values in columns.items():
-            values.append(row[name])
-    return {
-        "epoch": EPOCH.isoformat(),
-        "kinds": [[kind.name, kind.group] for kind in KINDS.values()],
-        "vendors": vendors.values,
-        "states": states.values,
-        "currencies": currencies.values,
-        "models": columns,
-    }
+        self._rows.append(row)
+
+    def current(self) -> tuple[int, int]:
+        """Return the number of the models that are not retired, and that of their vendors."""
+        vendors = [row["vendor"] for row in self._rows if row["status"] != _STATUS.index("retired")]
+        return len(vendors), len(set(vendors))
+
+    def newest_first(self) -> list[int]:
+        """Return the places of the models by day of release, the newest first; those without a day come last."""
+        days = [row["released"] for row in self._rows]
+        return sorted(range(len(days)), key=lambda at: (days[at] is None, -(days[at] or 0)))
+
+    def data(self, order: Sequence[int]) -> dict[str, Any]:
+        """Return the list in this order, as JSON takes it.
+
+        `models` has one list for each field: `vendor`, `states` and `currency` are numbers in the lists of these names,
+        `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired). `title` is that of a model that
+        has its own.
+        """
+        rows = [self._rows[at] for at in order]
+        return {
+            "epoch": EPOCH.isoformat(),
+            "kinds": [[kind.name, kind.group] for kind in KINDS.values()],
+            "vendors": self._vendors.values,
+            "states": self._states.values,
+            "currencies": self._currencies.values,
+            "models": {name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
+        }
