@@ -64,16 +64,19 @@ MAY: dict[str, set[str]] = {
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"batch", "config", "tool_trial"},
+    "cli/language": set(),
+    "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
     "cli/matrix": FLAGS | {"cli/output", "config"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
+    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "schemas"}
+    | {"simulator", "store"}
     | {"tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
     | {
         "cli",
+        "cli/language",
         "cli/matrix",
         "cli/output",
         "client",
