@@ -239,6 +239,7 @@ def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> 
         "model.js",
         "compare.js",
         "main.js",
+        "zh_CN.po",
     }
 
 
