@@ -31,6 +31,7 @@ price = {{ currency = "{EVIL}", input = 1, output = 1 }}
 input = ["{EVIL}"]
 [models."home/first"]
 status = {{ released = 2099-01-03 }}
+[models."home/second"]
 """
 MOST_BYTES = 300_000
 NUMBERS = ["status.released", "limits.context", "limits.output", "price.input", "price.output"]

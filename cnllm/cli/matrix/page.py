@@ -10,7 +10,6 @@ import base64
 import html
 import json
 import zlib
-from collections.abc import Iterable
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +31,9 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def render_page(registry: Registry, *, manual: str = "") -> str:
     """Return the page of every model of a registry as HTML. `manual` is the address of the manual, "" for no link."""
-    short, names = short_names(registry.aliases), registry.names()
-    rows, details = ListData(_titles(registry, names)), DetailData()
-    for name in names:
+    short = short_names(registry.aliases)
+    rows, details = ListData(), DetailData()
+    for name in registry.names():
         model = registry.resolve(name)
         explained = model.explain()
         entry = Entry(model, explained, capabilities(model, explained), short.get(model.name, ()))
@@ -61,12 +60,6 @@ def _head(models: int, vendors: int, seen: str, version: str) -> dict[str, str]:
         "stamp_values": _text(json.dumps(stamp)),
         "stamp": _text(texts["stamp"].format(**stamp)),
     }
-
-
-def _titles(registry: Registry, names: Iterable[str]) -> dict[str, str]:
-    """Return the title of the provider of each model, its name where it has none."""
-    providers = {name.partition("/")[0] for name in names}
-    return {provider: registry.resolve(f"{provider}/any").flags.title or provider for provider in providers}
 
 
 def _script() -> str:

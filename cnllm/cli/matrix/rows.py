@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,8 @@ class Table:
 class ListData:
     """The rows of the list, filled model by model: the facts of all at once take much memory."""
 
-    def __init__(self, titles: Mapping[str, str]) -> None:
-        """Start a list. `titles` are those of the providers."""
-        self._titles = titles
+    def __init__(self) -> None:
+        self._titles: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._vendors, self._states, self._currencies = Table(), Table(), Table()
         self._rows: list[dict[str, Any]] = []
 
@@ -60,10 +60,10 @@ class ListData:
         model, flags = entry.model, entry.model.flags
         limits, price, status = flags.limits, flags.price, flags.status
         released = status.released if status is not None else None
-        title = self._titles[model.provider]
+        self._titles[model.provider][flags.title or model.provider] += 1
         row = {
             "id": terminal.escape(model.id),
-            "vendor": self._vendors.add((terminal.escape(model.provider), terminal.escape(title))),
+            "vendor": self._vendors.add(model.provider),
             "released": (released - EPOCH).days if released is not None else None,
             "status": _STATUS.index(status.is_ if status and status.is_ in _STATUS else None),
             "states": self._states.add("".join(_LETTERS[c.value] for c in entry.capabilities.values())),
@@ -73,7 +73,7 @@ class ListData:
             "reply": price.output if price else None,
             "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
-            "title": terminal.escape(flags.title) if flags.title and flags.title != title else 0,
+            "title": flags.title or model.provider,
             "short": [terminal.escape(name) for name in entry.short] or 0,
         }
         self._rows.append(row)
@@ -92,14 +92,18 @@ class ListData:
         """Return the list in this order, as JSON takes it.
 
         `models` has one list for each field: `vendor`, `states` and `currency` are numbers in the lists of these names,
-        `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired). `title` is that of a model that
-        has its own.
+        `released` counts days from `epoch`, `status` is 0, 1 (preview) or 2 (retired). A vendor has the title of most
+        of its models, and `title` is that of a model that has its own.
         """
-        rows = [self._rows[at] for at in order]
+        titles = [self._titles[vendor].most_common(1)[0][0] for vendor in self._vendors.values]
+        rows = [
+            row | {"title": terminal.escape(row["title"]) if row["title"] != titles[row["vendor"]] else 0}
+            for row in (self._rows[at] for at in order)
+        ]
         return {
             "epoch": EPOCH.isoformat(),
             "kinds": [[kind.name, kind.group] for kind in KINDS.values()],
-            "vendors": self._vendors.values,
+            "vendors": [list(map(terminal.escape, pair)) for pair in zip(self._vendors.values, titles, strict=True)],
             "states": self._states.values,
             "currencies": self._currencies.values,
             "models": {name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
