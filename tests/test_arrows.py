@@ -66,6 +66,7 @@ MAY: dict[str, set[str]] = {
     "launch": {"config", "errors", "gateway"},
     "cli/language": set(),
     "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
+    "cli/matrix": FLAGS | {"cli/output", "config"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "schemas"}
     | {"simulator", "store"}
@@ -76,6 +77,7 @@ MAY: dict[str, set[str]] = {
     | {
         "cli",
         "cli/language",
+        "cli/matrix",
         "cli/output",
         "client",
         "config",

@@ -32,6 +32,9 @@ def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -
     first = (site / "index.html").read_text(encoding="utf-8")
     for name in ("tutorial/getting-started", "reference/flags", "explanation/glossary", "develop/contributing"):
         assert f'href="{name}.html"' in first
+    matrix = (site / "matrix.html").read_text(encoding="utf-8")
+    assert 'href="matrix.html"' in first
+    assert 'href="index.html" data-t="manual"' in matrix, "and back"
     remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
     assert remote == [], "a page of the manual loads nothing from elsewhere"
 
