@@ -35,7 +35,7 @@ from cnllm.errors import (
 )
 from cnllm.types import Reply
 
-__all__ = ["Runner", "Stop"]
+__all__ = ["Runner", "Stop", "is_load", "tokens_of", "was_refused"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
@@ -308,7 +308,7 @@ class Runner:
             controller.fail(self._clock(), ticket)
             raise
         now = self._clock()
-        controller.accept(now, ticket, _tokens_of(reply))
+        controller.accept(now, ticket, tokens_of(reply))
         self._retries.answer()
         self._tally.answer(now, now - start, reply)
         self._finish(job, outcome_of_reply(reply), self._paid(reply))
@@ -388,7 +388,8 @@ def was_refused(error: CnllmError) -> bool:
     return not isinstance(error, StreamCut)
 
 
-def _tokens_of(reply: Reply) -> float | None:
+def tokens_of(reply: Reply) -> float | None:
+    """Return the tokens that a reply counts for; None where they are not known."""
     usage = reply.usage
     if usage.total is not None:
         return usage.total
