@@ -1,10 +1,10 @@
 """A program that answers a dataset on a Ray cluster of its own: `python driver.py '{…}'`. It prints what came of it.
 
-    rows, blocks, workers, calls, batch   the dataset, and how it is mapped
-    options                               those of `cnllm.ray.Model`; `registry` is the path of an overlay
-    out, checkpoint                       a folder of Parquet, and Ray's own checkpoints
-    ids                                   False: rows without an id
-    env                                   variables that the workers do not see
+rows, blocks, workers, calls, batch   the dataset, and how it is mapped; `parquet`: rows from that folder
+options                               those of `cnllm.ray.Model`; `registry` is the path of an overlay
+out, checkpoint                       a folder of Parquet, and Ray's own checkpoints
+ids                                   False: rows without an id
+hidden                                variables that the workers do not see
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ def main(spec: dict[str, Any]) -> None:
     hidden = {name: os.environ.pop(name) for name in spec.get("hidden", ())}
     import ray
 
-    ray.init(num_cpus=4, include_dashboard=False, object_store_memory=200_000_000, log_to_driver=False)
+    ray.init(
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=200_000_000,
+        log_to_driver=False,
+        **({"_temp_dir": spec["temporary"]} if "temporary" in spec else {}),
+    )
     os.environ.update(hidden)
     import ray.data
 
@@ -30,7 +36,9 @@ def main(spec: dict[str, Any]) -> None:
     if "checkpoint" in spec:
         from ray.data.checkpoint import CheckpointConfig
 
-        config = CheckpointConfig(id_column="id", checkpoint_path=spec["checkpoint"], delete_checkpoint_on_success=False)
+        config = CheckpointConfig(
+            id_column="id", checkpoint_path=spec["checkpoint"], delete_checkpoint_on_success=False
+        )
         config.checkpoint_actor_memory_bytes = 100_000_000
         ray.data.DataContext.get_current().checkpoint_config = config
     options = dict(spec["options"])
@@ -41,9 +49,10 @@ def main(spec: dict[str, Any]) -> None:
     items = [{"id": f"r{n}", "prompt": f"p{n}"} for n in range(start, start + count)]
     if not spec.get("ids", True):
         items = [{"prompt": item["prompt"]} for item in items]
-    dataset = ray.data.from_items(items, override_num_blocks=spec.get("blocks", 8))
-    if "parquet" in spec:
+    if "parquet" in spec:  # checkpoints filter what is read from files
         dataset = ray.data.read_parquet(spec["parquet"], override_num_blocks=spec.get("blocks", 8))
+    else:
+        dataset = ray.data.from_items(items, override_num_blocks=spec.get("blocks", 8))
     compute = ray.data.ActorPoolStrategy(
         size=spec.get("workers", 2), max_concurrent_calls_per_actor=spec.get("calls", 2)
     )
@@ -60,7 +69,6 @@ def main(spec: dict[str, Any]) -> None:
     errors = Counter(row["error"]["type"] for row in rows if row["error"] is not None)
     spent = sum(row["cost"]["amount"] for row in rows if row["cost"] is not None)
     prompts = len({row["prompt"] for row in rows})
-    session = os.path.realpath("/tmp/ray/session_latest") if not spec.get("session") else spec["session"]
     print(
         "RESULT "
         + json.dumps(
@@ -70,7 +78,6 @@ def main(spec: dict[str, Any]) -> None:
                 "right": right,
                 "errors": errors,
                 "spent": str(spent),
-                "session": session,
                 "first": rows[0],
             },
             default=str,

@@ -6,8 +6,10 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow
 import pytest
 from batch.stub import Stub, stub
+from pyarrow import parquet
 
 from .support import driver, overlay, wait_until
 
@@ -64,9 +66,16 @@ def test_allowance(tmp_path: Path) -> None:
 
 def test_cluster_with_a_state(tmp_path: Path) -> None:
     """The whole cluster is killed: with `state` and Ray's checkpoints the next run goes on."""
+    source = tmp_path / "in"
+    source.mkdir()
+    for part in range(16):
+        names = range(part * 250, (part + 1) * 250)
+        table = pyarrow.table({"id": [f"r{n}" for n in names], "prompt": [f"p{n}" for n in names]})
+        parquet.write_table(table, source / f"{part}.parquet")
     with stub(latency=0.05) as server:
         spec = {
             "rows": 4000,
+            "parquet": str(source),
             "blocks": 16,
             "out": str(tmp_path / "out"),
             "checkpoint": str(tmp_path / "checkpoint"),
