@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--latest] [--seed N]`"""
+"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--compare BASE] [--latest] [--seed N]`"""
 
 import argparse
 import os
@@ -8,8 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import processes, venvs
+from benchmarks import instructions, processes, venvs
 from benchmarks.bench import FULL, QUICK, Bench
+from benchmarks.compare import compare, read_base
 from benchmarks.describe import ABOUT
 from benchmarks.faults import table as table_of_faults
 from benchmarks.plot import svg
@@ -52,6 +53,9 @@ def main() -> int:
     parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report", "faults", "probe"], help=DO)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
+    parser.add_argument(
+        "--compare", metavar="BASE", help="a results.json or a git revision; 1 where something is slower"
+    )
     parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; with 1 the page is written")
     parser.add_argument("--model", metavar="PART", help="probe: those of the models whose name or wire it is part of")
     parser.add_argument("--invented", action="store_true", help="probe: 25 endpoints that no vendor has")
@@ -72,7 +76,18 @@ def main() -> int:
     if not venvs.binary().exists():
         print("there is no .bench-venv: run `python -m benchmarks setup` first", file=sys.stderr)
         return 2
+    try:
+        base = read_base(asked.compare) if asked.compare else None
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     results = measured(asked.quick, asked.only)
+    if base:
+        if not instructions.is_available():
+            print("valgrind is not installed: only times are compared", file=sys.stderr)
+        text, is_worse = compare(base, results)
+        print(text)
+        return int(is_worse)
     if asked.only:
         print(suite(results, asked.only))
         return 0

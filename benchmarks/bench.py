@@ -1,16 +1,18 @@
 """Runs the same task in several peers, repetitions interleaved, and keeps what each round cost."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from benchmarks import processes
+from benchmarks import instructions, processes
 from benchmarks.payloads import Setting
 from benchmarks.peers import PEERS
 from benchmarks.processes import Broken, Command, Missing, Worker
 from benchmarks.results import Row, Sample
+from benchmarks.venvs import binary
 
 T = TypeVar("T")
 HURRIED = "left out of a quick run"
@@ -38,6 +40,11 @@ class Whole(NamedTuple):
     command: Command
     says: str = ""
     transport: str = "httpx"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its instructions are counted: those of programs in the first environment."""
+        return binary().parent in (Path(self.command[0]).parent, Path(self.command[-1]).parent)
 
 
 @dataclass
@@ -89,10 +96,12 @@ class Bench:
         once: int = 0,
         fresh: int = 0,
         units: float = 0,
+        counted: int = 0,
     ) -> list[Row]:
         """All peers in turns, each in its process; `once`: that many calls, then a new one, `fresh` times.
 
-        `units` of one call, where they are not those of the setting.
+        `units` of one call, where they are not those of the setting. With `counted`, instructions of as many calls
+        are counted as well, of peers in the first environment: of the others the times are enough.
         """
         found = Rounds({peer: Row(suite, case, peer, units or setting.units) for peer in peers})
         for batch in range((fresh or self.effort.fresh) if once else self.effort.batches):
@@ -105,7 +114,16 @@ class Bench:
                     found.round(peer, partial(worker.run, n))
             for worker, _ in workers.values():
                 worker.close()
-        return found.done()
+        rows = found.done()
+        if not (counted and instructions.is_available()):
+            return rows
+
+        def count(row: Row) -> Row:
+            if row.why_not or PEERS[row.peer].env != "base":
+                return row
+            return replace(row, instructions=instructions.count_calls(row.peer, task, setting, self.home, counted))
+
+        return [count(row) for row in rows]
 
     def _start(self, peer: str, task: str, setting: Setting, once: int) -> tuple[Worker, int]:
         worker = Worker(PEERS[peer], task, setting, self.home)
@@ -121,7 +139,18 @@ class Bench:
             for case, whole in turned(every, turn):
                 run = partial(processes.whole, whole.command, self.home, whole.transport)
                 found.round(f"{case}|{whole.peer}", run)
-        return found.done()
+        if not instructions.is_available():
+            return found.done()
+
+        def count(row: Row) -> Row:
+            (whole,) = (one for case, one in every if (case, one.peer) == (row.case, row.peer))
+            if row.why_not or not whole.is_counted:
+                return row
+            counted = instructions.count_process(whole.command, self.home, whole.transport)
+            return replace(row, instructions=counted)
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(count, found.done()))
 
     def _checked(self, whole: Whole) -> None:
         said = processes.output(whole.command, self.home, whole.transport)

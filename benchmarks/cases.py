@@ -6,7 +6,7 @@ FRAMED = {
     "o": "one HTTP chunk and write per event",
 }
 EACH, COALESCED = FRAMED["m"], FRAMED["c"]
-REQUEST = "not streamed"
+REQUEST, ASYNC_REQUEST, IN_MEMORY = "not streamed", "not streamed, asyncio", "built and read, nothing is sent"
 STREAMS = {64: "64 streams", 256: "256 streams", 1000: "1,000 streams"}
 CUT = {"16k": "in 16 KB pieces", "whole": "in one piece", "event": "one event a feed"}
 BUILD, VALIDATE = "100 messages, 20 tools", "arguments with 5 properties"

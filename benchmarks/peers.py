@@ -5,12 +5,13 @@ from typing import NamedTuple
 SECOND = "cnllm over httpx2"
 RAW, FAST, CNLLM, HAND = "raw socket + orjson", "cnllm[fast]", "cnllm over httpx", "httpx + orjson by hand"
 STDLIB = "http.client + json by hand"
+HTTP_CLIENT, AIOHTTP = "http.client + orjson by hand", "aiohttp + orjson by hand"
 OPENAI, ANTHROPIC, GENAI = "openai SDK", "anthropic SDK", "google-genai SDK"
 LITELLM, PYDANTIC_AI, ANY_LLM = "litellm", "pydantic-ai", "any-llm"
 ENGINE, PLAN = "cnllm", "cnllm, Client.plan"  # no transport takes part
 OFF = "cnllm, calls in text not looked for"
 BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
-READY = "orjson.dumps of the ready body"
+READY, CODEC = "orjson.dumps of the ready body", "orjson.dumps and loads of the same bodies"
 RAW_GATEWAY, DIRECT = "raw asyncio gateway", "the stub without a gateway"
 CNLLM_SERVE, CNLLM_SQLITE = "cnllm serve", "cnllm serve, sqlite"
 PORTKEY, LITELLM_PROXY = "Portkey", "LiteLLM proxy"
@@ -32,6 +33,8 @@ PEERS = {
     CNLLM: Peer("cnllm_client"),
     SECOND: Peer("cnllm_client", transport="httpx2"),
     HAND: Peer("by_hand"),
+    HTTP_CLIENT: Peer("stdlib"),
+    AIOHTTP: Peer("aiohttp_by_hand"),
     OPENAI: Peer("openai_sdk", "openai"),
     PYDANTIC_AI: Peer("pydantic_ai_sdk", "pydantic-ai"),
     ANY_LLM: Peer("any_llm_sdk", "any-llm"),
@@ -44,6 +47,7 @@ PEERS = {
     BARE: Peer("bare"),
     TYPED: Peer("bare", variant="_typed"),
     READY: Peer("bare"),
+    CODEC: Peer("bare"),
     KEPT: Peer("validators"),
     ANEW: Peer("validators", variant="_anew"),
     PYDANTIC: Peer("validators", variant="_pydantic"),

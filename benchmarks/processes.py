@@ -58,14 +58,19 @@ def stub() -> Iterator[int]:
         server.terminate()
 
 
+def worker_command(peer: Peer, task: str, setting: Setting) -> list[str | Path]:
+    """Return what starts a runner in its own process. Raises `Missing` where its environment is not there."""
+    if not (python := binary(env=peer.env)).exists():
+        raise Missing(f"there is no environment {peer.env}: `python -m benchmarks setup` makes it")
+    return [python, "-m", "benchmarks.worker", peer.runner, task + peer.variant, *map(str, setting)]
+
+
 class Worker:
     """One runner in its own process, made and checked; `run` times n calls in it."""
 
     def __init__(self, peer: Peer, task: str, setting: Setting, home: Path) -> None:
-        if not (python := binary(env=peer.env)).exists():
-            raise Missing(f"there is no environment {peer.env}: `python -m benchmarks setup` makes it")
+        command = worker_command(peer, task, setting)
         pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in close)
-        command: Command = [python, "-m", "benchmarks.worker", peer.runner, task + peer.variant, *map(str, setting)]
         self.process = subprocess.Popen[str](
             command,
             cwd=ROOT,

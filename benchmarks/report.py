@@ -22,12 +22,15 @@ HEAD = f"""# How fast
 ```sh
 python -m benchmarks setup      # once: an environment for each peer in .bench-venv, the versions in pins/
 python -m benchmarks            # measures everything, writes this page, {PLOT} and results.json
+python -m benchmarks --quick --compare HEAD   # is anything slower than in the stored run? Writes nothing
 ```
 
-On a quiet machine a run takes about half an hour, one with `--quick` five minutes; `--only SUITE` measures one suite
+On a quiet machine a run takes about half an hour, one with `--quick` ten minutes; `--only SUITE` measures one suite
 and prints it. `report` makes page and plot again from `results.json` without measuring. `setup --latest` takes the
-newest releases of everyone and pins those. It wants Python 3.11 or later, two cores for itself, and Linux (elsewhere
-processes are not held on a core, and peaks of memory are those since the start).
+newest releases of everyone and pins those. `--compare` takes a results.json or a git revision that has one, prints the
+ratios to it with their spread, and exits with 1 where something of cnllm is slower or larger beyond it. A run wants
+Python 3.11 or later, two cores for itself, and Linux (elsewhere processes are not held on a core, and peaks of memory
+are those since the start).
 
 ## What is measured
 
@@ -39,6 +42,8 @@ processes are not held on a core, and peaks of memory are those since the start)
   something is not faster but wrong, and has no figures.
 - Rounds are interleaved, each begins with another peer, so that a busy minute hits all. A cell is the median
   (lowest–highest) over the rounds; a ratio is taken round by round first. CPU is user and system time of the process.
+- Instructions are counted by valgrind, where it is installed: twice the same program with different numbers of calls,
+  the difference divided by the difference of the calls. They do not depend on what else the machine does.
 - The raw socket with orjson is a limit and no client: no errors, no retry, no types. httpx by hand is what a careful
   person writes in an afternoon. litellm is called by its prefix `deepseek/`, which costs it less than `openai/`, with
   its price list on disk; any-llm by its provider of that name, one client for all calls (its `completion()` makes a new
@@ -82,21 +87,34 @@ Cells = tuple[str, list[Sequence[object]]]
 
 
 def _units(results: Results, about: About, rows: list[Row]) -> Cells:
-    head = ["case", "peer", "CPU µs", "wall µs", *(f"CPU, x {peer}" for peer in about.against), "peak RSS MB"]
+    against = [f"CPU, x {peer}" for peer in about.against]
+    counted = ["instructions"] if any(row.instructions for row in rows) else []
+    head = ["case", "peer", "CPU µs", "wall µs", *against, *counted, "peak RSS MB"]
     cells: list[Sequence[object]] = []
     for row in rows:
         held_against = [_cpu_against(results, row, peer) for peer in about.against]
+        number = [_thousands(row)] if counted else []
         peak = spread(s.peak / MB for s in row.rounds if s.peak is not None)
-        cells.append([row.case, row.peer, spread(row.cpu()), spread(row.wall()), *held_against, peak])
+        cells.append([row.case, row.peer, spread(row.cpu()), spread(row.wall()), *held_against, *number, peak])
     return " | ".join(head), cells
 
 
+def _thousands(row: Row) -> str | None:
+    """Return the instructions of a unit, in thousands."""
+    if row.instructions is None:
+        return None
+    number = row.instructions / row.units / 1e3
+    return f"{number:,.0f} k" if number >= 100 else f"{number:.1f} k"
+
+
 def _processes(results: Results, about: About, rows: list[Row]) -> Cells:
-    head = ["case", "peer", "wall ms", "CPU ms", *(f"wall, x `{peer}`" for peer in about.against)]
+    counted = ["instructions"] if any(row.instructions for row in rows) else []
+    head = ["case", "peer", "wall ms", "CPU ms", *(f"wall, x `{peer}`" for peer in about.against), *counted]
     cells: list[Sequence[object]] = []
     for row in rows:
         held_against = [_wall_against(results, row, peer) for peer in about.against]
-        cells.append([row.case, row.peer, spread(row.wall(1e3)), spread(row.cpu(1e3)), *held_against])
+        number = [_thousands(row)] if counted else []
+        cells.append([row.case, row.peer, spread(row.wall(1e3)), spread(row.cpu(1e3)), *held_against, *number])
     return " | ".join(head), cells
 
 

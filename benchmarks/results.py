@@ -31,6 +31,7 @@ class Row:
     rounds: tuple[Sample, ...] = ()
     missing: str = ""  # it was not tried, and why
     failed: str = ""  # it was tried, and this went wrong
+    instructions: float | None = None  # of one call, or of the process; None: not counted
 
     def cpu(self, scale: float = 1e6) -> list[float]:
         """User and system time per unit, in microseconds unless another scale is asked for."""
@@ -90,6 +91,8 @@ class Results:
 def _packed(row: Row) -> dict[str, Any]:
     kept: dict[str, Any] = {"suite": row.suite, "case": row.case, "peer": row.peer, "units": row.units}
     kept |= {name: said for name, said in (("missing", row.missing), ("failed", row.failed)) if said}
+    if row.instructions is not None:
+        kept["instructions"] = row.instructions
     return kept | {"rounds": [_short(sample) for sample in row.rounds]}
 
 

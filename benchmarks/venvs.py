@@ -24,6 +24,7 @@ WANTED = {
         "httpx2",
         "httptools",
         "uvloop",
+        "aiohttp",
         "msgspec",
         "click",
         "jsonschema",

@@ -2,7 +2,8 @@
 
 It makes the runner, checks its result and says so; then each line on stdin is a number of calls to time,
 answered by one line of JSON. A runner that drops data is not faster, it is wrong: so every round is checked.
-The task is a function of the runner, whose calls come one after another, those of `astream` all at once. For
+The task is a function of the runner, whose calls come one after another (those of `acall` in one loop), those of
+`astream` all at once. For
 memory, `growth` is `stream`, warmed up on a short one, `memory` the same with what Python allocates in one more
 call, and `requests` is `call`, warmed up by a hundred.
 """
@@ -54,6 +55,19 @@ def at_once(call: Callable[[], Any]) -> Many:
     return lambda n: loop.run(gather(n))
 
 
+def one_by_one(call: Callable[[], Any]) -> Many:
+    """Await the calls in turn, all in one loop."""
+    import asyncio
+
+    async def several(n: int) -> list[object]:
+        for _ in range(n - 1):
+            await call()
+        return [await call()]
+
+    loop = asyncio.Runner()
+    return lambda n: loop.run(several(n))
+
+
 def check(results: list[object], setting: Setting) -> None:
     """What was read against what was sent; the bare decoders, which collect nothing, count chunks instead."""
     for got in results:
@@ -87,7 +101,7 @@ def main() -> None:
     setting = Setting(int(port), mode, int(chunks), wire)
     make = getattr(importlib.import_module(f"benchmarks.runners.{runner}"), _FUNCTIONS.get(task, task))
     warm = setting._replace(chunks=200) if task in ("memory", "growth") else setting
-    many = at_once(make(setting)) if task == "astream" else in_turn(make(warm))
+    many = {"astream": at_once, "acall": one_by_one}.get(task, in_turn)(make(warm))
     for _ in range(100 if task == "requests" else 3):
         check(many(1), warm)
     if warm != setting:

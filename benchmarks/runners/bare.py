@@ -1,7 +1,7 @@
 """Limits. Of parsing: bytes already received, split into lines, each decoded, nothing kept.
 
 `parse` decodes with orjson, `parse_typed` with msgspec, only the fields that a client needs. Of building a request:
-`build` encodes a body that is there already.
+`build` encodes a body that is there already. Of both together: `both` encodes a short request and decodes its answer.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import orjson
 
-from benchmarks.payloads import LONG, Setting
+from benchmarks.payloads import LONG, Got, Setting, body, full
 from benchmarks.runners.stopped import check_body
 
 
@@ -51,7 +51,21 @@ def parse_typed(setting: Setting) -> Callable[[], int]:
     return parse(setting, msgspec.json.Decoder(Chunk).decode)
 
 
+def both(setting: Setting) -> Callable[[], Got]:
+    """A request encoded, its answer and the arguments in it decoded."""
+    answer = full()
+
+    def one() -> Got:
+        if not orjson.dumps(body(False)):
+            raise SystemExit("wrong result: no body")
+        message = orjson.loads(answer)["choices"][0]["message"]
+        arguments = orjson.loads(message["tool_calls"][0]["function"]["arguments"])
+        return Got(len(message["reasoning_content"]), len(message["content"]), arguments)
+
+    return one
+
+
 def build(setting: Setting) -> Callable[[], int]:
-    body = {"model": "bench", **LONG}
-    check_body(orjson.dumps(body))
-    return lambda: bool(orjson.dumps(body))
+    request = {"model": "bench", **LONG}
+    check_body(orjson.dumps(request))
+    return lambda: bool(orjson.dumps(request))

@@ -65,6 +65,18 @@ def call(setting: Setting) -> Callable[[], Got]:
     return one
 
 
+def acall(setting: Setting) -> Callable[[], Awaitable[Got]]:
+    client, url = _async_client(), setting.base_url + "/chat/completions"
+
+    async def one() -> Got:
+        answer = await client.post(url, content=orjson.dumps(payloads.body(False)))
+        message = orjson.loads(answer.content)["choices"][0]["message"]
+        arguments = orjson.loads(message["tool_calls"][0]["function"]["arguments"])
+        return Got(len(message["reasoning_content"]), len(message["content"]), arguments)
+
+    return one
+
+
 def stream(setting: Setting) -> Callable[[], Got]:
     client, url = _client(), setting.base_url + "/chat/completions"
 

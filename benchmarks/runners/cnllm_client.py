@@ -5,11 +5,13 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from benchmarks.payloads import ARGUMENTS, KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting
+from benchmarks.payloads import ARGUMENTS, KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting, full
 from benchmarks.runners.judged import judged
 from benchmarks.runners.stopped import check_body
 from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, ToolCall, engine, sanitize
 from cnllm.tools import as_tools, problem_with
+
+_JSON = {"content-type": "application/json"}
 
 
 @cache
@@ -45,6 +47,26 @@ def _check_deltas(model: Model) -> None:
 def call(setting: Setting) -> Callable[[], Got]:
     client, model = _client(), _model(setting)
     return lambda: _got(client.call(model, MESSAGES, **OPTIONS))
+
+
+def acall(setting: Setting) -> Callable[[], Awaitable[Got]]:
+    client, model = _async_client(), _model(setting)
+
+    async def one() -> Got:
+        return _got(await client.call(model, MESSAGES, **OPTIONS))
+
+    return one
+
+
+def both(setting: Setting) -> Callable[[], Got]:
+    """The engine's share of a request: its bytes, and the reply out of the answer's bytes."""
+    model, answer = _model(setting), full()
+
+    def one() -> Got:
+        plan = engine.build_request(model, MESSAGES, **OPTIONS)
+        return _got(engine.parse_response(model, 200, _JSON, answer, plan=plan))
+
+    return one
 
 
 def stream(setting: Setting) -> Callable[[], Got]:

@@ -14,7 +14,9 @@ def parse(bench: Bench) -> list[Row]:
     """StreamParser.feed, the bytes cut in three ways."""
     rows = []
     for mode, case in CUT.items():
-        rows += bench.compare("parse", case, [TYPED, BARE, ENGINE], "parse", Setting(bench.port, mode, 1000))
+        rows += bench.compare(
+            "parse", case, [TYPED, BARE, ENGINE], "parse", Setting(bench.port, mode, 1000), counted=20
+        )
     return rows
 
 

@@ -15,7 +15,8 @@ def stream(bench: Bench) -> list[Row]:
         if mode == "o" and bench.effort.quick:
             rows += left_out("stream", case, MAIN, HURRIED)
         else:
-            rows += bench.compare("stream", case, peers, "stream", Setting(bench.port, mode, 1000))
+            counted = 10 if mode == "m" else 0
+            rows += bench.compare("stream", case, peers, "stream", Setting(bench.port, mode, 1000), counted=counted)
         if bench.effort.quick and mode != "m":
             rows += left_out("stream", case, FRAMEWORKS, HURRIED)
     return rows
@@ -23,10 +24,11 @@ def stream(bench: Bench) -> list[Row]:
 
 def wires(bench: Bench) -> list[Row]:
     """The other wire protocols: bytes fed to the parser, and streams beside the vendor's SDK."""
-    rows = bench.compare("wires", FED.format(wire="openai-chat"), [ENGINE], "parse", Setting(bench.port, "event", 1000))
+    chat = Setting(bench.port, "event", 1000)
+    rows = bench.compare("wires", FED.format(wire="openai-chat"), [ENGINE], "parse", chat, counted=20)
     for wire, sdk in VENDORS.items():
         fed = Setting(bench.port, "event", 1000, wire)
-        rows += bench.compare("wires", FED.format(wire=wire), [ENGINE], "parse", fed)
+        rows += bench.compare("wires", FED.format(wire=wire), [ENGINE], "parse", fed, counted=20)
         case, setting = STREAMED.format(wire=wire), Setting(bench.port, "m", 1000, wire)
         rows += bench.compare("wires", case, [FAST, CNLLM, sdk], "stream", setting)
     return rows

@@ -21,7 +21,7 @@ def page() -> str:
     parts = [
         "# Commands",
         "Every command prints this with `--help`. What all of them have in common stands under "
-        "[the command line](../command-line.md).",
+        "[the command line](command-line.md).",
     ]
     for path, shown in _helps(root, []):
         level = 2 if len(path) < 2 else 3

@@ -29,7 +29,8 @@ def page() -> str:
             _table(list(get_args(Event))),
             "The text of all `TextDelta`s since the last `Restarted` is the reply's `text`; so it is with reasoning.",
             "## Of a client",
-            "`on_event` of a client gets these ([watching](../watching.md)). None holds a key, a prompt or an answer.",
+            "`on_event` of a client gets these ([watching](../how-to/watching.md)). "
+            "None holds a key, a prompt or an answer.",
             _table([type_ for type_ in shown if type_ is not telemetry.TelemetryEvent]),
             "Each has `call`, a number of its own in this process, and `model` (`provider/id`) as well.",
         ]

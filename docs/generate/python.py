@@ -49,7 +49,7 @@ def page() -> str:
     parts = [
         "# Public names",
         "Every name of `cnllm`. [Errors](errors.md), [events](events.md) and the [options](options.md) of a call have "
-        "pages of their own. How the names are used is under [the Python API](../python-api.md).",
+        "pages of their own. How the names are used is under [the Python API](python-api.md).",
     ]
     placed: dict[str, list[str]] = {heading: [] for heading in GROUPS}
     for name, member in public.items():
@@ -85,7 +85,7 @@ def _union(name: str, member: Any) -> list[str]:
     if name == "NoteCode":
         return [f"### {name}", "One of [the codes of notes](notes.md)."]
     if name == "Messages":
-        return [f"### {name}", "What a verb takes as messages: see [messages](../calls.md#messages)."]
+        return [f"### {name}", "What a verb takes as messages: see [messages](../how-to/calls.md#messages)."]
     literal = typing.get_origin(member) is typing.Literal
     members = ", ".join(f'`"{part}"`' if literal else f"`{part.__name__}`" for part in typing.get_args(member))
     return [f"### {name}", f"One of {members}."]

@@ -23,7 +23,7 @@ def page() -> str:
     ]
     parts = [
         "# The questions of a probe",
-        "In the order in which [`cnllm probe`](../probe.md) asks them. *Requests* is the most that one run of a "
+        "In the order in which [`cnllm probe`](../how-to/probe.md) asks them. *Requests* is the most that one run of a "
         "question sends, without its control; a question that finds something runs twice, and a third time where the "
         "two runs differ. *Capable*: it takes a model that can do it; a weak one leaves the flag unknown.",
         table(("flags", "proof", "requests", "capable"), rows),

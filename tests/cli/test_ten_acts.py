@@ -10,7 +10,7 @@ import pytest
 
 from .support import Machine
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
 ROW = re.compile(r"^\| (?P<act>[^|]+?) \| (?P<llm>.+?) (?<!\\)\| (?P<ours>.+) \|$")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "promises.md"
+PAGE = ROOT / "docs" / "explanation" / "promises.md"
 RESULTS = ROOT / "benchmarks" / "faults" / "RESULTS.md"
 BEGIN, END = "<!-- faults -->\n", "<!-- /faults -->"
 

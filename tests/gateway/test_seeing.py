@@ -267,7 +267,7 @@ def test_only_the_last_round_of_a_conversation_counts() -> None:
 
 # ── alerts and the table ──────────────────────────────────────────────────────
 def test_the_alert_rules_name_metrics_that_exist_with_their_labels() -> None:
-    file = Path(__file__).parents[2] / "docs" / "alerts.yml"
+    file = Path(__file__).parents[2] / "docs" / "how-to" / "alerts.yml"
     rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
     assert "CnllmBrokenChains" in {rule["alert"] for rule in rules}
     for rule in rules:

@@ -25,7 +25,7 @@ from .support import (
     written,
 )
 
-MANUAL = Path(__file__).parents[2] / "docs" / "tools.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "how-to" / "tools.md"
 
 
 def search(q: str) -> str:

@@ -22,7 +22,7 @@ def test_the_manual_builds_without_a_warning_and_without_a_network(tmp_path: Pat
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     first = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
-    for name in ("getting-started", "reference/flags", "glossary", "contributing"):
+    for name in ("tutorial/getting-started", "reference/flags", "explanation/glossary", "develop/contributing"):
         assert f'href="{name}.html"' in first
     remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
     assert remote == [], "a page of the manual loads nothing from elsewhere"

@@ -80,7 +80,7 @@ def test_J5_the_command_line_warns_of_an_unknown_id_and_goes_on(tmp_path: Path) 
 
 
 def test_J5_the_lines_of_the_manual_are_all_a_new_endpoint_needs(tmp_path: Path) -> None:
-    section = (ROOT / "docs" / "registry.md").read_text(encoding="utf-8").partition("\n## Add a model\n")[2]
+    section = (ROOT / "docs" / "how-to" / "registry.md").read_text(encoding="utf-8").partition("\n## Add a model\n")[2]
     text = section.partition("```toml\n")[2].partition("```")[0]
     [name] = tomllib.loads(text)["models"]
     with Server([http(200, HELLO)]) as server:

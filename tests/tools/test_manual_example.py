@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tools.md"
 
 
 def test_the_example_runs() -> None:
