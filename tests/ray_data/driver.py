@@ -56,7 +56,6 @@ def main(spec: dict[str, Any]) -> None:
     compute = ray.data.ActorPoolStrategy(
         size=spec.get("workers", 2), max_concurrent_calls_per_actor=spec.get("calls", 2)
     )
-    print("ready", flush=True)
     answers = dataset.map_batches(
         cnllm.ray.Model(name, **options), batch_size=spec.get("batch", 128), num_cpus=0.5, compute=compute
     )
@@ -69,21 +68,15 @@ def main(spec: dict[str, Any]) -> None:
     errors = Counter(row["error"]["type"] for row in rows if row["error"] is not None)
     spent = sum(row["cost"]["amount"] for row in rows if row["cost"] is not None)
     prompts = len({row["prompt"] for row in rows})
-    print(
-        "RESULT "
-        + json.dumps(
-            {
-                "rows": len(rows),
-                "prompts": prompts,
-                "right": right,
-                "errors": errors,
-                "spent": str(spent),
-                "first": rows[0],
-            },
-            default=str,
-        ),
-        flush=True,
-    )
+    result = {
+        "rows": len(rows),
+        "prompts": prompts,
+        "right": right,
+        "errors": errors,
+        "spent": str(spent),
+        "first": rows[0],
+    }
+    sys.stdout.write(f"RESULT {json.dumps(result, default=str)}\n")
 
 
 if __name__ == "__main__":
