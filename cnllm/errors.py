@@ -264,7 +264,8 @@ class TransportError(CnllmError):
     """The network failed before or during a reply. `retryable`: no byte had arrived, and another attempt may succeed.
 
     `began`: the body of a reply had begun and broke off. Such a request may cost money. `sent`: the endpoint may have
-    got the request; False where no connection was established.
+    got the request; False where no connection was established. `worker_lost`: the process that sent the request ended
+    before it had passed the answer on, which says nothing about the endpoint.
     """
 
     def __init__(
@@ -274,6 +275,7 @@ class TransportError(CnllmError):
         self.retryable = retryable
         self.began = False
         self.sent = True
+        self.worker_lost = False
 
 
 class Timeout(TransportError):

@@ -39,6 +39,8 @@ def open_lanes(settings: Settings, registry: Registry, names: Mapping[str, str],
                 tokens=settings.tpm or rates.tokens,
             )
             transport = settings.transport
+            if (key_of_nodes := getattr(transport, "key_of_nodes", None)) is not None:
+                key = key_of_nodes(resolved, key)  # other processes send, and have the key
             if not settings.simulate:
                 transport = wrap_transport(
                     default_async_transport() if transport is None else transport,

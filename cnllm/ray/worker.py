@@ -20,10 +20,11 @@ from cnllm.batch.rows import RowFault, id_digest
 from cnllm.batch.template import Template
 from cnllm.client.async_client import AsyncClient
 from cnllm.config.keys import find_key
-from cnllm.errors import CannotSend, CnllmError, KeyMissing, Untrusted
+from cnllm.errors import CannotSend, KeyMissing, Untrusted
 from cnllm.estimates.money import units_of
 from cnllm.ray.columns import ADDED, add_columns, as_table, read_rows, result_of
 from cnllm.ray.messages import EndpointLimits, Hello
+from cnllm.ray.node import node_error
 from cnllm.ray.sender import PendingRow, Sender
 from cnllm.ray.settings import ModelSettings
 from cnllm.registry.flags import Rates
@@ -58,7 +59,7 @@ class Asker:
         try:
             url = self._lane.prepare("Hello", batch.options).plan.url
         except (KeyMissing, Untrusted) as error:
-            raise _on_this_node(error) from None
+            raise node_error(error) from None
         self._endpoint = EndpointLimits(
             f"{self._model.name} {url.partition('?')[0]} {settings.key_env or ''}",
             batch.concurrency,
@@ -75,7 +76,7 @@ class Asker:
             key = find_key([settings.key_env])
             if key is None:
                 hint = f"export {settings.key_env}=… before `ray start`, or `cnllm keys set {settings.key_env}` there"
-                raise _on_this_node(KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint))
+                raise node_error(KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint))
         transport = None
         if not batch.simulate:
             transport = wrap_transport(
@@ -161,18 +162,3 @@ def _place() -> str:
     if ray.is_initialized() and (actor := ray.get_runtime_context().get_actor_id()) is not None:
         return str(actor)
     return f"{socket.gethostname()} {os.getpid()}"
-
-
-def _on_this_node(error: CnllmError) -> CnllmError:
-    """Return an error that names the node that it comes from."""
-    error.message = f"node {_node()}: {error.message}"
-    error.args = (error.message,)
-    return error
-
-
-def _node() -> str:
-    import ray
-
-    if not ray.is_initialized():
-        return socket.gethostname()
-    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
