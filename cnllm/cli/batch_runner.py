@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +70,13 @@ def _run(settings: Settings, params: dict[str, Any]) -> int:
 
     if params["simulate"]:
         stdio.print_line(f"cnllm: {SIMULATED}")
-    elif params["ray"] is not None:
-        settings = _on_ray(settings, params["ray"])
-    with BatchView() as view:
-        report = run_session(_with_progress(settings, view.show))
+    on_ray = params["ray"] is not None and not params["simulate"]
+    # Ray writes what happens in the cluster to stdout, where only the report belongs.
+    with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
+        if on_ray:
+            settings = _on_ray(settings, params["ray"])
+        with BatchView() as view:
+            report = run_session(_with_progress(settings, view.show))
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["RayTransport"]
 
 _FEWEST = 2
 _GROUP = 0.003  # seconds in which requests are passed on together
+_CONNECT = 5.0
 _AGAIN = 0.3  # seconds after which a worker that ended is looked for again
 
 
@@ -181,11 +183,19 @@ def _connect(address: str) -> Any:
         raise CnllmError("Ray is not installed", hint=install_command("ray")) from error
     local: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
+        _require_server(address)
         ray.init(address, log_to_driver=False, logging_level="ERROR", **local)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise CnllmError(
             f"Ray at {address}: {str(error).splitlines()[0]}",
             hint="auto is the cluster of this node (`ray start --head`), local a new one for this batch; "
             "else HOST:PORT or ray://HOST:PORT",
         ) from error
     return ray
+
+
+def _require_server(address: str) -> None:
+    """Raise `OSError` where nothing answers at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_CONNECT).close()
