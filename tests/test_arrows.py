@@ -68,6 +68,7 @@ MAY: dict[str, set[str]] = {
         "protocols",
     },
     "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
+    "ray": FLAGS | {"batch", "client", "config", "engine/encode", "estimates", "transports"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
@@ -76,8 +77,8 @@ MAY: dict[str, set[str]] = {
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"batch", "config", "tool_trial"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
-    | {"tools"}
+    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas", "simulator"}
+    | {"store", "tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
