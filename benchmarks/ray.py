@@ -5,8 +5,8 @@
 A stub of its own process answers after the latency. `aiohttp by hand` is a callable class for `map_batches` with a
 session and a semaphore: no limits, no cap, no retries, no resuming. `cnllm.ray.Model` does all of that, once with
 `concurrency` for the same number of requests at once, and once as it finds out by itself. CPU is that of the processes
-that ask, and of the actor that they share, without their start. The last lines are the rate that two workers keep under a limit a minute,
-and a batch that is sent by `cnllm batch --ray local`.
+that ask, and of the actor that they share, without their start. The last lines are the rate that two workers keep under
+a limit a minute, and a batch without and with `--ray local`.
 """
 
 from __future__ import annotations
