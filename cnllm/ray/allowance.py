@@ -13,13 +13,16 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cnllm.batch.budget import Budget
 from cnllm.batch.controller import Controller, Ticket
 from cnllm.ray.ledger import Answer, Ledger
-from cnllm.ray.messages import Done, Grant, Hello, Report
+from cnllm.ray.messages import Done, Grant, Hello, Report, Wanted
 
 __all__ = ["LEASE", "Allowance"]
 
@@ -83,11 +86,18 @@ class Allowance:
             return Grant(False, [], None, None, 0)
         worker.seen = now
         self._end_silent(now)
-        answers = [answer for done in report.finished if (answer := self._finish(now, report.worker, worker, done))]
         if report.observed is not None:
             requests, tokens, pause = report.observed
             worker.controller.observe(now, requests=requests, tokens=tokens, pause=pause)
-        tickets, wait = self._grant(now, worker, report)
+        worker.hungry_at = now if report.wanted else -_HUNGRY
+        answers: list[Answer] = []
+        tickets: list[int] = []
+        for done in report.finished:
+            if (answer := self._finish(now, report.worker, worker, done)) is not None:
+                answers.append(answer)
+            # At once, as if each answer had come alone: the concurrency grows only while it is used.
+            self._grant(now, worker, report.wanted, tickets)
+        wait = self._grant(now, worker, report.wanted, tickets)
         worker.run.commit(answers)
         stop = worker.run.stop if report.wanted and not tickets else None
         return Grant(True, tickets, wait, stop, worker.run.committed())
@@ -163,7 +173,9 @@ class Allowance:
             budget.settle(reserved, done.cost)
             match done.kind:
                 case "accepted":
-                    controller.accept(now, ticket, done.tokens)
+                    # The way of permissions and reports is no part of what the endpoint takes.
+                    sent = ticket.sent if done.seconds is None else max(ticket.sent, now - done.seconds)
+                    controller.accept(now, replace(ticket, sent=sent), done.tokens)
                 case "failed":
                     controller.fail(now, ticket)
                 case "rate" | "burst" | "overloaded":
@@ -172,33 +184,27 @@ class Allowance:
             return None
         return done.key, name if done.owned else None, done.reply
 
-    def _grant(self, now: float, worker: _Worker, report: Report) -> tuple[list[int], float | None]:
-        """Return permissions for the first rows that are wanted, and when to ask again."""
-        tickets: list[int] = []
-        if not report.wanted:
-            worker.hungry_at = -_HUNGRY
-            return tickets, None
-        worker.hungry_at = now
+    def _grant(self, now: float, worker: _Worker, wanted: Sequence[Wanted], tickets: list[int]) -> float | None:
+        """Add permissions for the next rows that are wanted. Return when to ask again."""
         run, controller = worker.run, worker.controller
-        most = self._share(now, worker)
-        for row in report.wanted:
+        for row in wanted[len(tickets) :]:
             if run.stop is not None:
-                return tickets, None
-            if len(worker.tickets) >= most:
-                return tickets, _POLL
+                return None
+            if len(worker.tickets) >= self._share(now, worker):
+                return _POLL
             wait = controller.wait(now)
             if wait is None or wait > 0:
-                return tickets, _POLL if wait is None else wait
+                return _POLL if wait is None else wait
             if not run.budget.has_room(row.reserved):
                 if run.budget.reserved:
-                    return tickets, _POLL
+                    return _POLL
                 run.stop = _CAP
-                return tickets, None
+                return None
             number = next(self._numbers)
             run.budget.reserve(row.reserved)
             worker.tickets[number] = controller.send(now, row.tokens), row.reserved
             tickets.append(number)
-        return tickets, 0.0
+        return 0.0 if wanted else None
 
     def _share(self, now: float, worker: _Worker) -> int:
         """Return how many requests a worker may have on their way where others want to send, too."""

@@ -36,9 +36,10 @@ class Hello(Struct, frozen=True, array_like=True):
 
 
 class Done(Struct, frozen=True, array_like=True):
-    """What became of a request. `cost` None is unknown. `key` and `reply` are those of an answer that is to be kept.
+    """What became of a request, and after how many seconds. `cost` None is unknown.
 
-    `owned`: another worker may have the answer only after this worker's end.
+    `key` and `reply` are those of an answer that is to be kept; `owned`: another worker may have it only after the end
+    of this one.
     """
 
     ticket: int
@@ -50,6 +51,7 @@ class Done(Struct, frozen=True, array_like=True):
     key: bytes | None = None
     reply: bytes | None = None
     owned: bool = False
+    seconds: float | None = None
 
 
 class Wanted(Struct, frozen=True, array_like=True):

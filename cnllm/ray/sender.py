@@ -137,8 +137,13 @@ class Sender:
                     await self._report([])
                 return await self._link.find(self._name, keys)
             except LinkLost:
-                self._known = False
+                self._forget()
                 await asyncio.sleep(_AGAIN)
+
+    def _forget(self) -> None:
+        """Be another worker to the allowance: permissions that were lost on their way must not count for ever."""
+        self._known = False
+        self._name = uuid4().hex
 
     # ── permissions ──────────────────────────────────────────────────────────
 
@@ -165,7 +170,7 @@ class Sender:
         try:
             grant = await self._report(finished, wanted)
         except LinkLost:
-            self._known = False
+            self._forget()
             self._waiting.extendleft(reversed(wanted))
             # The lost allowance may have counted them: without amounts, the next one cannot count them twice.
             self._finished[:0] = [msgspec.structs.replace(done, reserved=None, cost=None) for done in finished]
@@ -217,6 +222,7 @@ class Sender:
     async def _send(self, row: PendingRow, ticket: int) -> None:
         prepared, row.prepared = row.prepared, None
         row.attempts += 1
+        start = self._loop.time()
         try:
             if prepared is None:
                 prepared = self._lane.prepare(row.messages, row.options)
@@ -229,21 +235,19 @@ class Sender:
             self._fail(error)
             raise
         else:
-            self._answered(row, ticket, prepared.reply)
+            self._answered(row, ticket, prepared.reply, start)
         finally:
             self._on_their_way -= 1
 
-    def _answered(self, row: PendingRow, ticket: int, reply: Any) -> None:
+    def _answered(self, row: PendingRow, ticket: int, reply: Any, start: float) -> None:
         self._retries.answer()
         outcome = outcome_of_reply(reply)
         result = result_of(outcome)
         answer = msgspec.json.encode(result) if outcome.state == DONE else None
         cost = self._price.paid(reply)
-        self._tell(
-            Done(ticket, "accepted", row.reserved, cost, tokens_of(reply), None, row.key, answer, row.owned)
-            if answer is not None
-            else Done(ticket, "accepted", row.reserved, cost, tokens_of(reply))
-        )
+        kept = () if answer is None else (row.key, answer, row.owned)
+        done = Done(ticket, "accepted", row.reserved, cost, tokens_of(reply), None, *kept)
+        self._tell(msgspec.structs.replace(done, seconds=self._loop.time() - start))
         self._settle(row, result)
 
     def _refused(self, row: PendingRow, ticket: int, error: CnllmError) -> None:

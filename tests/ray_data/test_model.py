@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ KEY = "sk-ray-0123456789abcdef"
 
 def test_it_is_a_class_that_any_pickle_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZAI_API_KEY", KEY)
-    made = cnllm.ray.Model("glm-4.7", system="Be brief.", max_tokens=10)
-    assert isinstance(made, type), "map_batches runs classes in actors"
+    made: Any = cnllm.ray.Model("glm-4.7", system="Be brief.", max_tokens=10)
+    assert type(made) is not type(Registry), "pickle takes it by its settings"
+    assert issubclass(type(made), type), "map_batches runs classes in actors"
     data = pickle.dumps(made)
     assert KEY.encode() not in data
     again = pickle.loads(data)
@@ -46,12 +48,13 @@ def test_keys_are_refused(options: dict[str, Any]) -> None:
 def test_secrets_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "overlay.toml"
     path.write_text(f'[providers.zai]\nheaders = {{ authorization = "Bearer {KEY}" }}\n')
-    for make in (
+    makes: tuple[Callable[[], Any], ...] = (
         lambda: cnllm.ray.Model("glm-4.7", extra_headers={"authorization": f"Bearer {KEY}"}),
         lambda: cnllm.ray.Model("glm-4.7", base_url=f"https://user:{KEY}@example.org/v1"),
         lambda: cnllm.ray.Model("glm-4.7", key_env=KEY),
         lambda: cnllm.ray.Model("glm-4.7", registry=Registry.load(path)),
-    ):
+    )
+    for make in makes:
         with pytest.raises((CnllmError, ValueError)) as caught:
             make()
         assert KEY not in str(caught.value)
