@@ -27,7 +27,7 @@ DO = (
 
 
 def measured(quick: bool, only: str | None) -> Results:
-    """Runs the suites; who is not installed is named in the results."""
+    """Run the suites; the results name a peer that is not installed."""
     seen = venvs.versions()
     day, python = time.strftime("%Y-%m-%d"), platform.python_version()
     busy = f", load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else ""  # with others' work: noise
@@ -43,7 +43,7 @@ def measured(quick: bool, only: str | None) -> Results:
 
 
 def written(results: Results) -> None:
-    """The page and the plot."""
+    """Write the page and the plot."""
     (HERE / "README.md").write_text(report(results), encoding="utf-8")
     (HERE / PLOT).write_text(svg(results), encoding="utf-8")
 

@@ -19,7 +19,7 @@ HURRIED = "left out of a quick run"
 
 
 class Effort(NamedTuple):
-    """How long to measure: a batch starts every worker anew, a round is one timing of each."""
+    """The length of a measurement: a batch starts every worker anew, a round is one timing of each."""
 
     batches: int
     rounds: int
@@ -70,7 +70,7 @@ class Rounds:
             self.samples.setdefault(peer, []).append(sample)
 
     def done(self) -> list[Row]:
-        """Nothing of a peer that failed on the way: half of its rounds would say too little."""
+        """Drop the rounds of a peer that failed on the way: half of them would say too little."""
         return [
             row if row.failed or row.missing else replace(row, rounds=tuple(self.samples.get(peer, ())))
             for peer, row in self.rows.items()
@@ -79,7 +79,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every suite needs."""
+    """The values that every suite needs."""
 
     port: int
     home: Path
@@ -98,7 +98,7 @@ class Bench:
         units: float = 0,
         counted: int = 0,
     ) -> list[Row]:
-        """All peers in turns, each in its process; `once`: that many calls, then a new one, `fresh` times.
+        """Measure all peers in turns, each in its process; `once`: that many calls, then a new one, `fresh` times.
 
         `units` of one call, where they are not those of the setting. With `counted`, instructions of as many calls
         are counted as well, of peers in the first environment: of the others the times are enough.
@@ -130,7 +130,7 @@ class Bench:
         return worker, once or max(1, round(self.effort.seconds / worker.run(1).wall))
 
     def processes(self, suite: str, cases: Mapping[str, Sequence[Whole]]) -> list[Row]:
-        """Whole processes in turns; first each once to check what it prints (and to warm the page cache)."""
+        """Measure whole processes in turns; first run each once to check its output (and to warm the page cache)."""
         every = [(case, whole) for case, several in cases.items() for whole in several]
         found = Rounds({f"{case}|{whole.peer}": Row(suite, case, whole.peer) for case, whole in every})
         for case, whole in every:
@@ -159,11 +159,11 @@ class Bench:
 
 
 def left_out(suite: str, case: str, peers: Iterable[str], why: str) -> list[Row]:
-    """Rows of peers that a case is not measured with, and why."""
+    """Return rows of peers that a case is not measured with, and the reasons."""
     return [Row(suite, case, peer, missing=why) for peer in peers]
 
 
 def turned(items: Sequence[T], by: int) -> list[T]:
-    """The same items starting elsewhere, so that no one always comes after the same neighbour."""
+    """Return the same items from another start, so that no one always comes after the same neighbour."""
     by %= len(items) or 1
     return [*items[by:], *items[:by]]

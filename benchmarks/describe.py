@@ -1,4 +1,4 @@
-"""What each suite measures, in the words of the report, and how its rows are shown."""
+"""The measurements of each suite, in the words of the report, and the form of its rows."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Form(Enum):
 
 
 class About(NamedTuple):
-    """A suite: its heading, what a figure is of, how it was come by, and whom the others are held against."""
+    """A suite: its heading, the meaning and the origin of a figure, and the peer that the others are compared with."""
 
     title: str
     unit: str
@@ -93,7 +93,7 @@ ABOUT = {
     "validate": About(
         "Checking arguments",
         "one check",
-        "The arguments of a tool call against the tool's JSON Schema. Who checks has refused six bad ones before. "
+        "The arguments of a tool call against the tool's JSON Schema. A validator must refuse six bad ones first. "
         "pydantic needs the schema as a class written by hand.",
         (PYDANTIC, KEPT),
     ),

@@ -1,4 +1,4 @@
-"""What a gateway keeps under a long load: its memory, minute by minute, at a steady rate.
+"""The memory that a gateway keeps under a long load, minute by minute, at a steady rate.
 
     python -m benchmarks.endurance [MINUTES [RATE]]
 

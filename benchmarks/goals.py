@@ -32,7 +32,7 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Goal:
-    """One target: what was measured beside what it should be."""
+    """One target: the measured figure beside its goal."""
 
     what: str
     measured: Spread | None
@@ -50,7 +50,7 @@ class Goal:
         return self.measured.median <= self.limit if self.at_most else self.measured.median >= self.limit
 
     def row(self) -> tuple[str | None, ...]:
-        """For the table."""
+        """Return the goal as a row of the table."""
         goal = f"{'≤' if self.at_most else '≥'} {self.limit:g} {self.unit}".strip()
         said = f"{self.measured} {self.unit}".strip() if self.measured else f"not measured ({self.why_not})"
         return self.what, said, goal, {True: "yes", False: "**no**", None: None}[self.met]
@@ -69,7 +69,7 @@ def _goal(
     of: Figures = Row.cpu,
     at_most: bool = True,
 ) -> Goal:
-    """The figures of the rows, put together by `find`; a row without figures leaves the goal without any."""
+    """Return the figures of the rows, put together by `find`; a row without figures leaves the goal without any."""
     empty = [row for row in rows if row.why_not]
     if empty:
         why = "; ".join(dict.fromkeys(f"{row.peer}: {row.why_not}" for row in empty))
@@ -86,7 +86,7 @@ def _peak(row: Row) -> list[float]:
 
 
 def _beyond_text(name: str) -> Figures:
-    """What of a long stream is in memory beside its text: with Chinese, 2 bytes a character."""
+    """Return the memory that a long stream takes beside its text: with Chinese, 2 bytes a character."""
     expected = Setting(0, "m", 50_000).expected
     text = 2 * (expected.text + expected.reasoning)
 
@@ -241,5 +241,5 @@ def _gateway(results: Results) -> list[Goal]:
 
 
 def goals(results: Results) -> list[Goal]:
-    """All of them, whether measured or not."""
+    """Return all goals, whether measured or not."""
     return [part for make in (_streams, _requests, _concurrent, _cold, _rest, _gateway) for part in make(results)]

@@ -1,4 +1,4 @@
-"""What keys with limits and metrics cost a gateway: its requests with and without them, in turns.
+"""The cost of keys with limits and of metrics for a gateway: its requests with and without them, in turns.
 
     python -m benchmarks.keys [ROUNDS [SECONDS]]
 

@@ -40,7 +40,7 @@ _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Load(NamedTuple):
-    """What a gateway did under load; times are seconds."""
+    """The results of a gateway under load; times are seconds."""
 
     n: int
     wall: float

@@ -30,7 +30,7 @@ MARKUP = {
 
 
 class Got(NamedTuple):
-    """What a runner has read: two lengths and the parsed arguments of the one tool call."""
+    """The data that a runner has read: two lengths and the parsed arguments of the one tool call."""
 
     reasoning: int
     text: int
@@ -38,7 +38,7 @@ class Got(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a runner is told: where the stub is, and which stream to ask it for."""
+    """The input of a runner: the address of the stub, and the stream to request."""
 
     port: int
     mode: str  # how the stub frames a stream: c, m or o; for `parse` the cut of the bytes: whole, 16k, event
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
 
     @property
     def units(self) -> int:
-        """What a figure is divided by: the events of a stream."""
+        """Return the number that a figure is divided by: the events of a stream."""
         if self.wire != "openai-chat":
             return len(self.events())
         return self.chunks + BESIDE_TEXT if self.chunks else 1
@@ -70,7 +70,7 @@ class Setting(NamedTuple):
         return _expected(self.chunks)
 
     def pieces(self) -> list[bytes]:
-        """The bytes of the stream, cut as a parser is to be fed."""
+        """Return the bytes of the stream, cut as a parser gets them."""
         if self.mode == "event":
             return self.events()
         data = b"".join(self.events())
@@ -85,7 +85,7 @@ def _expected(chunks: int) -> Got:
 
 
 def texts(n: int) -> tuple[list[str], list[str]]:
-    """The tokens of a stream: the first half is reasoning, the second text."""
+    """Return the tokens of a stream: the first half is reasoning, the second text."""
     tokens = [_TOKENS[i % len(_TOKENS)] for i in range(n)]
     return tokens[: n // 2], tokens[n // 2 :]
 
@@ -108,7 +108,7 @@ def _call(name: str | None, arguments: str) -> dict[str, Any]:
 
 @cache
 def events(n: int, tool: bool = True) -> list[bytes]:
-    """The SSE events: role, n/2 of reasoning, n/2 of text, the tool call, finish, usage, [DONE]."""
+    """Return the SSE events: role, n/2 of reasoning, n/2 of text, the tool call, finish, usage, [DONE]."""
     reasoning, text = texts(n)
     found = [_chunk({"role": "assistant", "content": None, "reasoning_content": ""})]
     found += [_chunk({"content": None, "reasoning_content": token}) for token in reasoning]
@@ -122,7 +122,7 @@ def events(n: int, tool: bool = True) -> list[bytes]:
 
 
 def full() -> bytes:
-    """The answer that is not streamed."""
+    """Return the answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": _TEXT, "reasoning_content": _REASONING}
     message |= _call("get_weather", ARGUMENTS)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
@@ -141,13 +141,13 @@ _TURN = "北京的天气怎么样? Please answer briefly and say which tool you 
 
 
 def tools(n: int) -> list[dict[str, Any]]:
-    """That many tools, of which the model calls the first."""
+    """Return that many tools, of which the model calls the first."""
     names = ["get_weather", *(f"get_forecast_{i}" for i in range(1, n))]
     return [{"type": "function", "function": {"name": name, **_WHAT}} for name in names]
 
 
 def history(n: int) -> list[dict[str, Any]]:
-    """That many messages: a system prompt, then the user and the assistant in turns."""
+    """Return that many messages: a system prompt, then the user and the assistant in turns."""
     system = {"role": "system", "content": "You are a helpful assistant. Use the tools when they help. " * 4}
     return [system, *({"role": ("user", "assistant")[i % 2], "content": _TURN} for i in range(n - 1))]
 
@@ -160,6 +160,6 @@ LONG: dict[str, Any] = {"messages": history(100), "tools": tools(20), **LIMITS}
 
 
 def body(stream: bool) -> dict[str, Any]:
-    """The request as a dict, made anew for every call, as a client would."""
+    """Return the request as a dict, made anew for every call, as a client would."""
     made = {"model": "bench", "messages": MESSAGES, **OPTIONS}
     return {**made, "stream": True, "stream_options": {"include_usage": True}} if stream else made

@@ -1,4 +1,4 @@
-"""Who is measured: the name in the tables, the module that runs it, and the environment it is installed in."""
+"""The peers: the name in the tables, the module that runs each, and the environment in which it is installed."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ KEPT, ANEW, PYDANTIC = "jsonschema, validator kept", "jsonschema.validate each t
 
 
 class Peer(NamedTuple):
-    """How a peer is run."""
+    """The way to run a peer."""
 
     runner: str  # the module in runners/
     env: str = "base"

@@ -20,7 +20,7 @@ class Panel(NamedTuple):
     title: str
     suite: str
     case: str
-    limit: str  # whom the others are held against
+    limit: str  # the peer that the others are compared with
     peers: tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ _STYLE = """
 
 
 def svg(results: Results) -> str:
-    """The picture of the four panels. Who has no figures is named, with no bar."""
+    """Return the picture of the four panels. A peer without figures is named, with no bar."""
     heights = [_TITLE + _STEP * len(panel.peers) + _FOOT for panel in PANELS]
     rows = [max(heights[i : i + 2]) for i in range(0, len(heights), 2)]
     height = _TOP + sum(rows) + 18
@@ -136,7 +136,7 @@ def _bar(row: Row, left: float, y: float, place: Callable[[float], float], limit
 
 
 def _time(microseconds: float) -> str:
-    """Three figures, in the unit that suits."""
+    """Return three figures, in the unit that suits."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= size:
             return f"{microseconds / size:.3g} {unit}"

@@ -33,7 +33,7 @@ class Missing(Exception):
 
 
 def environment(home: Path, transport: str = "httpx") -> dict[str, str]:
-    """Nothing of the caller's: no overlays, no keys, no proxies, no switched-off bytecode; cnllm's transport."""
+    """Return an environment without overlays, keys, proxies and switched-off bytecode, with cnllm's transport."""
     made = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -47,7 +47,7 @@ def environment(home: Path, transport: str = "httpx") -> dict[str, str]:
 
 @contextlib.contextmanager
 def stub() -> Iterator[int]:
-    """The running stub's port. This process and its later children keep to another core than the stub's."""
+    """Yield the running stub's port. This process and its later children keep to another core than the stub's."""
     pipe, command = subprocess.PIPE, [str(binary()), "-m", "benchmarks.stub"]
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as server:
         assert server.stdout
@@ -110,7 +110,7 @@ class Worker:
 
 
 def whole(command: Command, home: Path, transport: str = "httpx") -> Sample:
-    """One process from start to end, seen from outside. Raises `Broken` unless it ends with 0."""
+    """Run one process from start to end, seen from outside. Raises `Broken` unless it ends with 0."""
     start, null = time.perf_counter(), subprocess.DEVNULL
     env = environment(home, transport)
     process = subprocess.Popen(command, cwd=home, env=env, stdin=null, stdout=null, stderr=null)
@@ -122,7 +122,10 @@ def whole(command: Command, home: Path, transport: str = "httpx") -> Sample:
 
 
 def output(command: Command, home: Path, transport: str = "httpx") -> str:
-    """What a process prints. Raises `Broken` unless it ends with 0, `Missing` where its program is not there."""
+    """Return the output of a process.
+
+    Raises `Broken` unless it ends with 0, `Missing` where its program is not there.
+    """
     env = environment(home, transport)
     try:
         done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False)

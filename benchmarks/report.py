@@ -35,7 +35,7 @@ are those since the start).
 ## What is measured
 
 - A stub server on this machine answers from memory; it has one core, who is measured has another. Nothing leaves
-  127.0.0.1. There is no TLS, and nothing of a model's own time: what is left is what a program pays for its client.
+  127.0.0.1. There is no TLS, and nothing of a model's own time: the rest is the price of a client.
 - Every peer runs in a process and an environment of its own, through its public interface, and does the same work.
   Before anything is timed, and after every round, an answer it has read (of streams at once: all of them) is compared
   with what was sent: the lengths of reasoning and text, the parsed arguments of the tool call. A peer that drops
@@ -54,7 +54,7 @@ are those since the start).
 
 
 def report(results: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     found = table("target | measured | goal | met", [goal.row() for goal in goals(results)])
     seen = table("environment | versions", [(env, ", ".join(names)) for env, names in results.versions])
     parts = [HEAD.strip(), f"{results.how}: {results.machine}.", seen, "## Goals", found]
@@ -62,7 +62,7 @@ def report(results: Results) -> str:
 
 
 def suite(results: Results, name: str) -> str:
-    """One suite's heading, table, and what is missing."""
+    """Return one suite's heading, table, and the peers that are missing."""
     about, rows = ABOUT[name], results.of(name)
     if not rows:
         return f"## {about.title}\n\nNot part of this run."
@@ -74,12 +74,12 @@ def suite(results: Results, name: str) -> str:
 
 
 def _cpu_against(results: Results, row: Row, peer: str) -> Spread | None:
-    """That row's ratio to a peer in the same case; None where that one is not in it."""
+    """Return that row's ratio to a peer in the same case; None where that one is not in it."""
     return ratio(row.cpu(), results.row(row.suite, row.case, peer).cpu())
 
 
 def _wall_against(results: Results, row: Row, peer: str) -> Spread | None:
-    """The same to a process that stands alone in a case of its own."""
+    """Return the ratio to a process that stands alone in a case of its own."""
     return next((ratio(row.wall(), one.wall()) for one in results.of(row.suite) if one.peer == peer), None)
 
 
@@ -147,7 +147,7 @@ def _loads(results: Results, about: About, rows: list[Row]) -> Cells:
 
 
 def _remarks(rows: list[Row]) -> list[str]:
-    """Who is not in the table, and why: the peers of one reason in one line."""
+    """Return the peers that are not in the table, and the reasons: the peers of one reason in one line."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.why_not:
@@ -156,7 +156,7 @@ def _remarks(rows: list[Row]) -> list[str]:
 
 
 def _sizes() -> list[str]:
-    """An event is not as long on every wire, which the comparison with the chat wire has to be read with."""
+    """Return a caution: an event is not as long on every wire, which matters for the comparison with the chat wire."""
 
     def mean(wire: str) -> float:
         events = Setting(0, "event", 1000, wire).events()

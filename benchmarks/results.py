@@ -1,4 +1,4 @@
-"""What a run found: the rounds of every case and peer, as values that go to JSON and come back the same."""
+"""The results of a run: the rounds of every case and peer, as values that go to JSON and come back the same."""
 
 import json
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ class Row:
     instructions: float | None = None  # of one call, or of the process; None: not counted
 
     def cpu(self, scale: float = 1e6) -> list[float]:
-        """User and system time per unit, in microseconds unless another scale is asked for."""
+        """Return user and system time per unit, in microseconds unless another scale is asked for."""
         return [scale * s.cpu / s.n / self.units for s in self.rounds]
 
     def wall(self, scale: float = 1e6) -> list[float]:
-        """Elapsed time per unit, likewise."""
+        """Return the elapsed time per unit, in microseconds unless another scale is asked for."""
         return [scale * s.wall / s.n / self.units for s in self.rounds]
 
     @property
@@ -59,25 +59,25 @@ class Results:
     rows: tuple[Row, ...]
 
     def row(self, suite: str, case: str, peer: str) -> Row:
-        """That row, or one that says that it was not part of the run."""
+        """Return that row, or one that says that it was not part of the run."""
         for row in self.rows:
             if (row.suite, row.case, row.peer) == (suite, case, peer):
                 return row
         return Row(suite, case, peer, missing=ABSENT)
 
     def of(self, suite: str) -> list[Row]:
-        """The rows of one suite, in the order in which they were measured."""
+        """Return the rows of one suite, in the order in which they were measured."""
         return [row for row in self.rows if row.suite == suite]
 
     def to_json(self) -> str:
-        """One row a line, so that two runs can be compared line by line."""
+        """Return JSON with one row a line, so that two runs can be compared line by line."""
         head = {"how": self.how, "machine": self.machine, "versions": {env: list(seen) for env, seen in self.versions}}
         rows = ",\n".join("  " + json.dumps(_packed(row), ensure_ascii=False) for row in self.rows)
         return f'{json.dumps(head, ensure_ascii=False)[:-1]},\n"rows": [\n{rows}\n]}}\n'
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
-        """What `to_json` wrote. Raises `ValueError` for anything else."""
+        """Return the results that `to_json` wrote. Raises `ValueError` for anything else."""
         try:
             found = json.loads(text)
             versions = tuple((env, tuple(seen)) for env, seen in found["versions"].items())
@@ -97,7 +97,7 @@ def _packed(row: Row) -> dict[str, Any]:
 
 
 def _short(sample: Sample) -> dict[str, Any]:
-    """Without what was not looked at; times with all their digits, so that the same page is made of them again."""
+    """Return the data that were measured; times keep all digits, so that the same page is made of them again."""
     return {name: value for name, value in sample._asdict().items() if value is not None}
 
 

@@ -19,7 +19,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """None where nothing could be measured."""
+    """Return the median; None where nothing could be measured."""
     kept = list(values)
     return Spread(statistics.median(kept), min(kept), max(kept)) if kept else None
 
@@ -30,12 +30,12 @@ def ratio(these: Sequence[float], those: Sequence[float]) -> Spread | None:
 
 
 def beyond(these: Sequence[float], those: Sequence[float]) -> Spread | None:
-    """The difference, round by round, then the median."""
+    """Return the difference, round by round, then the median."""
     return spread(a - b for a, b in zip(these, those, strict=False))
 
 
 def table(head: str, rows: Iterable[Sequence[object]]) -> str:
-    """Markdown; a cell that is None is a dash."""
+    """Return a Markdown table; a cell that is None is a dash."""
     lines = [head, re.sub(r"[^|]+", "---", head)]
     lines += [" | ".join("–" if cell is None else str(cell) for cell in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)

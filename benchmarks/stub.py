@@ -33,7 +33,7 @@ def _pieces(data: bytes) -> list[bytes]:
 
 @cache
 def streamed(mode: bytes, n: int, tool: bool, wire: str) -> list[bytes]:
-    """The writes that make up one streamed answer."""
+    """Return the writes that make up one streamed answer."""
     chat = wire == "openai-chat"
     events = payloads.events(n, tool) if chat else payloads.Setting(0, mode.decode(), n, wire).events()
     parts = [b"%x\r\n%b\r\n" % (len(p), p) for p in (_pieces(b"".join(events)) if mode == b"c" else events)]

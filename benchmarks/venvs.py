@@ -48,12 +48,12 @@ NODE = {"portkey": "@portkey-ai/gateway"}
 
 
 def binary(name: str = "python", env: str = "base") -> Path:
-    """A program of an environment."""
+    """Return the path of a program of an environment."""
     return HOME / env / "bin" / name
 
 
 def setup(latest: bool) -> int:
-    """Makes the environments from the package index that pip is set to. Ends the program where one fails."""
+    """Make the environments from the package index that pip is set to. End the program where one fails."""
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     PINS.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def _node_version(env: str, package: str) -> str:
 
 
 def versions() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What is installed in each environment that is there, of what it is for."""
+    """Return the packages of each environment that is there, as far as they are its purpose."""
     code = "import importlib.metadata as m, json, sys; print(json.dumps([f'{n} {m.version(n)}' for n in sys.argv[1:]]))"
     found = []
     for env, wanted in WANTED.items():

@@ -18,7 +18,7 @@ _SIGNED = "RXJVQkNrZ0lCUkFDR0FJaVFKcz" * 8
 
 
 def events(wire: str, n: int) -> list[bytes]:
-    """The server-sent events of one wire, `n` of them with text or thinking."""
+    """Return the server-sent events of one wire, `n` of them with text or thinking."""
     return {"anthropic-messages": _messages, "gemini": _gemini, "openai-responses": _responses}[wire](n)
 
 

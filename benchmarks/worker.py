@@ -26,7 +26,7 @@ Many = Callable[[int], list[object]]  # makes n calls, returns (some of) their r
 
 
 def peak(forget: bool = False) -> int:
-    """The highest resident memory in bytes, since it was last forgotten if the system can forget."""
+    """Return the highest resident memory in bytes, since it was last forgotten if the system can forget."""
     with contextlib.suppress(OSError, StopIteration):  # ru_maxrss is second best: it starts at the parent's
         if forget:
             with open("/proc/self/clear_refs", "w") as refs:
@@ -69,7 +69,7 @@ def one_by_one(call: Callable[[], Any]) -> Many:
 
 
 def check(results: list[object], setting: Setting) -> None:
-    """What was read against what was sent; the bare decoders, which collect nothing, count chunks instead."""
+    """Compare the data read with the data sent; the bare decoders, which collect nothing, count chunks instead."""
     for got in results:
         if got != setting.units and got != setting.expected:
             raise SystemExit(f"wrong result: got {got}, want {setting.expected}")
@@ -87,7 +87,7 @@ def measure(many: Many, n: int, setting: Setting) -> dict[str, float]:
 
 
 def held(many: Many) -> int:
-    """The peak of what one more call allocates in Python: growth can hide in memory that was freed before."""
+    """Return the peak of what one more call allocates in Python: growth can hide in memory that was freed before."""
     tracemalloc.start()
     many(1)
     return tracemalloc.get_traced_memory()[1]

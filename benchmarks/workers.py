@@ -1,4 +1,4 @@
-"""What more processes bring a gateway: requests a second with one worker and with as many as there are cores, in turns.
+"""The gain of more processes for a gateway: requests a second with one worker and with one per core, in turns.
 
     python -m benchmarks.workers [ROUNDS [SECONDS]]
 

@@ -21,7 +21,7 @@ _SHRINK = 30.0  # seconds for each way to fail
 
 
 def searched(name: str, seconds: int, seeds: list[str], out: Path) -> int:
-    """One target for a while; the number of ways in which it failed."""
+    """Run one target for a while; return the number of ways in which it failed."""
     folder = out / name
     began = time.monotonic()
     command = [sys.executable, "-m", "fuzz.search", name, str(folder), str(seconds), *seeds]

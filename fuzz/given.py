@@ -24,7 +24,7 @@ class Given:
     payload: bytes
 
     def pieces(self) -> Iterator[bytes]:
-        """The payload in pieces of random sizes, which the choices settle."""
+        """Yield the payload in pieces of random sizes, which the choices settle."""
         dice = random.Random(self.seed)
         most = (1, 2, 7, 40, 300, 5000)[self.most % 6]
         at = 0
@@ -35,11 +35,11 @@ class Given:
 
 
 def given(data: bytes) -> Given:
-    """Takes an input apart; choices that are missing are 0."""
+    """Take an input apart; choices that are missing are 0."""
     head = data[:HEAD].ljust(HEAD, b"\0")
     return Given(head[0], head[1], head[2], head[3], int.from_bytes(head[4:], "big"), data[HEAD:])
 
 
 def pack(payload: bytes, which: int = 0, mode: int = 0, how: int = 0, most: int = 0, seed: int = 0) -> bytes:
-    """The input that `given` takes apart so."""
+    """Return the input that `given` takes apart so."""
     return bytes([which & 255, mode & 255, how & 255, most & 255]) + seed.to_bytes(4, "big") + payload

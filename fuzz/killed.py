@@ -35,7 +35,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Told:
-    """What came of it. `said` are the turns that were said to be finished; `wrong` holds what must not be, in words."""
+    """The outcome. `said` are the turns that were said to be finished; `wrong` holds what must not be, in words."""
 
     said: list[str] = field(default_factory=list)
     kept: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Told:
 
 # ── one writer ───────────────────────────────────────────────────────────────
 def write(path: str, name: str) -> None:
-    """Turns without end, in new conversations and in the last one, whoever began it."""
+    """Write turns without end, in new conversations and in the last one, no matter which process began it."""
     dice, number = random.Random(name), 0
     with Store.open(path) as store, Client(registry(), simulate=True) as client:
         while True:
@@ -68,7 +68,7 @@ def write(path: str, name: str) -> None:
 
 # ── those who kill them ──────────────────────────────────────────────────────
 def sound(path: Path, told: Told) -> None:
-    """The file is not corrupt, as SQLite itself sees it."""
+    """Check that the file is not corrupt, as SQLite itself sees it."""
     told.checks += 1
     with contextlib.closing(sqlite3.connect(path, timeout=60)) as raw:
         for pragma, fine in (("integrity_check", [("ok",)]), ("foreign_key_check", [])):
@@ -78,14 +78,14 @@ def sound(path: Path, told: Told) -> None:
 
 
 def begun(folder: Path, path: Path, name: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """A writer, and the file that it speaks to."""
+    """Start a writer, and return it with the file that it writes to."""
     out = (folder / f"{name}.out").open("wb")
     command = [sys.executable, "-m", "fuzz.killed", "--write", str(path), name]
     return subprocess.Popen(command, stdout=out, cwd=_ROOT), out
 
 
 def killed(folder: Path, writers: int, seconds: float, kills: int = 0, seed: int = 0) -> Told:
-    """Writers are killed at random for so long, and at least so many times; then the file is read."""
+    """Kill writers at random for so long, and at least so many times; then read the file."""
     told, dice, path = Told(), random.Random(seed), folder / "conversations.db"
     running, names = [], iter(range(1_000_000))
     began = checked = time.monotonic()
@@ -121,7 +121,7 @@ def killed(folder: Path, writers: int, seconds: float, kills: int = 0, seed: int
 
 
 def _read(path: Path, told: Told) -> None:
-    """What is in the file, beside what was said to be."""
+    """Compare the content of the file with the turns that were said to be finished."""
     done: Counter[str] = Counter()
     with Store.open(path) as store:
         for recorded in store.records(exchanges=True):

@@ -1,4 +1,4 @@
-"""Which models inputs are read with: few, and between them every value that any flag of the registry has."""
+"""The models that inputs are read with: few, and between them every value that any flag of the registry has."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "intege
 
 @cache
 def registry() -> Registry:
-    """The built-in one, and nothing of the user's."""
+    """Return the built-in registry, without the user's files."""
     return Registry([read(builtin_path(), builtin=True)])
 
 
 def _features(model: Model) -> Iterator[tuple[str, bytes]]:
-    """Each of a model's flags with its value."""
+    """Yield each of a model's flags with its value."""
     flags = msgspec.to_builtins(model.flags)
     for name in _TOLD:
         value = flags.get(name)
@@ -65,7 +65,7 @@ def _features(model: Model) -> Iterator[tuple[str, bytes]]:
 
 @cache
 def covering(protocol: str | None = None) -> tuple[Model, ...]:
-    """Models of a wire, or of all four: greedily, each brings the most values that none before it has."""
+    """Return models of a wire, or of all four: greedily, each brings the most values that none before it has."""
     if protocol is None:
         return tuple(model for each in PROTOCOLS for model in covering(each))
     found: dict[Model, set[tuple[str, bytes]]] = {}
@@ -91,6 +91,6 @@ def covering(protocol: str | None = None) -> tuple[Model, ...]:
 
 @cache
 def request(model: Model, mode: int) -> engine.Plan | None:
-    """The request that a reply answers: by `mode` none, a plain one, one with tools, one for an answer by a schema."""
+    """Return the request that a reply answers: by `mode` none, a plain one, one with tools, one with a schema."""
     options: dict[str, Any] = ({}, {}, {"tools": TOOLS}, {"schema": SCHEMA})[mode % 4]
     return engine.build_request(model, "hi", stream=True, **options) if mode % 4 else None

@@ -20,7 +20,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def mutated(payload: bytes, kind: str, dice: random.Random, others: list[bytes]) -> bytes:
-    """The payload with a few changes of its kind; `others` are payloads to take from."""
+    """Return the payload with a few changes of its kind; `others` are payloads to take from."""
     for _ in range(dice.choice((1, 1, 2, 4))):
         payload = KINDS[kind](payload, dice, others)
     return payload
@@ -28,7 +28,7 @@ def mutated(payload: bytes, kind: str, dice: random.Random, others: list[bytes])
 
 # ── values ───────────────────────────────────────────────────────────────────
 def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
-    """Every (container, key) in a value."""
+    """Collect every (container, key) in a value."""
     todo = [value]
     while todo:
         at = todo.pop()
@@ -40,7 +40,7 @@ def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
 
 
 def change(value: Any, dice: random.Random) -> Any:
-    """A JSON value, changed in place somewhere."""
+    """Return a JSON value, changed in place somewhere."""
     places: list[tuple[Any, Any]] = []
     _places(value, places)
     if not places:
@@ -78,7 +78,7 @@ def change(value: Any, dice: random.Random) -> Any:
 
 
 def reworded(text: str, dice: random.Random) -> str:
-    """A text, changed somewhere."""
+    """Return a text, changed somewhere."""
     at = dice.randint(0, len(text))
     end = min(len(text), at + dice.randint(0, 12))
     match dice.randrange(7):
@@ -100,7 +100,7 @@ def reworded(text: str, dice: random.Random) -> str:
 
 # ── kinds ────────────────────────────────────────────────────────────────────
 def bytewise(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
-    """Any bytes, changed anyhow."""
+    """Return any bytes, changed anyhow."""
     at = dice.randint(0, len(payload))
     end = min(len(payload), at + dice.randint(1, 16))
     match dice.randrange(5):
@@ -119,7 +119,7 @@ def bytewise(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
 
 
 def of_json(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
-    """One JSON value."""
+    """Return bytes with one JSON value changed."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):
@@ -134,7 +134,7 @@ def of_json(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
 
 
 def frames(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
-    """Events with JSON in them."""
+    """Return changed events with JSON in them."""
     blocks = payload.split(b"\n\n")
     at = dice.randrange(len(blocks))
     match dice.randrange(14):
@@ -165,7 +165,7 @@ def frames(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
 
 
 def text(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
-    """What a model wrote."""
+    """Return the text that a model wrote, changed."""
     if dice.randrange(8) == 0:
         return bytewise(payload, dice, others)
     return reworded(payload.decode("utf-8", "surrogateescape"), dice).encode("utf-8", "replace")
@@ -188,7 +188,7 @@ _VALUES = (
 
 
 def toml(payload: bytes, dice: random.Random, others: list[bytes]) -> bytes:
-    """Lines of a registry file."""
+    """Return changed lines of a registry file."""
     lines = payload.split(b"\n")
     at = dice.randrange(len(lines))
     match dice.randrange(8):
@@ -219,7 +219,7 @@ KINDS: dict[str, Callable[[bytes, random.Random, list[bytes]], bytes]] = {
 
 
 def rechosen(head: bytes, dice: random.Random) -> bytes:
-    """The choices of an input, one of them made anew."""
+    """Return the choices of an input, one of them made anew."""
     out = bytearray(head.ljust(HEAD, b"\0"))
     out[dice.randrange(HEAD)] = dice.randrange(256)
     return bytes(out)

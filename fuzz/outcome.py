@@ -1,4 +1,4 @@
-"""What came of reading bytes, and what has to be true of it whatever the bytes were."""
+"""The outcome of reading bytes, and what has to be true of it for any bytes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Outcome:
 
     @property
     def whole(self) -> bool:
-        """Is it said to be all there was?"""
+        """Whether it is said to be all there was."""
         return self.error is None and self.reply is not None and self.reply.finish not in ("cut", "error")
 
 
 def outcome(
     model: Model, pieces: Iterable[bytes], *, mode: int, status: int, headers: dict[str, str], keep_raw: bool = False
 ) -> Outcome:
-    """Reads bytes in these pieces. Nothing but the two errors of the contract may come out of it."""
+    """Read bytes in these pieces. Nothing but the two errors of the contract may come out of it."""
     plan = request(model, mode)
     tools = TOOLS if mode % 8 >= 4 else None
     parser = engine.StreamParser(model, tools, plan=plan, status=status, headers=headers, keep_raw=keep_raw)
@@ -60,7 +60,7 @@ def _joined(events: list[Any], kind: type[Any]) -> str:
 
 
 def sound(model: Model, found: Outcome) -> None:
-    """Events and reply tell the same, nothing unusable is offered for use, and all of it can be written down."""
+    """Check that events and reply say the same, that nothing unusable is offered, and that all can be written."""
     reply, events = found.reply, found.events
     ends = [event for event in events if isinstance(event, cnllm.Finished)]
     since = _since_restart(events)
@@ -120,7 +120,7 @@ def _message(model: Model, reply: Reply, since: list[Any]) -> None:
 
 
 def _unmarked(part: Any) -> Any:
-    """Without what may come when a part has long been told: what is about the whole answer, and signatures."""
+    """Return the notes without those that may come late: on the whole answer, and on signatures."""
     if isinstance(part, cnllm.Text):
         return part.text
     return part.text if isinstance(part, cnllm.Reasoning) else part
@@ -134,7 +134,7 @@ _ENDS = {
 
 
 def believed(model: Model, body: bytes) -> bool:
-    """Is there anything at all in these bytes that could be the end of a stream? Looks much less closely than a wire.
+    """Whether anything in these bytes could be the end of a stream. This looks much less closely than a wire.
 
     Escapes could hide a word: where there are any, yes.
     """

@@ -23,7 +23,7 @@ _SLOW = 60  # seconds after which an input is taken for one that hangs
 
 
 def failure(error: BaseException) -> str:
-    """Names a way to fail: the kind of error, and the line of this project that it came out of."""
+    """Name a way to fail: the kind of error, and the line of this project that it came out of."""
     top = Path(__file__).resolve().parent.parent
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(top)]
     last = frames[-1]
@@ -33,7 +33,7 @@ def failure(error: BaseException) -> str:
 
 
 def keep(folder: Path, data: bytes, error: BaseException) -> None:
-    """Writes an input that failed, unless a shorter one failed in the same way."""
+    """Write an input that failed, unless a shorter one failed in the same way."""
     name = failure(error)
     place = folder / f"{name}.bin"
     if place.exists() and place.stat().st_size <= len(data):
@@ -43,7 +43,7 @@ def keep(folder: Path, data: bytes, error: BaseException) -> None:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Long texts in a recording: bodies, and what models wrote."""
+    """Yield long texts in a recording: bodies, and texts that models wrote."""
     if isinstance(value, str) and len(value) > 20:
         yield value
     elif isinstance(value, dict | list):
@@ -52,7 +52,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def recorded(folders: list[str], longest: int, dice: random.Random) -> list[bytes]:
-    """Texts in the JSON files of these folders, as inputs for any model."""
+    """Return texts in the JSON files of these folders, as inputs for any model."""
     files = [file for folder in folders for file in sorted(Path(folder).rglob("*.json"))]
     found = [text for file in files for text in texts(msgspec.json.decode(file.read_bytes()))]
     bodies = [text.encode("utf-8", "replace") for text in found]

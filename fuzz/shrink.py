@@ -12,7 +12,7 @@ __all__ = ["shrunk"]
 
 
 def shrunk(check: Callable[[bytes], None], data: bytes, seconds: float) -> bytes:
-    """The shortest input that was found in this time."""
+    """Return the shortest input that was found in this time."""
     wanted, end = _failing(check, data), time.monotonic() + seconds
     if wanted is None:
         return data

@@ -23,7 +23,7 @@ _ASKED: tuple[tuple[int, dict[str, Any]], ...] = (
 
 
 def packed(*, stream: bool) -> list[bytes]:
-    """Some answers of each of the models, as inputs of a target."""
+    """Return some answers of each of the models, as inputs of a target."""
     return [
         pack(content, which=which, mode=mode, how=0, most=which, seed=which)
         for which, model in enumerate(covering())
@@ -32,7 +32,7 @@ def packed(*, stream: bool) -> list[bytes]:
 
 
 def _answers(model: Model, stream: bool) -> Iterator[tuple[int, bytes]]:
-    """The bytes, each with the mode that asks for it (see `fuzz.models.request`)."""
+    """Yield the bytes, each with the mode that asks for it (see `fuzz.models.request`)."""
     for mode, options in _ASKED:
         plan = engine.build_request(model, "Hi. Do it in parallel.", stream=stream, **options)
         answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))

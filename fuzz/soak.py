@@ -51,7 +51,7 @@ _QUESTION = "number {:010d}."
 
 @dataclass
 class Soak:
-    """What came of it. `wrong` holds what must not be, in words; `samples` are (seconds, KiB of memory, open files)."""
+    """The outcome. `wrong` holds what must not be, in words; `samples` are (seconds, KiB of memory, open files)."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Soak:
     lasted: float = 0.0
 
     def slope(self, which: int) -> float:
-        """Growth a minute of memory (1) or open files (2), by least squares, after the first fifth of the time.
+        """Return the growth a minute of memory (1) or open files (2), by least squares, after the first fifth.
 
         What is measured when the time is over and the last streams end does not count.
         """
@@ -75,7 +75,7 @@ class Soak:
 
 @contextlib.contextmanager
 def served(pace: float) -> Iterator[str]:
-    """The simulator in another process; its address."""
+    """Start the simulator in another process; yield its address."""
     command = [sys.executable, "-m", "cnllm", "simulate", "--port", "0", "--pace", str(pace)]
     top = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=top)
@@ -118,7 +118,7 @@ def _chosen(dice: random.Random, weighted: tuple[tuple[str, int], ...]) -> str:
 
 
 async def _one(client: AsyncClient, target: _Target, number: int, dice: random.Random, soak: Soak) -> None:
-    """One stream, broken or not, and whether what arrived is what it should be."""
+    """Read one stream, broken or not, and check that it arrived as it should."""
     asked = _QUESTION.format(number)
     fault, leave = _chosen(dice, _FAULTS), _chosen(dice, _LEFT)
     headers = {"x-cnllm-fault": f"{fault}; id={number}"} if fault else {}
@@ -186,7 +186,7 @@ def _memory() -> int:
 async def run(
     url: str, streams: int, seconds: float, transport: Any, *, turns: int = 0, seed: int = 0, every: float = 10.0
 ) -> Soak:
-    """So many streams at a time, for so long, or `turns` for each; then all is closed, and what is left is told."""
+    """Run so many streams at a time, for so long, or `turns` for each; then close all, and tell what is left."""
     soak, targets = Soak(lasted=seconds), _targets(url)
     gc.collect()
     before, began = _open_files(), time.monotonic()

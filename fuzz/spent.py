@@ -14,7 +14,7 @@ _EACH = 1e-4  # seconds a byte, some hundred times what is usual
 
 @contextmanager
 def bounded(size: int) -> Iterator[None]:
-    """What is done here takes CPU time in proportion to `size` bytes, or `AssertionError`."""
+    """Check that a block takes CPU time in proportion to `size` bytes; raises `AssertionError`."""
     before = time.process_time()
     yield
     spent = time.process_time() - before

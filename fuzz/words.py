@@ -28,7 +28,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 @cache
 def marks() -> tuple[str, ...]:
-    """What opens, closes and divides calls and thinking that are written as text."""
+    """Return the marks that open, close and divide calls and thinking that are written as text."""
     found: dict[str, None] = {}
     for model in covering():
         flags = model.flags
@@ -48,7 +48,7 @@ def marks() -> tuple[str, ...]:
 
 @cache
 def fields() -> tuple[str, ...]:
-    """Names of fields and words for kinds and ends, of every wire."""
+    """Return names of fields and words for kinds and ends, of every wire."""
     found: dict[str, None] = {}
     for model in covering():
         flags = msgspec.to_builtins(model.flags)
@@ -62,7 +62,7 @@ def fields() -> tuple[str, ...]:
 
 @cache
 def literals() -> tuple[bytes, ...]:
-    """All of these, as bytes, for the fuzzer's own dictionary."""
+    """Return all of these, as bytes, for the fuzzer's own dictionary."""
     frame = (
         b"data: ",
         b"event: error\n",

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
-from pathlib import Path
 
-from cnllm.protocols import _MODULES
-
-PACKAGE = Path(__file__).parent.parent / "cnllm"
+from docs.generate.rooms import PACKAGE, WIRES, files, room
 
 TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
 """The only modules at the top level."""
-
-SPLIT = {
-    "engine",
-    "cli",
-    "gateway",
-}  # folders whose folders are rooms of their own; what lies beside these in engine/ is, too
 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
 VALUES = {"errors", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
 ENGINE = {"engine/adjustments", "engine/options", "engine/similar_names"}
-WIRES = {f"protocols/{folder}" for folder in _MODULES.values()}
 MAY: dict[str, set[str]] = {
     "errors": set(),
     "jsonpath": set(),
@@ -74,16 +63,20 @@ MAY: dict[str, set[str]] = {
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "tools", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
+    "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"batch", "config", "tool_trial"},
+    "cli/language": set(),
+    "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas", "simulator"}
-    | {"store", "tools"}
+    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}
+    | {"simulator", "store"}
+    | {"tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
     | {
         "cli",
+        "cli/language",
         "cli/output",
         "client",
         "config",
@@ -103,60 +96,6 @@ MAY: dict[str, set[str]] = {
 
 KNOWN: dict[tuple[str, str], str] = {}
 """Arrows that run back up, each with its reason. One that is gone has to leave this table."""
-
-
-def room(module: str) -> str:
-    """The room of a file of the package, named by its path without `.py`."""
-    parts = module.removesuffix("/__init__").split("/")
-    if parts[0] == "protocols":
-        return "/".join(parts[:2]) if f"protocols/{parts[-1]}" in WIRES or len(parts) > 2 else "protocols"
-    if parts[0] in SPLIT and len(parts) > 1:
-        lone = len(parts) == 2 and (PACKAGE / f"{module}.py").exists()
-        return parts[0] if lone and parts[0] != "engine" else "/".join(parts[:2])
-    return parts[0]
-
-
-def imports(path: Path) -> set[str]:
-    """The modules of the package that a file imports, wherever in it; those for type checkers alone aside."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(n)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for n in ast.walk(node)
-    }
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names if alias.name.startswith("cnllm.")]
-    return {module for name in names if (module := existing(name))}
-
-
-def existing(name: str) -> str:
-    """The file that a dotted name is in: `cnllm.types.Text` is in `types/__init__`."""
-    parts = name.split(".")[1:]
-    while parts:
-        place = PACKAGE.joinpath(*parts)
-        if place.with_suffix(".py").exists():
-            return "/".join(parts)
-        if (place / "__init__.py").exists():
-            return "/".join([*parts, "__init__"])
-        parts.pop()
-    return ""
-
-
-@cache
-def files() -> dict[str, set[str]]:
-    """The modules that each file of the package imports."""
-    return {
-        path.relative_to(PACKAGE).with_suffix("").as_posix(): imports(path)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path != PACKAGE / "__init__.py"
-    }
 
 
 def test_no_other_module_stands_at_the_top() -> None:

@@ -1,4 +1,4 @@
-"""README's command is the one that CI runs, and the published schemas are those of what the program prints.
+"""README's two commands are those that CI runs, and the published schemas are those of what the program prints.
 
 `pytest --update` writes the schemas.
 """
@@ -33,6 +33,12 @@ def test_ci_runs_the_very_command_that_readme_gives_for_the_tests() -> None:
     found = re.findall(r"^.*pip install -e '\.\[dev\]' && \.venv/bin/pytest$", README.read_text(), re.MULTILINE)
     assert len(found) == 1
     assert "pip install -e '.[dev]' && .venv/bin/pytest" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_ci_runs_the_very_command_with_which_readme_installs_the_package() -> None:
+    run = (ROOT / ".ci" / "run").read_text()
+    (pattern,) = re.findall(r"^install=\$\(grep -m1 (?:-\w )*\"(.+)\" README\.md\)$", run, re.MULTILINE)
+    assert len(re.findall(f"^python3 -m venv .*{re.escape(pattern)}.*$", README.read_text(), re.MULTILINE)) == 1
 
 
 SHAPES: dict[str, Any] = {

@@ -1,10 +1,10 @@
-"""What clients make of answers that go wrong: `python -m benchmarks faults` writes RESULTS.md beside this file.
+"""Compare how clients handle answers that go wrong: `python -m benchmarks faults` writes RESULTS.md beside this file.
 
 Every client gets the same bytes from a server on loopback: streamed chat completions, in a process of its own, used as
-its documentation says, its own retries off, every wait set to 2 seconds where it has a setting for that, and the size
-of a reply to 32 MB where it has one (cnllm alone has). A first call that goes well is not counted: some load much with
-it. Where a client puts a stream together itself, it does; where it hands out chunks, they are put together as in its
-examples:
+its documentation says. Its own retries are off, every wait is set to 2 seconds where it has a setting for that, and the
+size of a reply to 32 MB where it has one (cnllm alone has). A first call that goes well is not counted: some load much
+with it. Where a client puts a stream together itself, it does; where it hands out chunks, they are put together as in
+its examples:
 
     cnllm, cnllm[fast]   `client.stream`, its events read, then `stream.reply`
     openai               `client.chat.completions.stream`, its events read, then `get_final_completion()`; the functions

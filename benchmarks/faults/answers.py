@@ -103,7 +103,10 @@ def cuts() -> list[Case]:
 
 
 def faults() -> list[Case]:
-    """Each with a name of its own. The text comes first, and where nothing else is said, two calls and an end."""
+    """Return the cases, each with a name of its own.
+
+    The text comes first; two calls and an end follow, unless a case differs.
+    """
     events, finish, calls = STREAMS["text and two calls"]
     end = [delta(finish=finish), USAGE, DONE]
     half = b"".join([ROLE, *TEXT, *ONE[:3]])
@@ -141,8 +144,8 @@ def faults() -> list[Case]:
         case("stalls before its headers", Step("stay")),
         case("stalls after its headers", CHUNKED, Step("stay")),
         case("stalls between events", CHUNKED, send(some), Step("stay")),
-        case("comments for ever", CHUNKED, send(some), send(chunk(b": keep-alive\n\n"), 0, 0.1)),
-        case("empty deltas for ever", CHUNKED, send(some), send(chunk(delta(content="")), 0, 0.1)),
+        case("comments without end", CHUNKED, send(some), send(chunk(b": keep-alive\n\n"), 0, 0.1)),
+        case("empty deltas without end", CHUNKED, send(some), send(chunk(delta(content="")), 0, 0.1)),
         case("nothing at all, 200", send(head(content_length="0"))),
         case("an HTML page, 200", html(200)),
         case("an HTML page, 502", html(502)),
@@ -185,7 +188,7 @@ def faults() -> list[Case]:
 
 
 def bomb(first: bytes) -> bytes:
-    """One event that stands for a gigabyte, and takes a megabyte."""
+    """Return one event that stands for a gigabyte, and takes a megabyte."""
     packer = zlib.compressobj(1, wbits=31)
     pieces = [packer.compress(first + b"data: ")]
     million = b" " * 1_000_000
@@ -194,5 +197,5 @@ def bomb(first: bytes) -> bytes:
 
 
 def cases() -> list[Case]:
-    """All of them; a case is asked for by its number."""
+    """Return all cases; a case is requested by its number."""
     return [*faults(), *cuts()]

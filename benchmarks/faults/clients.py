@@ -44,7 +44,7 @@ Ask = Callable[[str], Result]
 
 
 def result(text: str, calls: list[str], unfinished: bool) -> Result:
-    """`calls` are the arguments of each call to execute, as JSON; `unfinished`: a field says that it is not whole."""
+    """Return a reply: `calls` are arguments to execute, as JSON; `unfinished`: a field says that it is not whole."""
     return {"text": len(text), "calls": calls, "unfinished": unfinished}
 
 

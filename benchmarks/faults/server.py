@@ -20,7 +20,7 @@ _CASE = re.compile(rb"/(\d+)/")
 
 @contextlib.contextmanager
 def serving(cases: Sequence[Case]) -> Iterator[int]:
-    """The port."""
+    """Yield the port."""
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         threading.Thread(target=_accept, args=(listener, cases), daemon=True).start()
         yield listener.getsockname()[1]
@@ -36,7 +36,7 @@ def _accept(listener: socket.socket, cases: Sequence[Case]) -> None:
 
 
 def _serve(peer: socket.socket, cases: Sequence[Case]) -> None:
-    """One request, then the connection is over, whatever was promised."""
+    """Answer one request, then close the connection, whatever was promised."""
     with peer, contextlib.suppress(OSError):
         peer.settimeout(PATIENCE)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

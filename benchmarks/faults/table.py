@@ -1,4 +1,4 @@
-"""Asks every client for every case, and writes what came of it."""
+"""Ask every client for every case, and write the outcomes."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Outcome(NamedTuple):
 
 
 def python(client: str) -> Path:
-    """The interpreter of a client."""
+    """Return the interpreter of a client."""
     return venvs.binary(env=client if client in venvs.WANTED else "base")
 
 
 def judged(case: Case, said: dict[str, Any] | None) -> Outcome:
-    """The first word of the package's docstring that holds."""
+    """Return the first word of the package's docstring that holds."""
     if said is None:
         return Outcome("hang")
     grown = int(said.get("grown", 0))
@@ -79,7 +79,7 @@ class Client:
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, url: str) -> dict[str, Any] | None:
-        """What it says, or None where it hangs."""
+        """Return the client's output, or None where it hangs."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:
@@ -125,7 +125,7 @@ class Client:
 
 
 def measured(names: list[str], asked: list[Case], port: int, home: Path) -> dict[str, list[Outcome]]:
-    """Every outcome, client by client; some clients side by side, since much of it is waiting."""
+    """Return every outcome, client by client; some clients run side by side, since much of it is waiting."""
 
     def one(name: str) -> list[Outcome]:
         client, outcomes = Client(name, home, f"http://127.0.0.1:{port}/0/v1"), []
@@ -140,7 +140,7 @@ def measured(names: list[str], asked: list[Case], port: int, home: Path) -> dict
 
 
 def report(asked: list[Case], found: dict[str, list[Outcome]]) -> str:
-    """The page."""
+    """Return the page."""
     names = list(found)
     cut = [n for n, case in enumerate(asked) if case.cut]
     rows = []
@@ -181,13 +181,13 @@ def report(asked: list[Case], found: dict[str, list[Outcome]]) -> str:
 
 
 def versions() -> str:
-    """What was asked, and what it was asked with."""
+    """Return the clients and the conditions of this run."""
     asked = {name if name in venvs.WANTED else "base" for name in CLIENTS}
     return ", ".join(seen[0] for env, seen in venvs.versions() if env in asked)
 
 
 def main(only: str | None = None) -> int:
-    """Asks whoever is installed; prints the page, and writes it where all were asked."""
+    """Ask every client that is installed; print the page, and write it where all were asked."""
     names = [only] if only else list(CLIENTS)
     missing = [name for name in names if not python(name).exists()]
     if missing:

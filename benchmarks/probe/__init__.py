@@ -1,4 +1,4 @@
-"""What a probe finds out of an endpoint that it does not know: `python -m benchmarks probe`.
+"""Count the facts that a probe finds at an endpoint that it does not know: `python -m benchmarks probe`.
 
 The endpoint is the simulator with `--strict --neutral`, over a real socket: it serves one model as model-1, and its
 paths, names and errors do not say which. The probe is `cnllm.probe.run`, with 60 and with 200 requests. Models are

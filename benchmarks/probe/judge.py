@@ -19,7 +19,7 @@ _PATCHES = ("reasoning.on.set.", "reasoning.off.set.", "reasoning.effort.", "rea
 
 
 class Verdict(NamedTuple):
-    """What became of a flag: `word` is recovered, another, default, wrong, or missed."""
+    """The result for a flag: `word` is recovered, another, default, wrong, or missed."""
 
     flag: str
     word: str

@@ -30,7 +30,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 def parse(setting: Setting, decode: Callable[[bytes], object] = orjson.loads) -> Callable[[], int]:
-    """One pass over all pieces; how many chunks were decoded."""
+    """Pass over all pieces once, and return how many chunks were decoded."""
     pieces = setting.pieces()
 
     def one() -> int:
@@ -52,7 +52,7 @@ def parse_typed(setting: Setting) -> Callable[[], int]:
 
 
 def both(setting: Setting) -> Callable[[], Got]:
-    """A request encoded, its answer and the arguments in it decoded."""
+    """Encode a request, and decode its answer and the arguments in it."""
     answer = full()
 
     def one() -> Got:

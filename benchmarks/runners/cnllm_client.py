@@ -35,7 +35,7 @@ def _got(reply: Reply) -> Got:
 
 
 def _check_deltas(model: Model) -> None:
-    """Once, before anything is timed: the deltas add up to the reply."""
+    """Check once, before anything is timed, that the deltas add up to the reply."""
     with _client().stream(model, MESSAGES, **OPTIONS) as run:
         events = list(run)
     text = "".join(e.text for e in events if isinstance(e, TextDelta))
@@ -59,7 +59,7 @@ def acall(setting: Setting) -> Callable[[], Awaitable[Got]]:
 
 
 def both(setting: Setting) -> Callable[[], Got]:
-    """The engine's share of a request: its bytes, and the reply out of the answer's bytes."""
+    """Do the engine's share of a request: its bytes, and the reply out of the answer's bytes."""
     model, answer = _model(setting), full()
 
     def one() -> Got:
@@ -120,7 +120,7 @@ def parse_off(setting: Setting) -> Callable[[], Got]:
 
 
 def markup(setting: Setting) -> Callable[[], int]:
-    """A text that is nothing but pieces of markup: what is left of it is all of it."""
+    """Filter a text that is nothing but pieces of markup: all of it must be left."""
     model, text = _model(setting), MARKUP[setting.mode] * (setting.chunks // len(MARKUP[setting.mode]))
 
     def one() -> int:
@@ -132,7 +132,7 @@ def markup(setting: Setting) -> Callable[[], int]:
 
 
 def build(setting: Setting) -> Callable[[], int]:
-    """The bytes of the body, the whole history anew each time."""
+    """Build the bytes of the body, the whole history anew each time."""
     model, options = _model(setting), {name: value for name, value in LONG.items() if name != "messages"}
     messages = LONG["messages"]
     check_body(engine.build_request(model, messages, **options).content)
@@ -140,7 +140,7 @@ def build(setting: Setting) -> Callable[[], int]:
 
 
 def build_plan(setting: Setting) -> Callable[[], int]:
-    """The same by the client: the address, the headers and the place of the key as well."""
+    """Build the same by the client: the address, the headers and the place of the key as well."""
     client, model, messages = _client(), _model(setting), LONG["messages"]
     options = {name: value for name, value in LONG.items() if name != "messages"}
     check_body(client.plan(model, messages, **options).content)
@@ -148,7 +148,7 @@ def build_plan(setting: Setting) -> Callable[[], int]:
 
 
 def validate(setting: Setting) -> Callable[[], int]:
-    """A call's arguments, as they are checked before a tool is run."""
+    """Check a call's arguments, as before a tool is run."""
     tool = as_tools(TOOLS)[0]
     call = ToolCall("call_1", tool.name, {}, ARGUMENTS)
     return judged(lambda arguments: problem_with(tool, replace(call, arguments=arguments)) is None)

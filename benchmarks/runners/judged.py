@@ -1,4 +1,4 @@
-"""Who validates is asked first whether it can tell good arguments from bad ones."""
+"""Ask a validator first whether it can tell good arguments from bad ones."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ BAD: tuple[dict[str, Any], ...] = (
 
 
 def judged(fits: Callable[[dict[str, Any]], bool]) -> Callable[[], int]:
-    """One validation of good arguments, after it was seen to refuse six bad ones."""
+    """Validate good arguments once, after the validator has refused six bad ones."""
     for bad in BAD:
         if fits(bad):
             raise SystemExit(f"wrong result: took {bad}")

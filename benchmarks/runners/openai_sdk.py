@@ -12,14 +12,14 @@ from benchmarks.runners.stopped import Stop, until_sent
 
 
 def whole(answer: Any) -> Got:
-    """What was read of an answer that was not streamed."""
+    """Return the content of an answer that was not streamed."""
     message = answer.choices[0].message
     arguments = json.loads(message.tool_calls[0].function.arguments)
     return Got(len(_thought(message)), len(message.content), arguments)
 
 
 def _thought(said: Any) -> str:
-    """The reasoning in a message or a delta: any-llm keeps it in an object of its own."""
+    """Return the reasoning in a message or a delta: any-llm keeps it in an object of its own."""
     found = getattr(said, "reasoning_content", None) or getattr(said, "reasoning", None) or ""
     return found if isinstance(found, str) else found.content or ""
 
@@ -50,7 +50,7 @@ class Pieces:
 
 
 def streamed(chunks: Iterable[Any]) -> Got:
-    """What was read of a stream."""
+    """Return the content of a stream."""
     pieces = Pieces()
     for chunk in chunks:
         pieces.add(chunk)
@@ -58,7 +58,7 @@ def streamed(chunks: Iterable[Any]) -> Got:
 
 
 async def astreamed(chunks: AsyncIterable[Any]) -> Got:
-    """The same of an asynchronous stream."""
+    """Return the content of an asynchronous stream."""
     pieces = Pieces()
     async for chunk in chunks:
         pieces.add(chunk)
@@ -77,7 +77,7 @@ def call(setting: Setting) -> Callable[[], Got]:
 
 
 def _responses(setting: Setting) -> Callable[[], Got]:
-    """The Responses API of the same SDK."""
+    """Call the Responses API of the same SDK."""
     openai: Any = importlib.import_module("openai")
     create = openai.OpenAI(api_key=payloads.KEY, base_url=setting.root).responses.create
     tools = [{"type": "function", **t["function"]} for t in payloads.TOOLS]

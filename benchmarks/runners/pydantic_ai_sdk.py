@@ -24,7 +24,7 @@ def _model(setting: Setting, **more: Any) -> Any:
 
 
 def _messages(wire: list[dict[str, Any]]) -> list[Any]:
-    """A conversation in its own words; the system prompt stands in the first request."""
+    """Return a conversation in its own words; the system prompt stands in the first request."""
     system, first, *rest = (message["content"] for message in wire)
     turns = [said.ModelRequest(parts=[said.SystemPromptPart(system), said.UserPromptPart(first)])]
     for i, text in enumerate(rest):

@@ -1,4 +1,4 @@
-"""The limit: plain sockets, HTTP just as the stub speaks it, orjson; no TLS, no checks, no retry."""
+"""The limit: plain sockets, HTTP in the form that the stub writes, orjson; no TLS, no checks, no retry."""
 
 import asyncio
 import socket

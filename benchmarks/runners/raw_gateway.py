@@ -130,7 +130,7 @@ class Client(asyncio.Protocol):
         if len(self.buffer) < size:
             return
         body, self.buffer = self.buffer[end + 4 : size], self.buffer[size:]
-        if not body:  # whoever waits for this gateway to start asks so
+        if not body:  # a program that waits for this gateway to start asks so
             self.transport.write(_JSON % (2, b"{}"))
             return
         request = orjson.loads(body)

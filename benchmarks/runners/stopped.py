@@ -1,4 +1,4 @@
-"""What a peer does before it sends: its own public call, up to the moment when its HTTP client is to connect."""
+"""Measure a peer before it sends: its own public call, up to the moment when its HTTP client would connect."""
 
 import json
 from collections.abc import Callable
@@ -25,14 +25,14 @@ class Stop:
         raise Sent(await request.aread())
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def aclose(self) -> None:
-        """Nor here."""
+        """Do nothing: there is nothing to close."""
 
 
 def until_sent(call: Callable[[], object]) -> Callable[[], int]:
-    """The call, ended where it would send; its body is checked once."""
+    """Run the call, ended where it would send; check its body once."""
 
     def one() -> bytes:
         try:
@@ -46,7 +46,7 @@ def until_sent(call: Callable[[], object]) -> Callable[[], int]:
 
 
 def check_body(content: bytes) -> None:
-    """All that was asked for is in the request: a peer may add to it, not leave out."""
+    """Check that everything asked for is in the request: a peer may add to it, but not leave out."""
     body = json.loads(content)
     for name, wanted in LONG.items():
         if body.get(name) != wanted:

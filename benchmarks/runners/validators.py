@@ -11,7 +11,7 @@ from benchmarks.runners.judged import judged
 
 
 class Arguments(BaseModel):
-    """What PARAMETERS says, by hand."""
+    """Check the rules of PARAMETERS by hand."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

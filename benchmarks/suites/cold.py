@@ -45,7 +45,7 @@ _MODULES = {
 
 
 def cold(bench: Bench) -> list[Row]:
-    """Imports, help texts, one streamed call by everyone, and what a shell user waits for."""
+    """Measure imports, help texts, one streamed call by every peer, and the time that a shell user waits."""
     cnllm, python = binary("cnllm"), binary()
     click = bench.home / "bare_click.py"
     click.write_text(scripts.CLICK)
@@ -75,7 +75,7 @@ def cold(bench: Bench) -> list[Row]:
 
 
 def _calls(bench: Bench) -> Sequence[Whole]:
-    """The same call, by a script of each peer and by the command line."""
+    """Measure the same call, by a script of each peer and by the command line."""
     base, text = f"http://127.0.0.1:{bench.port}/m200t/v1", "".join(texts(200)[1]).strip()
     found: list[Whole] = []
     for peer, script, env in (

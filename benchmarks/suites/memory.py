@@ -1,4 +1,4 @@
-"""What stays and what peaks: over many requests, and over a stream that does not end soon."""
+"""Memory that stays and memory at the peak: over many requests, and over a stream that does not end soon."""
 
 from benchmarks.bench import HURRIED, Bench, left_out
 from benchmarks.cases import LONG_STREAM, MANY_REQUESTS
@@ -8,7 +8,7 @@ from benchmarks.results import Row
 
 
 def memory(bench: Bench) -> list[Row]:
-    """The streams of the light ones are also measured by what Python allocates; that takes the others too long."""
+    """Measure the streams of the light ones also by what Python allocates; that takes the others too long."""
     light, slow = [RAW, FAST, CNLLM, HAND], FRAMEWORKS if bench.effort.quick else ()
     peers = [peer for peer in (*MAIN, *FRAMEWORKS) if peer not in slow]
     long, fresh = Setting(bench.port, "m", 50_000), 1 if bench.effort.quick else 0

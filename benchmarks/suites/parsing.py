@@ -1,4 +1,4 @@
-"""What happens to bytes and values already received: parsing, looking for leaks, checking arguments."""
+"""Measure the work on bytes and values already received: parsing, looking for leaks, checking arguments."""
 
 from benchmarks.bench import Bench
 from benchmarks.cases import CUT, MARKUP, OFTEN, VALIDATE
@@ -11,7 +11,7 @@ _LONG = 10_000_000  # characters
 
 
 def parse(bench: Bench) -> list[Row]:
-    """StreamParser.feed, the bytes cut in three ways."""
+    """Measure StreamParser.feed, with the bytes cut in three ways."""
     rows = []
     for mode, case in CUT.items():
         rows += bench.compare(
@@ -21,7 +21,7 @@ def parse(bench: Bench) -> list[Row]:
 
 
 def filters(bench: Bench) -> list[Row]:
-    """Calls in text looked for: in plain chunks, and in long texts that are nothing but pieces of markup."""
+    """Measure the search for calls: in plain chunks, and in long texts that are nothing but pieces of markup."""
     rows = bench.compare("filters", OFTEN, [OFF, ENGINE], "parse", Setting(bench.port, "event", 50_000))
     for name in TEXTS:
         case, setting = MARKUP.format(name=name), Setting(bench.port, name, _LONG)
@@ -30,5 +30,5 @@ def filters(bench: Bench) -> list[Row]:
 
 
 def validate(bench: Bench) -> list[Row]:
-    """The arguments of a tool call against the tool's schema."""
+    """Measure the check of a tool call's arguments against the tool's schema."""
     return bench.compare("validate", VALIDATE, [PYDANTIC, ENGINE, KEPT, ANEW], "validate", Setting(bench.port, "m", 0))

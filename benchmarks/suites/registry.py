@@ -48,7 +48,7 @@ _OVERLAY = "".join(_PROVIDER.format(p=p) + "".join(_MODEL.format(p=p, m=m) for m
 
 
 def registry(bench: Bench) -> list[Row]:
-    """Once in a process, with the cache that an earlier one left; the first run, which fills it, apart."""
+    """Measure one load in a process, with a cache that is there; the first run, which fills it, counts apart."""
     home = bench.home / "registry"  # of its own: the other suites have filled their cache
     home.mkdir()
     path = home / "overlay.toml"

@@ -25,7 +25,7 @@ from benchmarks.results import Row
 
 
 def request(bench: Bench) -> list[Row]:
-    """Sent, answered, read: one after another on one connection; and the engine's share of it alone."""
+    """Measure requests one after another on one connection: send, answer, read; and the engine's share alone."""
     setting = Setting(bench.port, "m", 0)
     peers = [AIOHTTP, FAST, CNLLM, SECOND, HAND]
     return [
@@ -36,7 +36,7 @@ def request(bench: Bench) -> list[Row]:
 
 
 def build(bench: Bench) -> list[Row]:
-    """A long conversation to the bytes of a request; nothing is sent."""
+    """Measure a long conversation to the bytes of a request; nothing is sent."""
     peers = [READY, ENGINE, PLAN, OPENAI, PYDANTIC_AI, LITELLM]
     rows = bench.compare("build", BUILD, peers, "build", Setting(bench.port, "m", 0), counted=40)
     return rows + left_out("build", BUILD, [ANY_LLM], "no HTTP client can be given to it that sends nothing")

@@ -8,7 +8,7 @@ from benchmarks.results import Row
 
 
 def stream(bench: Bench) -> list[Row]:
-    """Streams of 1,024 chunks, one after another, framed as servers and proxies frame them."""
+    """Measure streams of 1,024 chunks, one after another, framed as servers and proxies frame them."""
     rows = []
     for mode, case in FRAMED.items():
         peers = (*MAIN, *FRAMEWORKS) if mode == "m" or not bench.effort.quick else MAIN
@@ -23,7 +23,7 @@ def stream(bench: Bench) -> list[Row]:
 
 
 def wires(bench: Bench) -> list[Row]:
-    """The other wire protocols: bytes fed to the parser, and streams beside the vendor's SDK."""
+    """Measure the other wire protocols: bytes fed to the parser, and streams beside the vendor's SDK."""
     chat = Setting(bench.port, "event", 1000)
     rows = bench.compare("wires", FED.format(wire="openai-chat"), [ENGINE], "parse", chat, counted=20)
     for wire, sdk in VENDORS.items():
@@ -35,7 +35,7 @@ def wires(bench: Bench) -> list[Row]:
 
 
 def concurrent(bench: Bench) -> list[Row]:
-    """That many streams of 224 chunks at once in one process, connecting included."""
+    """Measure that many streams of 224 chunks at once in one process, connecting included."""
     rows = []
     for number, case in STREAMS.items():
         peers, why = [*MAIN, *FRAMEWORKS], ""

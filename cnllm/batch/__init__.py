@@ -1,4 +1,4 @@
-"""Run many requests through a model: as fast as the endpoint allows, below a cap on cost, and to be gone on with.
+"""Run many requests through a model: as fast as the endpoint allows, below a cap on cost, and resumable.
 
     report = cnllm.batch.run("rows.jsonl", "glm-4.7", out="answers.jsonl", max_cost=20, currency="CNY")
 

@@ -9,7 +9,7 @@ __all__ = ["Budget", "RetryBudget"]
 
 
 class Budget:
-    """What was spent, and what requests on their way may cost at most, in units by currency.
+    """The money spent, and the most that requests on their way may cost, in units by currency.
 
     With a `cap` no request is sent whose worst case would exceed it together with those. Without one everything is
     counted all the same.

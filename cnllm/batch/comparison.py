@@ -48,7 +48,7 @@ class Bits:
 
 
 class Comparison(msgspec.Struct):
-    """What a run has to do. `ask` are the lines up to `scanned` to ask; what stands behind is new.
+    """The work of a run. `ask` are the lines up to `scanned` to ask; the lines after them are new.
 
     `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
     `absent` counts finished rows that are not in the input.

@@ -36,7 +36,8 @@ class Dispatcher:
         self._failed = failed
         self._waiters: list[asyncio.Future[_Picked]] = []
         self._workers: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._wake_at = 0.0  # kept here: a loop may return a handle without `when()` for a short time, as uvloop does
         self.ready: deque[Job] = deque()
         self.in_flight = 0
         self.stopped = False
@@ -89,10 +90,12 @@ class Dispatcher:
     def _wake_in(self, seconds: float) -> None:
         """Try again after some seconds, or at an earlier time that is set."""
         loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
+            if self._wake_at <= at:
                 return
             self._timer.cancel()
+        self._wake_at = at
         self._timer = loop.call_later(seconds, self._on_timer)
 
     def _on_timer(self) -> None:

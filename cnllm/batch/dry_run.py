@@ -23,7 +23,7 @@ _TYPICAL_OUTPUT = 512
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """What a run would take. `rows` are those to ask, `faults` those that cannot be sent.
+    """The requests and the cost of a run before it starts. `rows` are those to ask, `faults` those that cannot be sent.
 
     `output_tokens` is a guess: `typical_output` for each row, or its `max_tokens` where that is lower. `cost` is by
     these tokens, `worst_cost` by the longest possible replies; None where no price is known. `seconds` is by known

@@ -27,7 +27,7 @@ _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback"
 
 
 class Setting(Struct, frozen=True):
-    """What the requests of a run depend on beside their rows. `parts` name each part with a value or a digest."""
+    """The settings that the requests of a run depend on beside the rows. `parts` name each with a value or a digest."""
 
     fingerprint: bytes
     parts: dict[str, Any]

@@ -34,7 +34,7 @@ class Finish(Struct, frozen=True):
 
 
 class _Group(Struct):
-    """What is written together, with the callbacks for afterwards."""
+    """Data that are written together, with the callbacks for afterwards."""
 
     marks: list[Mark]
     marked: list[Callable[[Record | None], None]]

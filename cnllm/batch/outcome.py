@@ -1,4 +1,4 @@
-"""What became of a request: its line in the output, and whether another run asks again."""
+"""The outcome of a request: its line in the output, and whether another run asks again."""
 
 from __future__ import annotations
 

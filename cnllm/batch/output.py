@@ -28,7 +28,7 @@ class LineCost(Struct, frozen=True):
 
 
 class LineReply(Struct, frozen=True):
-    """What is read again of the reply in a line."""
+    """The fields of the reply in a line that are read again."""
 
     cost: LineCost | None = None
 
@@ -43,7 +43,7 @@ class LineError(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """What is read again of a line. `line` is the line in the input of a row that has no id."""
+    """The fields of a line that are read again. `line` is the line in the input of a row that has no id."""
 
     id: str | int | None
     identity: str | None

@@ -9,7 +9,28 @@ from cnllm.batch.tally import Interval
 
 __all__ = ["draw_plot", "plot_path"]
 
-_WIDTH, _HEIGHT, _LEFT, _GAP, _PANEL = 720, 400, 56, 44, 140
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _GAP, _PANEL = 760, 452, 64, 24, 52, 72, 140
+
+_STYLE = """
+  text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }
+  .page { fill: #ffffff; stroke: #d0d7de; }
+  .title { font-size: 14px; font-weight: 600; }
+  .tick { fill: #59636e; font-size: 11px; }
+  .grid { stroke: #d8dee4; }
+  .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+  .rate { stroke: #0969da; } .latency { stroke: #1a7f37; }
+  .refused { fill: #cf222e; }
+  .rate-key { fill: #0969da; } .latency-key { fill: #1a7f37; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; }
+    .page { fill: #0d1117; stroke: #30363d; }
+    .tick { fill: #9198a1; }
+    .grid { stroke: #262c36; }
+    .rate { stroke: #58a6ff; } .latency { stroke: #3fb950; }
+    .refused { fill: #f85149; }
+    .rate-key { fill: #58a6ff; } .latency-key { fill: #3fb950; }
+  }
+"""
 
 
 def plot_path(out: Path) -> Path:
@@ -23,49 +44,69 @@ def draw_plot(intervals: Sequence[Interval], width: float) -> str:
     refused = [interval.refused / width for interval in intervals]
     latencies = [interval.latency / interval.answers if interval.answers else None for interval in intervals]
     total = max(len(intervals), 1) * width
+    most_rate = max([*rates, *refused, 0.0]) or 1.0
+    most_latency = max((value for value in latencies if value is not None), default=0.0) or 1.0
+    step = (_WIDTH - _LEFT - _RIGHT) / max(len(intervals), 1)
+    lower = _TOP + _PANEL + _GAP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
+        'role="img" aria-labelledby="t">',
+        '<title id="t">Rate and latency of a batch over time</title>',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="page" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{_HEIGHT - 1}" rx="8"/>',
+        *_panel(_TOP, most_rate, total),
+        *_heading(_TOP, ("answers a second", "rate-key"), ("refusals a second", "refused")),
+        *_bars(refused, most_rate, step),
+        _line(rates, most_rate, _TOP, step, "rate"),
+        *_panel(lower, most_latency, total),
+        *_heading(lower, ("seconds for an answer", "latency-key")),
+        _line(latencies, most_latency, lower, step, "latency"),
     ]
-    top = 28
-    most = max([*rates, *refused, 1e-9])
-    parts += _panel(top, "answers a second (blue) and refusals a second (red)", most, total)
-    step = (_WIDTH - _LEFT - 16) / max(len(intervals), 1)
-    for index, value in enumerate(refused):
-        if value:
-            height = value / most * _PANEL
-            parts.append(
-                f'<rect x="{_LEFT + index * step:.1f}" y="{top + _PANEL - height:.1f}" '
-                f'width="{max(step - 0.5, 0.5):.1f}" height="{height:.1f}" fill="#d33"/>'
-            )
-    parts.append(_line(rates, most, top, step, "#25c"))
-    top += _PANEL + _GAP
-    known = [value for value in latencies if value is not None]
-    most = max([*known, 1e-9])
-    parts += _panel(top, "seconds for an answer", most, total)
-    parts.append(_line(latencies, most, top, step, "#283"))
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(top: float, title: str, most: float, total: float) -> list[str]:
-    bottom, right = top + _PANEL, _WIDTH - 16
-    out = [f'<text x="{_LEFT}" y="{top - 8}">{title}</text>']
-    for share in (0.0, 0.5, 1.0):
-        y = bottom - share * _PANEL
-        out.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#ddd"/>')
-        out.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{most * share:.3g}</text>')
-    for share in (0.0, 0.5, 1.0):
-        x = _LEFT + share * (right - _LEFT)
-        anchor = "start" if share == 0 else "middle" if share < 1 else "end"
-        out.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="{anchor}">{total * share:.4g} s</text>')
+def _heading(top: float, *keys: tuple[str, str]) -> list[str]:
+    """Name what a panel shows, each after a square of its color."""
+    out, x = [], float(_LEFT)
+    for name, kind in keys:
+        out.append(f'<rect class="{kind}" x="{x:.1f}" y="{top - 27}" width="11" height="11" rx="2"/>')
+        out.append(f'<text class="title" x="{x + 18:.1f}" y="{top - 17}">{name}</text>')
+        x += 56 + 7.5 * len(name)
     return out
 
 
-def _line(values: Sequence[float | None], most: float, top: float, step: float, color: str) -> str:
+def _panel(top: float, most: float, total: float) -> list[str]:
+    bottom, right = top + _PANEL, _WIDTH - _RIGHT
+    out = []
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - share * _PANEL
+        out.append(f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>')
+        out.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{most * share:.3g}</text>')
+    for share in (0.0, 0.5, 1.0):
+        x = _LEFT + share * (right - _LEFT)
+        anchor = "start" if share == 0 else "middle" if share < 1 else "end"
+        time = f"{total * share:.4g} s"
+        out.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="{anchor}">{time}</text>')
+    return out
+
+
+def _bars(values: Sequence[float], most: float, step: float) -> list[str]:
+    out = []
+    for index, value in enumerate(values):
+        if value:
+            height = value / most * _PANEL
+            place = f'x="{_LEFT + index * step:.1f}" y="{_TOP + _PANEL - height:.1f}"'
+            out.append(f'<rect class="refused" {place} width="{max(step - 0.5, 0.5):.1f}" height="{height:.1f}"/>')
+    return out
+
+
+def _line(values: Sequence[float | None], most: float, top: float, step: float, kind: str) -> str:
+    """Draw a line. One value alone becomes a line across the panel, as a point has no length."""
+    half = step / 2 if len(values) < 2 else 0.0
     points = [
-        f"{_LEFT + (index + 0.5) * step:.1f},{top + _PANEL * (1 - value / most):.1f}"
+        f"{_LEFT + (index + 0.5) * step + shift:.1f},{top + _PANEL * (1 - value / most):.1f}"
         for index, value in enumerate(values)
         if value is not None
+        for shift in ((-half, half) if half else (0.0,))
     ]
-    return f'<polyline points="{" ".join(points)}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+    return f'<polyline class="line {kind}" points="{" ".join(points)}"/>'

@@ -1,4 +1,4 @@
-"""What a request of a run can cost at most, and the tokens that it counts for."""
+"""The most that a request of a run can cost, and the tokens that it counts for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run is, for the line that the user sees."""
+"""The progress of a run, for the line that the user sees."""
 
 from __future__ import annotations
 

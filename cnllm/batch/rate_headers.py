@@ -14,7 +14,7 @@ __all__ = ["Limits", "read_limits"]
 
 
 class Limits(NamedTuple):
-    """What a response says: requests and tokens of a minute, and the seconds in which nothing is left."""
+    """The limits that a response names: requests and tokens of a minute, and the seconds in which nothing is left."""
 
     requests: float | None
     tokens: float | None

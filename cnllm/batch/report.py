@@ -15,7 +15,7 @@ __all__ = ["Report", "make_report"]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a run did, and what the output holds.
+    """The results of a run, and the content of the output.
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs

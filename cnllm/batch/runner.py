@@ -43,7 +43,7 @@ _CACHE_GROUP = 500  # answers that are put into the cache at once
 
 
 class Stop:
-    """Why a run ends before its input does. `hard`: nothing that is on its way is waited for."""
+    """The reason why a run ends before its input does. `hard`: requests on their way are not waited for."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
@@ -104,7 +104,7 @@ class Runner:
         self.stop = Stop()
         self.broken = 0
         self._dispatcher = Dispatcher(
-            self._lanes, self._ask, clock=clock, taken=self._taken, idle=self._on_idle, failed=self._fail
+            self._lanes, self._ask, clock=clock, taken=self._count_send, idle=self._on_idle, failed=self._fail
         )
         self._ready = self._dispatcher.ready
 
@@ -262,7 +262,7 @@ class Runner:
 
     # ── sending ──────────────────────────────────────────────────────────────
 
-    def _taken(self) -> None:
+    def _count_send(self) -> None:
         """Count a request that is sent, and let the feeder go on where there are few ready ones."""
         self._sends += 1
         if len(self._ready) + self._marking < self._stock:

@@ -87,7 +87,7 @@ class Mark(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What became of a row, with the place of its line in the output, and that of an earlier line of the row."""
+    """The outcome of a row, with the place of its line in the output, and that of an earlier line of the row."""
 
     seq: int
     state: int

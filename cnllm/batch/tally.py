@@ -15,7 +15,7 @@ _MOST_INTERVALS = 240
 
 
 class Interval(Struct):
-    """What happened in a part of the run."""
+    """Counts of the events in a part of the run."""
 
     answers: int = 0
     failures: int = 0

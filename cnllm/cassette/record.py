@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -27,14 +27,14 @@ Secrets = Iterable[str] | Callable[[], Iterable[str]]
 class Transport(Protocol):
     """The transport inside a `Recorder`."""
 
-    def send(self, plan: Any) -> Answer:
+    def send(self, plan: Any, /) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
         """Send a plan. Return status, headers and the chunks of the body."""
 
 
 class AsyncTransport(Protocol):
     """The transport inside an `AsyncRecorder`."""
 
-    async def send(self, plan: Any) -> AsyncAnswer:
+    async def send(self, plan: Any, /) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan. Return status, headers and the chunks of the body."""
 
 
@@ -57,7 +57,7 @@ class Recorder:
             entry.write_failed(error)
             raise
         entry.set_response(status, headers)
-        return status, headers, _Recording(entry, chunks)
+        return status, dict(headers), _Recording(entry, chunks)
 
     def close(self) -> None:
         """Close the inner transport, if it can be closed."""
@@ -80,7 +80,7 @@ class AsyncRecorder:
             entry.write_failed(error)
             raise
         entry.set_response(status, headers)
-        return status, headers, _AsyncRecording(entry, chunks)
+        return status, dict(headers), _AsyncRecording(entry, chunks)
 
     async def aclose(self) -> None:
         """Close the inner transport, if it can be closed."""
@@ -165,10 +165,10 @@ class _Entry:
         self._headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
 
-    def set_response(self, status: int, headers: dict[str, str]) -> None:
+    def set_response(self, status: int, headers: Mapping[str, str]) -> None:
         """Store status and headers."""
-        self._headers = headers
-        self._response = {"status": status, "headers": headers}
+        self._headers = dict(headers)
+        self._response = {"status": status, "headers": self._headers}
 
     def write_whole(self) -> None:
         """Write the exchange as whole."""

@@ -1,4 +1,4 @@
-"""What a chat keeps of its endpoint and its turns."""
+"""The endpoint and the turns that a chat keeps."""
 
 from __future__ import annotations
 

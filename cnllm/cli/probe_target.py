@@ -21,7 +21,7 @@ _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/
 
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):
-    """What a probe asks. `provider` is set where the registry describes the endpoint, with the very `place`."""
+    """The target of a probe. `provider` is set where the registry describes the endpoint, with the very `place`."""
 
     base_url: str
     id: str | None = None

@@ -37,8 +37,8 @@ Options, each a keyword that may be left out:
       or keep what came; left out: as the registry says
   recovery: what is tried where a reply breaks off; what is left out of it is as the registry
       says (recovery.*)
-  on_unsupported: what happens to what the endpoint does not take: adjust it with a note (the
-      default), raise CannotSend, or send it as it is
+  on_unsupported: how to treat a value that the endpoint does not take: adjust it with a note
+      (the default), raise CannotSend, or send it as it is
   prefill: the last message is the beginning of the reply, for the model to go on from
   extra_body: merged into the body last, verbatim, whatever the endpoint takes; a note says what
       it refuses

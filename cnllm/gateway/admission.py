@@ -34,7 +34,7 @@ _NOT_SENT = (errors.KeyMissing, errors.Untrusted, errors.CannotSend, errors.Regi
 
 
 class Caller(Struct, frozen=True):
-    """Who sends a request: an identity, and the limits of its key where it has any."""
+    """The sender of a request: an identity, and the limits of its key where it has any."""
 
     identity: str
     record: KeyRecord | None = None

@@ -32,7 +32,7 @@ KEY_VARIABLE = "CNLLM_SERVE_KEY"
 """The environment variable with the key that clients must send."""
 
 ADMIN_VARIABLE = "CNLLM_ADMIN_KEY"
-"""The environment variable with the key of whoever runs the gateway."""
+"""The environment variable with the operator's key."""
 
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0

@@ -236,7 +236,7 @@ class Exchange:
         return b"".join(out)
 
     def event(self, event: Event) -> bytes:
-        """Return the bytes of an event, but for `Finished`, which waits for `end`. Raises `Diverged`."""
+        """Return the bytes of an event, except for `Finished`, which waits for `end`. Raises `Diverged`."""
         kind = type(event)
         if self._delivered.is_first:  # most of a stream
             if type(event) is TextDelta or type(event) is ReasoningDelta:

@@ -126,7 +126,7 @@ class HttpRequest:
         await self._answer_endpoint(endpoint, self._service.identity or caller.identity)
 
     async def _answer_operator(self, endpoint: Endpoint) -> None:
-        """Answer a request of whoever runs the gateway. Raises `RequestFailed`."""
+        """Answer a request of the operator. Raises `RequestFailed`."""
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
         page = await operator_page(endpoint, self._service.monitor, *request, self._content)
         await self._send_content(page.status, page.content, page.header_list)

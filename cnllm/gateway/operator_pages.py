@@ -1,4 +1,4 @@
-"""Answer requests of whoever runs the gateway: `/metrics` and `/ui`."""
+"""Answer requests of the operator: `/metrics` and `/ui`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["is_operator_page", "operator_page"]
 
 
 def is_operator_page(endpoint: Endpoint, monitor: Monitor) -> bool:
-    """Whether an endpoint is for whoever runs the gateway, and there."""
+    """Whether an endpoint is for the operator, and there."""
     return endpoint.verb == "metrics" or (endpoint.verb == "ui" and monitor.recent is not None)
 
 

@@ -3,10 +3,10 @@
 A token is `cnllm1.` and base64url of: the id of the key (6 bytes), a random nonce (12 bytes), and the payload under
 ChaCha20-Poly1305. The identity of the client's key is associated data: another client's token does not open.
 
-ChaCha20-Poly1305 is in every build of OpenSSL that `cryptography` supports (AES-GCM-SIV is not), takes the same time on
-machines without AES instructions, and a repeated nonce would give away two payloads and the forging of that one nonce,
-where AES-GCM would give away the key of all tags. With random nonces of 96 bits, 2^32 tokens of one key hold a repeated
-one with a probability of 2^-33; 100 tokens a second take 16 months for so many. Rotate the key before that.
+ChaCha20-Poly1305 is in every build of OpenSSL that `cryptography` supports (AES-GCM-SIV is not), and takes the same
+time on machines without AES instructions. A repeated nonce would give away two payloads and the forging of that one
+nonce, where AES-GCM would give away the key of all tags. With random nonces of 96 bits, 2^32 tokens of one key hold a
+repeated one with a probability of 2^-33; 100 tokens a second take 16 months for so many. Rotate the key before that.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class BlockResult(Struct, frozen=True):
     """The result for one block: its text, its calls, and the reason why something in it is no call.
 
     `remove`: the block is removed from the text. Without `raw` the result stands for the rest of the text, which is
-    not searched any more. `stripped_calls` are the calls of a block that is removed and gives no call.
+    no longer searched. `stripped_calls` are the calls of a block that is removed and gives no call.
     """
 
     raw: str

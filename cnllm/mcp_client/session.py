@@ -264,7 +264,7 @@ class Session:
         if self._client is None:
             raise ConnectionError("it has ended")
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
-        # `call_tool` would check the result against a schema of the server's, whose patterns may take for ever
+        # `call_tool` would check the result against a schema of the server's, whose patterns may never end
         return await self._client.session.send_request(request, CallToolResult)
 
     def _submit(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:

@@ -163,7 +163,7 @@ class McpTools(ToolSet):
                 self._holder.close()
 
     def close(self) -> None:
-        """End the server, whoever uses it."""
+        """End the server, even if another run uses it."""
         with self._lock:
             self._users = 0
             self._holder.close()

@@ -19,7 +19,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import Message
 
-__all__ = ["Approach", "Found", "approach"]
+__all__ = ["Approach", "ProbedEndpoint", "approach"]
 
 _FINAL = ("quota", "rate", "busy", "network")
 """What another path of the same host will not change."""
@@ -29,7 +29,7 @@ _ROOM = 12_000
 
 
 class Approach(Struct, frozen=True):
-    """What the user gave: an address, perhaps a model, a wire, or the very place."""
+    """The input of the user: an address, perhaps a model, a wire, or the very place."""
 
     base_url: str
     id: str | None = None
@@ -37,7 +37,7 @@ class Approach(Struct, frozen=True):
     place: Place | None = None
 
 
-class Found(Struct, frozen=True):
+class ProbedEndpoint(Struct, frozen=True):
     """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way.
 
     `context` is the window that it states, `remarks` what it says of itself.
@@ -58,7 +58,7 @@ Exchanger = Callable[..., Generator[Any, Any, Answer]]
 
 def approach(
     registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool, thorough: bool
-) -> Generator[Any, Any, Found]:
+) -> Generator[Any, Any, ProbedEndpoint]:
     """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
 
     `thorough`: there are enough requests to ask a server what it says of itself.
@@ -143,7 +143,7 @@ def _try(
     has_key: bool,
     tries_headers: bool,
     seen: list[tuple[Place, Answer]],
-) -> Generator[Any, Any, Found | None]:
+) -> Generator[Any, Any, ProbedEndpoint | None]:
     """Try one place, with each header of a key, and with what a refusal asks for."""
     model = model_at(registry, place, id)
     base: dict[str, Any] = {}
@@ -177,7 +177,7 @@ def _try(
             if drop:
                 facts.append(Fact("body.drop", list(drop), "refused"))
             facts += yield from _key_facts(model, place, id, exchange, ask, has_key)
-            return Found(place, id, base, drop, facts=tuple(facts))
+            return ProbedEndpoint(place, id, base, drop, facts=tuple(facts))
         if answer.problem == "key" and has_key:
             header = next(headers, None)
             if header is None:

@@ -18,7 +18,7 @@ __all__ = ["Candidates", "collect", "with_claims"]
 
 
 class Candidates(Struct, frozen=True):
-    """What to try on one wire, the most common first.
+    """The values to try on one wire, the most common first.
 
     `on` and `off` are changes of the body that switch reasoning, `efforts` and `budgets` the paths of a level and of a
     number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning, `message_keys` further keys

@@ -1,4 +1,4 @@
-"""Compare what a probe saw with what the registry claims of a model."""
+"""Compare the facts that a probe saw with the registry's claims about a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACES = ("auth.", "simulator.")
 
 
 class Verdict(Struct, frozen=True):
-    """What became of one claim. `where` is the line that makes it, `claimed` and `seen` are the two values."""
+    """The result for one claim. `where` is the line that makes it, `claimed` and `seen` are the two values."""
 
     word: Word
     fact: Fact

@@ -14,7 +14,7 @@ __all__ = ["Fact", "agreed", "leaf_facts"]
 
 
 class Fact(Struct, frozen=True):
-    """What a probe knows of a flag: value, answer, and the numbers of the exchanges that prove it.
+    """The knowledge of a probe about a flag: value, answer, and the numbers of the exchanges that prove it.
 
     The answer is `works` (a visible effect), `refused`, `ignored`, or `unknown`, then without a value.
     """

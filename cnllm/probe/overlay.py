@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import tomli_w
 
-from cnllm.probe.approach import Found
+from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.facts import Fact
 
 __all__ = ["overlay", "provider_name"]
@@ -28,7 +28,7 @@ def provider_name(base_url: str) -> str:
 
 
 def overlay(
-    found: Found,
+    found: ProbedEndpoint,
     facts: Iterable[Fact],
     *,
     provider: str,

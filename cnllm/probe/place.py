@@ -31,7 +31,7 @@ PROVIDER = "openai-compatible"
 
 
 class Place(Struct, frozen=True):
-    """Where requests of one wire go, and the header that carries the key. None: as the wire has it."""
+    """The address for requests of one wire, and the header that carries the key. None: as the wire has it."""
 
     protocol: str
     base_url: str

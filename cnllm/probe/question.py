@@ -19,7 +19,7 @@ AnswerWord = Literal["works", "refused", "ignored", "unknown"]
 
 
 class Finding(Struct, frozen=True):
-    """What one run of a question says of a flag.
+    """The finding of one run of a question about a flag.
 
     `quote` are the endpoint's own words for it, where it has any. `by` is what the next run has to repeat.
     """
@@ -36,7 +36,7 @@ Steps = Generator[Ask, Answer, list[Finding]]
 
 
 class Context(Struct, frozen=True):
-    """What a question knows: how to build bodies, the facts so far, what is worth trying.
+    """The knowledge that a question gets: how to build bodies, the facts so far, what is worth trying.
 
     `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
     `window` the tokens that the endpoint says it takes.

@@ -72,14 +72,14 @@ def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[Exchang
         lines += [f"### {sentence(fact)}", ""]
         if fact.quote:
             lines += [f"> {_words(fact.quote)}", ""]
-        lines += _shown([by_number[n] for n in fact.exchanges if n in by_number])
+        lines += _evidence_lines([by_number[n] for n in fact.exchanges if n in by_number])
     lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
     if unknown:
         lines += ["## What is not known", "", *_wrapped(unknown), ""]
     return "\n".join(lines)
 
 
-def _shown(exchanges: list[Exchange]) -> list[str]:
+def _evidence_lines(exchanges: list[Exchange]) -> list[str]:
     """Return the request and the answer that show a fact: a refusal where there is one, and what passed beside it."""
     refused = next((e for e in exchanges if e.answer.refused), None)
     passed = next((e for e in exchanges if e.answer.passed), None)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.probe import report as reports
-from cnllm.probe.approach import Approach, Found
+from cnllm.probe.approach import Approach, ProbedEndpoint
 from cnllm.probe.driver import drive
 from cnllm.probe.exchange import Exchange
 from cnllm.probe.facts import Fact, leaf_facts
@@ -29,7 +29,7 @@ __all__ = ["Report", "run"]
 
 
 class Report(Struct, frozen=True):
-    """What a probe found out.
+    """The results of a probe.
 
     `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
     too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
@@ -42,7 +42,7 @@ class Report(Struct, frozen=True):
     requests: int
     stopped: str = ""
     exchanges: tuple[Exchange, ...] = ()
-    found: Found | None = None
+    found: ProbedEndpoint | None = None
     name: str = ""
     remarks: tuple[str, ...] = ()
     spent: float = 0.0

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.probe.approach import Approach, Found, approach
+from cnllm.probe.approach import Approach, ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.exchange import Answer, Ask, Exchange
@@ -51,7 +51,7 @@ class Wait(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """What came back. `error` is set where nothing did."""
+    """The answer to a request. `error` is set where there is none."""
 
     status: int = 0
     headers: Mapping[str, str] = {}
@@ -70,7 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True):
-    """What one question taught: its findings, the requests so far and the most of them."""
+    """The results of one question: its findings, the requests so far and the most of them."""
 
     question: str
     findings: tuple[Finding, ...]
@@ -79,13 +79,13 @@ class Step(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a probe found out.
+    """The results of a probe.
 
     `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
     endpoint as a whole.
     """
 
-    found: Found | None
+    found: ProbedEndpoint | None
     facts: tuple[Fact, ...]
     exchanges: tuple[Exchange, ...]
     stopped: str = ""
@@ -113,7 +113,7 @@ class _Run:
         self.settings = settings
         self.exchanges: list[Exchange] = []
         self.controls: dict[str, Exchange] = {}
-        self.found: Found | None = None
+        self.found: ProbedEndpoint | None = None
         self.spent = 0.0
         self.failures = 0
         self.reserve = 1  # a request for the last check
@@ -209,7 +209,7 @@ class _Run:
                             else f"the quota is spent: {answer.message}"
                         )
                     if self.failures >= _MOST_FAILURES:
-                        raise Stopped(f"the endpoint does not answer any more: {answer.message}")
+                        raise Stopped(f"the endpoint no longer answers: {answer.message}")
                     steps.close()
                     return []
                 ask = steps.send(answer)

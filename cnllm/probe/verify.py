@@ -25,7 +25,7 @@ _OURS = (".otherwise", ".step", ".default", ".drop", "_budgets")
 
 
 class Verification(Struct, frozen=True):
-    """What came of the claims about a model.
+    """The results for the claims about a model.
 
     `not_asked` are claims that a question is about and no two runs answered; `patch` is a registry file with what was
     contradicted, "" where nothing was; `spent` is the cost at the given price.

@@ -7,7 +7,7 @@ share the types and no code, so that neither can hide an error of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +20,7 @@ from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
+from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 
 __all__ = [
     "PROTOCOLS",
@@ -31,6 +31,7 @@ __all__ = [
     "ServerStream",
     "Stamp",
     "UsualMessage",
+    "UsualReader",
     "Wire",
     "server_api",
     "server_codec",
@@ -160,13 +161,18 @@ class UsualMessage(NamedTuple):
     created: float | None
 
 
+UsualReader = Callable[[dict[str, Any]], UsualMessage | None]
+"""Returns the message of a decoded body, None where the body is not of the usual form."""
+
+
 class Wire(Struct, frozen=True):
     """The client side of one protocol.
 
     `encode_body(request, flags)` returns the body without parameters and patches, which are data; its messages stand
-    under the key `turns`. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
-    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `read_usual(body, flags)` reads a whole
-    body of the usual form, and returns None for any other. `ordered`: parts come one after the
+    under the key `turns`. `encode_turns(messages, flags, names)` returns what stands there, on wires where nothing else
+    of the body depends on the messages. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
+    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `usual_reader(flags)` returns the
+    reader of whole bodies of the usual form, which returns None for any other. `ordered`: parts come one after the
     other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
     parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
     at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
@@ -179,8 +185,9 @@ class Wire(Struct, frozen=True):
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
     decode_chunk: Callable[..., list[Event]]
     turns: str
+    encode_turns: Callable[[Sequence[Message], Flags, dict[str, str]], list[dict[str, Any]]] | None = None
     fast_decoder: Callable[[Flags], FastDecoder] | None = None
-    read_usual: Callable[[dict[str, Any], Flags], UsualMessage | None] | None = None
+    usual_reader: Callable[[Flags], UsualReader] | None = None
     ordered: bool = True
     json_arrays: bool = False
     list_params: tuple[str, ...] = ()

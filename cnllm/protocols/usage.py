@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Usage
 
-__all__ = ["merge_counts", "read_counts"]
+__all__ = ["counts_reader", "merge_counts", "read_counts"]
 
 _NONE = UsagePaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
+_Paths = tuple[tuple[str, ...], ...]
 
 
 def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
     """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown."""
+    return counts_reader(flags)(data)
+
+
+def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
+    """Return `read_counts` for these flags, their paths taken apart once."""
     paths = flags.usage or _NONE
-    reasoning = _count(data, paths.reasoning)
-    cached = _count(data, paths.cached)
-    written = _count(data, paths.cache_write)
+    names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
+    to_reasoning, to_cached, to_written, to_output, to_input, to_total = map(_split, names)
     excluded = paths.excluded_from_totals or ()
-    output = _plus(_count(data, paths.output), reasoning if "reasoning" in excluded else None)
-    input = _plus(_count(data, paths.input), cached if "cached" in excluded else None)
-    input = _plus(input, written if "cache_write" in excluded else None)
-    total = _count(data, paths.total)
-    if total is None and input is not None and output is not None:
-        total = input + output
-    return Usage(input, output, total, reasoning, cached, written)
+
+    def read(data: dict[str, Any]) -> Usage:
+        reasoning = _count(data, to_reasoning)
+        cached = _count(data, to_cached)
+        written = _count(data, to_written)
+        output, input, total = _count(data, to_output), _count(data, to_input), _count(data, to_total)
+        if excluded:
+            output = _plus(output, reasoning if "reasoning" in excluded else None)
+            input = _plus(input, cached if "cached" in excluded else None)
+            input = _plus(input, written if "cache_write" in excluded else None)
+        if total is None and input is not None and output is not None:
+            total = input + output
+        return Usage(input, output, total, reasoning, cached, written)
+
+    return read
 
 
-def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
+def _split(paths: list[str] | None) -> _Paths:
+    return tuple(tuple(path.split(".")) for path in paths or ())
+
+
+def _count(data: dict[str, Any], paths: _Paths) -> int | None:
     """Return the first valid count at one of the paths, or None."""
-    for path in paths or ():
-        value = get(data, path) if "." in path else data.get(path)
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        if type(value) is int and value >= 0:
-            return value
+    for path in paths:
+        value = data.get(path[0])
+        if len(path) > 1:
+            value = value.get(path[1]) if len(path) == 2 and type(value) is dict else get(value, ".".join(path[1:]))
+        if type(value) is int:
+            if value >= 0:
+                return value
+        elif type(value) is float and value.is_integer() and value >= 0:
+            return int(value)
     return None
 
 

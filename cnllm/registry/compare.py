@@ -50,7 +50,7 @@ Value = float | bool | str | tuple[str, ...]
 
 
 class _Pair(Struct, frozen=True):
-    """What both sides say of a flag, whether it agrees, and how it differs if it does not."""
+    """The values of a flag on both sides, whether it agrees, and how it differs if it does not."""
 
     flag: str
     ours: Value

@@ -27,7 +27,7 @@ class KeyTrust:
 
     @cached_property
     def _routing_layers(self) -> list[Layer]:
-        """Return the layers that decide the address or the key, but for those of the built-in file."""
+        """Return the layers that decide the address or the key, except for those of the built-in file."""
         return [la for la in self._layers if routing_entry(la.table) and not (la.path and la.document.builtin)]
 
     def distrusted_place(self, origin: str, key_origins: set[str] | None) -> str | None:

@@ -70,7 +70,7 @@ def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict
 
 
 class _Origin(NamedTuple):
-    """Where a layer sets or unsets a flag, and the source that its table has for it."""
+    """The place where a layer sets or unsets a flag, and the source that its table has for it."""
 
     flag: str
     where: str
@@ -82,7 +82,7 @@ class _Origin(NamedTuple):
 
 
 class Trace:
-    """What a layer says of each flag: computed once, because most layers are those of hundreds of models.
+    """The flags that a layer sets: computed once, because most layers are those of hundreds of models.
 
     `layers` are all that may hold the same table.
     """

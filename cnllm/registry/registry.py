@@ -98,7 +98,7 @@ class Registry:
             self._file_stamps = stamps
 
     def _refresh(self) -> None:
-        """With `watch`, read the files again after an edit."""
+        """Read the files again after an edit, if `watch` is set."""
         if self._watch and self._current_stamps() != self._file_stamps:
             self.reload()
 

@@ -47,11 +47,11 @@ def _choose(providers: Iterable[str]) -> str:
 @functools.lru_cache(maxsize=8)  # a search takes 20 ms, and programs may make a client for each request
 def wanted_families(providers: frozenset[str]) -> dict[str, str]:
     """Return the families that the installed SDKs require, by their packages."""
-    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    wanted = {package: family for package in providers if (family := _required_family(package)) is not None}
     return wanted or _wanted_by_words(providers)
 
 
-def _wanted(package: str) -> str | None:
+def _required_family(package: str) -> str | None:
     """Return the family that an installed package requires; None for a missing package, and for no family."""
     try:
         requirements = metadata.requires(package) or []
@@ -67,5 +67,5 @@ def _wanted_by_words(providers: frozenset[str]) -> dict[str, str]:
     return {
         name: family
         for name in names
-        if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _wanted(name)) is not None
+        if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _required_family(name)) is not None
     }

@@ -1,6 +1,6 @@
 """The settings that all requests of an SDK share, and one request from its path to the bytes of its answer.
 
-Everything here is without I/O but for the log; `sync_transport` and `async_transport` drive it.
+Everything here is without I/O, except for the log; `sync_transport` and `async_transport` drive it.
 """
 
 from __future__ import annotations

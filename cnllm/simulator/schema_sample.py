@@ -196,7 +196,7 @@ def _number(schema: dict[str, Any], kind: str, nth: int) -> float:
         value = low[0] if low is not None else high[0] if high is not None else value
     if not step:
         edge = next((b for b in (low, high) if b is not None and b[1] and b[0] == value), None)
-        if edge is not None:  # an exclusive bound: the middle of both bounds, or a value just inside
+        if edge is not None:  # an exclusive bound: the middle of both bounds, or a value next to it
             value = (low[0] + high[0]) / 2 if low is not None and high is not None else value + edge[1]
         return value
     value = math.ceil(value / step) * step

@@ -168,7 +168,7 @@ class DatabaseFile:
 
 
 def _keep_forever(connection: sqlite3.Connection) -> None:
-    """Keep a connection alive for ever. Garbage collection would close it."""
+    """Keep a connection alive until the process ends. Garbage collection would close it."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

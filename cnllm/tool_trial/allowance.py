@@ -24,7 +24,7 @@ class AllowanceSpent(CnllmError):
 
 
 class Allowance:
-    """What a trial may still send and spend. `requests` and `spent` count what it has."""
+    """The requests and the money that a trial may still use. `requests` and `spent` count what it has."""
 
     def __init__(self, max_requests: int | None = None, max_cost: float | None = None) -> None:
         self.max_requests = max_requests

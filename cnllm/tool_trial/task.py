@@ -46,7 +46,7 @@ class ReplyResult(Struct, frozen=True):
 
 
 class TaskResult(Struct, frozen=True):
-    """How a task ended: `problem` is None if it ended right. `seconds` is the time of all its requests."""
+    """The end of a task: `problem` is None if it ended right. `seconds` is the time of all its requests."""
 
     task: str
     problem: str | None

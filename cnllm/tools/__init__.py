@@ -4,9 +4,9 @@
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
         \"""The weather in a city now.\"""
 
-A `Tool` is a value; this package never runs one. `check_parameters` raises an error for invalid parameters,
-`problem_with` describes the error of a call for the model, `bound` builds the function's arguments,
-`undecided_parameters` lists the patterns of the schema that no call is checked for, and `shown` makes a result text.
+A `Tool` is a value; this package never runs one. `check_parameters` raises an error for invalid parameters, and
+`problem_with` describes the error of a call for the model. `bound` builds the function's arguments.
+`undecided_parameters` lists the patterns of the schema that no call is checked for. `shown` makes a result text.
 """
 
 from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters

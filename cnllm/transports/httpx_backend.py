@@ -227,7 +227,7 @@ def _async_probes_of(inner: Any) -> Probes | None:
 
 
 class _AnyBackend:
-    """What opens watched connections."""
+    """A backend that opens watched connections."""
 
     def __init__(self, inner: Any, core: Any) -> None:
         self._inner = inner

@@ -456,7 +456,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """How long a reply took, in seconds since its first request; time for retries and waiting counts.
+    """The time that a reply took, in seconds since its first request; time for retries and waiting counts.
 
     `first` is when the first token arrived: None for a reply that came in one piece. `total` is when the reply was
     complete. Both are None for a reply that no client read, such as one of `parse_response`. Timings are equal, so that

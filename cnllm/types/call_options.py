@@ -153,8 +153,8 @@ class BaseOptions(TypedDict, total=False):
     """what is tried where a reply breaks off; what is left out of it is as the registry says (`recovery.*`)"""
 
     on_unsupported: Literal["adjust", "error", "send"] | None
-    """what happens to what the endpoint does not take: adjust it with a note (the default), raise `CannotSend`, or send
-    it as it is"""
+    """how to treat a value that the endpoint does not take: adjust it with a note (the default), raise `CannotSend`, or
+    send it as it is"""
 
     prefill: bool | None
     """the last message is the beginning of the reply, for the model to go on from"""

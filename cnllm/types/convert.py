@@ -51,6 +51,11 @@ def as_messages(messages: Any) -> list[Message]:
         messages = _message_list(messages)
     out: list[Message] = []
     for index, item in enumerate(messages):
+        if type(item) is dict and len(item) == 2:  # the form of most messages
+            role, content = item.get("role"), item.get("content")
+            if type(role) is type(content) is str and content and role in _PLAIN_ROLES:
+                out.append(Message(role, (Text(content),)))
+                continue
         if type(item) is Message:
             out.append(item)
         elif isinstance(item, str):
@@ -115,8 +120,6 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     role = data.get("role")
     if type(role) is not str:
         role = _role(role)
-    if len(data) == 2 and role in _PLAIN_ROLES and type(content := data.get("content")) is str and content:
-        return Message(role, (Text(content),))  # the form of most messages
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return Message("tool", (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:

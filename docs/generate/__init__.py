@@ -1,6 +1,6 @@
-"""Write the reference pages of the manual, and the options for `help`, from the program itself.
+"""Write the reference pages and pictures of the manual, and the options for `help`, from the program itself.
 
-    python -m docs.generate            write docs/reference/
+    python -m docs.generate            write docs/reference/ and docs/static/
     python -m docs.generate --check    name the pages that are out of date; exit status 1 if there are any
 
 `pytest --update` writes them too.
@@ -8,21 +8,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from docs.generate import (
+    architecture,
+    benchmark_plot,
     commands,
+    drawings,
     errors,
     events,
+    faults,
     flags,
     issues,
     notes,
     option_docs,
     options,
+    provider_pages,
     providers,
     python,
     questions,
+    terminal,
 )
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
@@ -48,35 +54,70 @@ MODULES: dict[Path, Callable[[], str]] = {
 }
 """Modules of the package that are generated."""
 
+PICTURES: dict[Path, Callable[[], str]] = {
+    **{
+        FOLDER.parent / "static" / f"{name}-{shade}.svg": getattr(module, shade)
+        for name, module in (
+            ("architecture", architecture),
+            ("benchmarks", benchmark_plot),
+            ("faults", faults),
+            ("terminal", terminal),
+        )
+        for shade in ("light", "dark")
+    },
+    **{FOLDER.parent / "static" / name: draw for name, draw in drawings.PICTURES.items()},
+}
+"""Pictures of the manual that are generated, each for a light page and for a dark one."""
+
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
+_NOT_IN_THE_MENU = "---\norphan: true\n---\n\n"  # each page of the site holds the menu
 
 
 def _path(name: str) -> Path:
     return FOLDER / f"{name}.md"
 
 
+def _provider_folder() -> Path:
+    return FOLDER / "providers"
+
+
 def outdated() -> list[str]:
-    """List the pages that are out of date."""
-    return [path.stem for path, text in _files() if not _same(path, text)]
+    """List the files that are out of date, and those of providers that are gone."""
+    files = dict(_files())
+    return [path.stem for path, text in files.items() if not _same(path, text)] + [path.stem for path in _gone(files)]
+
+
+def _gone(files: Collection[Path]) -> list[Path]:
+    """List the pages of providers that the registry no longer has."""
+    return [path for path in sorted(_provider_folder().glob("*.md")) if path not in files]
 
 
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield each generated file and its text."""
+    for path, picture in PICTURES.items():
+        yield path, picture()
     for path, module in MODULES.items():
         yield path, module()
     for name, page in PAGES.items():
         yield _path(name), _NOTICE + page()
+    for provider, text in provider_pages.pages():
+        yield _provider_folder() / f"{provider}.md", _NOT_IN_THE_MENU + _NOTICE + text
 
 
 def _same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    return path.is_file() and terminal.same(path.read_text(encoding="utf-8"), text)
 
 
 def write() -> list[str]:
-    """Write the pages that are out of date, and return their names."""
+    """Write the files that are out of date, remove those of providers that are gone, and return their names."""
     changed = []
-    for path, text in _files():
+    files = dict(_files())
+    _provider_folder().mkdir(exist_ok=True)
+    for path, text in files.items():
         if not _same(path, text):
             path.write_text(text, encoding="utf-8")
             changed.append(path.stem)
+    for path in _gone(files):
+        path.unlink()
+        changed.append(path.stem)
     return changed

@@ -1,4 +1,4 @@
-"""The built-in registry, without the registry files of whoever builds the manual."""
+"""The built-in registry, without the registry files of the person who builds the manual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The providers of the built-in registry."""
+"""The list of providers of the built-in registry, and the address and key of each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ def page() -> str:
         flags = builtin.resolve(any_model).flags
         count = sum(name.startswith(f"{provider}/") for name in names)
         keys = ", ".join(map(code, flags.keys or ())) or "none"
-        rows.append(
-            [code(provider), cell(flags.title or ""), str(count or ""), ", ".join(builtin.wires(any_model)), keys]
-        )
+        link = f"[{code(provider)}](providers/{provider}.md)"
+        rows.append([link, cell(flags.title or ""), str(count or ""), ", ".join(builtin.wires(any_model)), keys])
     return "\n\n".join(
         [
             "# Providers",
-            f"{len(builtin.providers)} providers and {len(names):,} models are described in `providers.toml`. A model "
-            "is named `PROVIDER/ID`, with the id that the endpoint knows; an id that is not described works too, with "
-            "the provider's facts. Keys are looked up in the variables of the last column, the first one first.",
+            f"{len(builtin.providers)} providers and {len(names):,} models are described in `providers.toml`. Each has "
+            "a page with its models, where it differs from its protocol, and the sources.",
+            "A model is named `PROVIDER/ID`, with the id that the endpoint knows; an id that is not described works "
+            "too, with the provider's facts. Keys are looked up in the variables of the last column, the first one "
+            "first.",
             table(["provider", "name", "models described", "wires", "key"], rows),
-            "`cnllm models list` shows the models, `cnllm models show M --explain` every fact with its source, "
-            "`--issues` where it differs from its protocol: see also [known issues](known-issues.md).",
+            "On the command line: `cnllm models list`, `cnllm models show M`, with `--explain` every fact and its "
+            "source, with `--issues` where a model differs from its protocol.",
         ]
     ) + "\n"  # fmt: skip

@@ -33,7 +33,7 @@ GROUPS: dict[str, Callable[[Any], bool]] = {
 GIVEN = {"AsyncRun", "AsyncStream", "Model", "Plan", "Registry", "Run", "RunSummary", "Step", "Stream"}
 """Classes whose instances only cnllm creates."""
 
-MODULES = {"sdk": "SDKs"}
+MODULES = {"daft": "provider for Daft", "ray": "class for Ray Data", "sdk": "SDKs"}
 """Headings of modules that are not their names."""
 
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
@@ -157,7 +157,7 @@ def _parameters(shown: inspect.Signature) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return _DEFAULT.sub("…", _PATHS.sub("", text))
+    return _DEFAULT.sub("…", _PATHS.sub("", _VARIANCE.sub("", text)))
 
 
 class _Words(str):

@@ -100,7 +100,7 @@ SETTINGS = (
 
 
 def flags(cls: type[Struct] = Flags, before: str = "") -> Iterator[str]:
-    """The dotted name of every flag."""
+    """Yield the dotted name of every flag."""
     for field in msgspec.structs.fields(cls):
         name = f"{before}{field.encode_name}"
         yield name
@@ -118,7 +118,7 @@ def _kinds(kind: Any) -> list[Any]:
 
 
 def documents() -> Iterator[Input]:
-    """Every flag with every odd value, at a provider and at a model."""
+    """Yield every flag with every odd value, at a provider and at a model."""
     for flag in flags():
         for odd in TOML:
             yield Input(f"overlay {flag} = {odd}", ("no argument is wrong here",), partial(_loaded, flag, odd))
@@ -154,7 +154,7 @@ def _document() -> Any:
 
 
 def _registry(text: str) -> cnllm.Registry:
-    """The registry of the built-in file and one more, checked as `Registry.load` checks it, without its cache."""
+    """Return the registry of the built-in file and one more, checked as by `Registry.load`, without its cache."""
     from cnllm.registry.check_types import require_valid
     from cnllm.registry.documents import parse
 
@@ -211,7 +211,7 @@ BODY = (
 
 
 def environment() -> Iterator[Input]:
-    """Every variable with every odd value."""
+    """Yield every variable with every odd value."""
     for variable in VARIABLES:
         for value in SETTINGS:
             yield Input(f"{variable}={value[:20]!r}", (variable,), partial(_set, variable, value))

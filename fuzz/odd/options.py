@@ -90,13 +90,13 @@ PARTS: dict[str, dict[str, Any]] = {
 
 
 def described() -> list[str]:
-    """The parameters that the registry knows beside the options with names of their own."""
+    """Return the parameters that the registry knows beside the options with names of their own."""
     found = {n for name in registry().names() for n in (registry().resolve(name).flags.params or {})}
     return sorted(found - set(NAMES))
 
 
 def options(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
-    """Every option, as `call`, `plan` and `run` take it, over every wire."""
+    """Yield every option, as `call`, `plan` and `run` take it, over every wire."""
     for at, (odd, make) in enumerate(values.items()):
         for number, option in enumerate(NAMES):
             if option == "stream":
@@ -139,7 +139,7 @@ def _run(option: str, make: Callable[[], Any]) -> None:
 
 
 def messages(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
-    """Every key of every shape of message, and of every content part, with every odd value."""
+    """Yield every key of every shape of message, and of every content part, with every odd value."""
     for at, (odd, make) in enumerate(values.items()):
         name = MODELS[at % len(MODELS)]
         for shape, given in SHAPES.items():
@@ -200,7 +200,7 @@ def _all_sent(name: str, make: Callable[[], Any]) -> None:
 
 
 def parts(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
-    """Every field of every part, in a message that is sent, written as a dict and read again."""
+    """Yield every field of every part, in a message that is sent, written as a dict and read again."""
     for at, (odd, make) in enumerate(values.items()):
         name = MODELS[at % len(MODELS)]
         for kind, given in PARTS.items():
@@ -240,7 +240,7 @@ FIELDS = ["name", "description", "parameters", "function", "strict", "timeout", 
 
 
 def tools(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
-    """Every field of a tool and of its definitions; every annotation and default that is odd."""
+    """Yield every field of a tool and of its definitions; every annotation and default that is odd."""
     for odd, make in values.items():
         for key in FIELDS:
             words: tuple[str, ...] = (key, "tools[0]", "tools")

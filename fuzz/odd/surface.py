@@ -50,13 +50,13 @@ _LEFT_OUT = {
 
 @cache
 def registry() -> cnllm.Registry:
-    """The built-in registry alone."""
+    """Return the built-in registry alone."""
     return cnllm.Registry.load(_overlay())
 
 
 @cache
 def folder() -> Path:
-    """A place for files, which every run has for itself."""
+    """Return a place for files, which every run has for itself."""
     return Path(tempfile.mkdtemp(prefix="cnllm-odd-"))
 
 
@@ -69,13 +69,13 @@ def _overlay() -> Path:
 
 @cache
 def model() -> cnllm.Model:
-    """A model at an address where nobody listens."""
+    """Return a model at an address where nobody listens."""
     return registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
 
 
 @cache
 def wire_model(protocol: str) -> cnllm.Model:
-    """A model of which nothing is known, over one of the wires."""
+    """Return a model of which nothing is known, over one of the wires."""
     return registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
 
 
@@ -205,7 +205,7 @@ _OURS = {"Run", "AsyncRun", "Stream", "AsyncStream"}
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Every public function and class with its name, each once."""
+    """Yield every public function and class with its name, each once."""
     seen: set[int] = set()
     for module in MODULES:
         names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
@@ -220,7 +220,7 @@ def public() -> Iterator[tuple[str, Any]]:
 
 
 def instances() -> dict[str, Callable[[], Any]]:
-    """An object of every class that has methods of its own."""
+    """Return an object of every class that has methods of its own."""
     return {
         "Client": client,
         "AsyncClient": lambda: cnllm.AsyncClient(registry(), simulate=True),
@@ -247,7 +247,7 @@ def instances() -> dict[str, Callable[[], Any]]:
 
 
 def surface(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
-    """Every parameter of every public function, constructor and method with every odd value."""
+    """Yield every parameter of every public function, constructor and method with every odd value."""
     made = instances()
     for name, function in public():
         if function in (cnllm.Event, cnllm.Part) or getattr(function, "_is_protocol", False):
@@ -331,7 +331,7 @@ def _good(label: str, name: str) -> Any:
 
 
 def _used(label: str, result: Any) -> None:
-    """What is lazy is read to its end; what was made is used."""
+    """Read a lazy result to its end, and use an object that was made."""
     if label in ("stream", "Client.stream", "Client.run_stream"):
         with result as events:
             list(events)

@@ -17,7 +17,7 @@ __all__ = ["alone", "inputs", "share"]
 
 
 def inputs() -> Iterator[Input]:
-    """Every odd input."""
+    """Yield every odd input."""
     yield from surface()
     yield from options()
     yield from messages()
@@ -31,7 +31,7 @@ def inputs() -> Iterator[Input]:
 
 
 def share(of: int, among: Iterable[Input] | None = None) -> Iterator[Input]:
-    """One input of so many, chosen by its name, so that a new one changes nothing about the others."""
+    """Return one input of so many, chosen by its name, so that a new one changes nothing about the others."""
     return (
         one
         for one in (inputs() if among is None else among)

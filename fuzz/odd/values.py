@@ -99,7 +99,7 @@ class BrokenAttributes:
 
 
 class AnyAttribute:
-    """Has every attribute, as a mock has."""
+    """Return a value for every attribute, as a mock does."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -115,7 +115,7 @@ class Counted(collections.UserDict[str, Any]):
 
 
 def deep(kind: str, levels: int = 20_000) -> Any:
-    """A list or a dict that many others hold, one in another."""
+    """Return a list or a dict that many others hold, one in another."""
     value: Any = "x"
     for _ in range(levels):
         value = [value] if kind == "list" else {"a": value}

@@ -47,7 +47,7 @@ TEXTS: tuple[bytes, ...] = (
 
 @cache
 def said() -> cnllm.Reply:
-    """A reply with everything that a reply can hold."""
+    """Return a reply with everything that a reply can hold."""
     call = cnllm.ToolCall("a", "weather", {"city": "x"}, '{"city":"x"}')
     parts = (cnllm.Reasoning("why"), cnllm.Text("so"), call)
     usage = cnllm.Usage(input=5, output=3, total=8, reasoning=1, cached=1)
@@ -69,7 +69,7 @@ def said() -> cnllm.Reply:
 
 @cache
 def chunks(protocol: str) -> tuple[Any, ...]:
-    """The chunks of a stream that says the same."""
+    """Return the chunks of a stream that says the same."""
     writer = engine.StreamWriter(protocol, id="x", model="m")
     reply = said()
     call = reply.tool_calls[0]
@@ -88,14 +88,14 @@ def chunks(protocol: str) -> tuple[Any, ...]:
 
 
 def places(data: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value."""
+    """Yield the path of every value."""
     yield here
     for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
         yield from places(value, (*here, key))
 
 
 def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """The data with another value at a path."""
+    """Return the data with another value at a path."""
     if not path:
         return value
     made = copy.deepcopy(data)
@@ -107,7 +107,10 @@ def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def wires(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
-    """Whole replies, refusals and streams, an odd value at each place. Nothing but a reply's own error may come."""
+    """Yield whole replies, refusals and streams, an odd value at each place.
+
+    Nothing but a reply's own error may come.
+    """
     for protocol, name in PROTOCOLS.items():
         body = engine.encode_reply(protocol, said())
         refusal = engine.encode_error(protocol, 429, "slow down", "rate_limit")
@@ -168,7 +171,7 @@ def _fed(name: str, protocol: str, number: int, path: tuple[Any, ...], make: Cal
 
 
 def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
-    """Requests as a server reads them, an odd value at each place."""
+    """Yield requests as a server reads them, an odd value at each place."""
     history: list[Any] = [
         {"role": "system", "content": "be kind"},
         {
@@ -200,7 +203,7 @@ def _decoded(protocol: str, body: Any, path: tuple[Any, ...], make: Callable[[],
 
 
 def bodies(values: dict[str, Callable[[], Any]]) -> Iterator[Input]:
-    """What a caller may hand to the parser instead of bytes, headers and a status."""
+    """Yield values that a caller may hand to the parser instead of bytes, headers and a status."""
     for odd, make in values.items():
         for key in ("status", "headers", "content", "tools", "plan", "model"):
             yield Input(f"parse_response({key}={odd})", (key,), partial(_given, key, make))

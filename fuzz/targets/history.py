@@ -31,7 +31,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def check(data: bytes) -> None:
-    """What can be read as messages can be sent to any model, is taken by it, and is not changed for the caller.
+    """Check that readable messages can be sent to any model, are taken by it, and do not change for the caller.
 
     A content part that nobody here knows is the caller's own, and goes as it is, as does a picture that is nowhere:
     whether that is taken is not tried.
@@ -50,7 +50,7 @@ def check(data: bytes) -> None:
         read = as_messages(messages)
     except (TypeError, ValueError):
         assert _same(messages, before)
-        return  # what the caller is told of what is no message
+        return  # the caller learns what is no message
     model, options = chosen(case.which), _OPTIONS[case.mode % len(_OPTIONS)]
     stream = bool(case.how % 2)
     policies: tuple[Literal["adjust", "error", "send"], ...] = ("adjust", "adjust", "adjust", "error", "send")
@@ -92,17 +92,17 @@ def _somewhere(media: cnllm.Media) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal, and NaN is NaN."""
+    """Whether two values are equal, where NaN is NaN."""
     return bool(one == other) or repr(one) == repr(other)
 
 
 def _named(error: Exception) -> bool:
-    """Do the words say which message or option is meant?"""
+    """Whether the words say which message or option is meant."""
     return "messages" in str(error) or "=" in str(error)
 
 
 def seeds() -> list[bytes]:
-    """Turns of every shape that the contract knows."""
+    """Return turns of every shape that the contract knows."""
     call = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "a"}'}}
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     turns: list[list[Any]] = [

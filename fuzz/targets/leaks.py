@@ -25,7 +25,7 @@ Told = tuple[str, str, list[Any], set[Any]]
 
 @cache
 def _models() -> tuple[tuple[Model, Flags], ...]:
-    """Models with something to look for; their deltas are what is new, so that pieces mean nothing else."""
+    """Return models with something to look for; their deltas are what is new, so that pieces mean nothing else."""
     chosen = [m for m in covering() if m.flags.leaks or (m.flags.reasoning and m.flags.reasoning.tags)]
     return tuple((m, _incremental(m.flags)) for m in chosen)
 
@@ -37,7 +37,7 @@ def _incremental(flags: Flags) -> Flags:
 
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
-    """What these pieces come to."""
+    """Return the outcome of these pieces."""
     fold = ReplyBuilder(model, flags, {}, text_call_filters(flags, read_options({"tools": tools}).tools, {}))
     fold.whole = True
     events: list[Any] = []
@@ -55,7 +55,7 @@ def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, think
 
 
 def check(data: bytes) -> None:
-    """Whole, in pieces, and by `sanitize` the same; nothing is lost unless a note says what."""
+    """Check that whole, in pieces and by `sanitize` give the same; nothing is lost unless a note says what."""
     case = given(data)
     model, flags = _models()[case.which % len(_models())]
     tools = TOOLS if case.mode % 2 else None
@@ -89,14 +89,14 @@ def _pieces(text: str, seed: int, most: int) -> list[str]:
 
 
 def _watched(model: Model) -> list[str]:
-    """How everything that this model's filters look for begins: two characters, of any spelling of a bar."""
+    """Return the beginnings of all that this model's filters look for: two characters, of any spelling of a bar."""
     tags = (model.flags.reasoning.tags if model.flags.reasoning else None) or ()
     openers = [mark for rule in model.flags.leaks or () for mark in rule.open]
     return [mark[:1] for mark in (*tags, *openers)]
 
 
 def seeds() -> list[bytes]:
-    """A block of each grammar, and pairs of marks."""
+    """Return a block of each grammar, and pairs of marks."""
     blocks = (
         'Hm. <tool_call>\n{"name": "search", "arguments": {"q": "a < b"}}\n</tool_call> and on',
         "<tool_call>get_weather\n<arg_key>q</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>",

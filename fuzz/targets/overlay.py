@@ -23,7 +23,7 @@ def _place() -> Path:
 
 
 def check(data: bytes) -> None:
-    """`RegistryError` with the file's name, or a registry whose models resolve, or say why they do not."""
+    """Raise `RegistryError` with the file's name, or return a registry whose models resolve, or say why they do not."""
     case = given(data)
     path = _place() / "overlay.toml"
     path.write_bytes(case.payload)
@@ -50,7 +50,7 @@ def check(data: bytes) -> None:
 
 
 def _used(model: cnllm.Model) -> None:
-    """A request and a reply, as that file wants them."""
+    """Build a request and read a reply, as that file wants them."""
     tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
     for stream in (False, True):
         try:
@@ -126,7 +126,7 @@ fast = ["home/m", "deepseek/deepseek-chat"]
 
 
 def seeds() -> list[bytes]:
-    """A file with most of what a file may hold, its parts, and parts of the built-in one."""
+    """Return a file with most of what a file may hold, its parts, and parts of the built-in one."""
     from cnllm.registry.documents import builtin_path
 
     tables = builtin_path().read_bytes().split(b"\n\n")

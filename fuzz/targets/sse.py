@@ -11,7 +11,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def by_the_book(body: bytes) -> list[bytes]:
-    """The data of every event, read as simply as the standard puts it. Of names, only `error` matters here."""
+    """Return the data of every event, read in the plainest way. Of names, only `error` matters here."""
     lines = body.removeprefix(_BOM).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     out: list[bytes] = []
     data: list[bytes] = []
@@ -28,14 +28,14 @@ def by_the_book(body: bytes) -> list[bytes]:
 
 
 def read(pieces: list[bytes]) -> list[bytes]:
-    """The data of every event in these pieces."""
+    """Return the data of every event in these pieces."""
     frames = SseParser()
     out = [data for piece in pieces for data in frames.feed(piece)]
     return out + frames.end()
 
 
 def check(data: bytes) -> None:
-    """Whole and in pieces the same; without an event named error, as the standard says."""
+    """Check that whole and in pieces are the same; without an event named error, as the standard says."""
     case = given(data)
     body = case.payload
     with bounded(len(body)):
@@ -51,7 +51,7 @@ def check(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Every kind of line and of line end."""
+    """Return every kind of line and of line end."""
     bodies = (
         b'data: {"a": 1}\n\ndata: [DONE]\n\n',
         b'event: error\ndata: oh no\n\n: comment\nid: 7\nretry: 10\ndata:{"b"\ndata: :2}\n\n',

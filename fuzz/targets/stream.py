@@ -23,12 +23,12 @@ _HEADERS: tuple[dict[str, str], ...] = (
 
 
 def chosen(which: int) -> Model:
-    """The model of an input."""
+    """Return the model of an input."""
     return covering()[which % len(covering())]
 
 
 def check(data: bytes) -> None:
-    """Whole and in pieces the same, sound, and whole only where something says so."""
+    """Check that whole and in pieces are the same, sound, and whole only where something says so."""
     case = given(data)
     model, body = chosen(case.which), case.payload
     status = _STATUS[case.how % len(_STATUS)]
@@ -61,12 +61,12 @@ def check(data: bytes) -> None:
 
 
 def _streams(body: bytes) -> bool:
-    """Do these bytes begin as events do?"""
+    """Whether these bytes begin as events do."""
     return re.match(rb"(\xef\xbb\xbf)?[ \t\r\n]*(data:|event:|id:|retry:|:)", body) is not None
 
 
 def seeds() -> list[bytes]:
-    """What the simulator streams as each of the models, and hand-made odds and ends."""
+    """Return streams of the simulator as each of the models, and hand-made odds and ends."""
     odd = (
         b'data: {"error":{"message":"overloaded","type":"server_error","code":"503"}}\n\n',
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',

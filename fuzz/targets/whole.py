@@ -15,7 +15,7 @@ from .stream import _HEADERS, _STATUS, chosen
 
 
 def check(data: bytes) -> None:
-    """The reply is sound, and the same when its bytes came in pieces."""
+    """Check that the reply is sound, and the same when its bytes came in pieces."""
     case = given(data)
     model, body = chosen(case.which), case.payload
     status = _STATUS[case.how % len(_STATUS)]
@@ -39,7 +39,7 @@ def check(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """What the simulator answers as each of the models, and refusals."""
+    """Return answers of the simulator as each of the models, and refusals."""
     refused = (
         b'{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}',
         b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',

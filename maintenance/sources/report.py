@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield what is to be settled, by what is wrong and by source, then one line of figures for each source."""
+    """Yield the findings to settle, by kind of fault and by source, then one line of figures for each source."""
     for state, title in _TITLES.items():
         open_ones = sorted((v for v in verdicts if v.state == state and not v.explained), key=_order)
         if open_ones:

@@ -221,6 +221,11 @@ def test_a_tally_does_not_grow() -> None:
 def test_a_plot_is_valid(intervals: list[Interval]) -> None:
     root = ElementTree.fromstring(draw_plot(intervals, 0.5))
     assert len([node for node in root.iter() if node.tag.endswith("polyline")]) == 2
+    drawn = [node for node in root.iter() if node.tag.rpartition("}")[2] in {"rect", "line", "polyline"}]
+    light, dark = draw_plot(intervals, 0.5).split("</style>")[0].split("prefers-color-scheme: dark")
+    for kind in {word for node in drawn for word in node.attrib["class"].split()} - {"line"}:
+        assert f".{kind} {{" in light, "every color is in the style"
+        assert f".{kind} {{" in dark, "and has another one for a dark page"
 
 
 def test_the_schema_of_the_report_holds(machine: Machine, tmp_path: Path) -> None:

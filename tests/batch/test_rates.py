@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import cnllm
 from cnllm.batch.rate_headers import read_limits
 from cnllm.registry.flags import RateHeaders
 
 from .stub import Answer, Stub, error, reply, stub
-from .support import lines, prompts, rows, run
+from .support import KEY, lines, prompts, registry, rows, run
 
 NAMES = RateHeaders(
     requests="x-limit-requests",
@@ -33,6 +34,15 @@ def test_a_limit_of_the_registry_is_held_from_the_first_request_on(tmp_path: Pat
         gaps = [later - earlier for earlier, later in zip(server.times, server.times[1:], strict=False)]
         assert server.times[-1] - server.times[0] >= 14 * 0.05 * 0.98 - 0.25
         assert sorted(gaps)[7] > 0.03
+
+
+def test_a_limit_with_waits_below_a_millisecond_is_held_on_another_loop(tmp_path: Path) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with stub() as server:
+        settings = {"api_keys": (KEY,), "registry": registry(server, tmp_path, "rates = { requests = 20_000 }")}
+        work = cnllm.batch.run_async(prompts(300), "home/m", out=tmp_path / "out.jsonl", concurrency=32, **settings)
+        uvloop.run(work)
+        assert len(lines(tmp_path)) == 300
 
 
 def test_a_limit_that_headers_tell_is_held(tmp_path: Path) -> None:
@@ -99,7 +109,7 @@ def test_a_storm_of_refusals_loses_nothing(tmp_path: Path) -> None:
         return (429, error("slow down"), {}) if time.monotonic() - start[0] < 1.5 else None
 
     with stub(rule=rule) as server:
-        report = run(server, tmp_path, prompts(200))
+        report = run(server, tmp_path, prompts(300))
         assert (report.done, report.failed) == (200, 0)
         assert set(server.answered.values()) == {1}
         assert report.refused == server.refused < 60

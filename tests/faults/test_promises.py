@@ -1,4 +1,4 @@
-"""The page of promises: each names tests that there are, and quotes figures that were measured.
+"""The page of promises and README: promises name tests that there are, and both quote figures that were measured.
 
 `pytest --update` writes the figures.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,14 +52,39 @@ def figures() -> str:
     return f"{head}:\n\n{tables[1]}\n\n{faults.split(chr(10))[0]}:\n\n{faults.rstrip().split(chr(10) * 2)[-1]}\n"
 
 
-def test_the_figures_are_those_that_were_measured(update: bool) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
+def summary() -> str:
+    """The five lines of README: of both tables what a caller would not notice."""
+    tables = [rows(part) for part in results().split("\n\n") if part.startswith("| ")]
+    cuts = {row[0]: row for row in tables[0]}
+    words = {row[0]: row[1:] for row in tables[-1]}
+    clients = [name for name in words["of 36 faults"] if "[" not in name]
+    column = dict(zip(words["of 36 faults"], range(len(clients) + 1), strict=True))
+    lines = [
+        ["", *clients],
+        ["---"] * (len(clients) + 1),
+        ["400 streams that were cut: presented as whole", *(cuts[name][3] for name in clients)],
+        ["… with half a tool call handed out", *(cuts[name][6] for name in clients)],
+        ["36 other faults: presented as whole", *(words["lie"][column[name]] for name in clients)],
+        ["… hangs", *(words["hang"][column[name]] for name in clients)],
+        ["… an exception that is not the client's own", *(words["untyped"][column[name]] for name in clients)],
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a Markdown table, its first row too."""
+    lines = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.strip().splitlines()]
+    return [lines[0], *lines[2:]]
+
+
+@pytest.mark.parametrize(("page", "text"), [(PAGE, figures), (ROOT / "README.md", summary)], ids=["promises", "README"])
+def test_the_figures_are_those_that_were_measured(page: Path, text: Callable[[], str], update: bool) -> None:
+    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
     now, tail = rest.split(END)
     if update:
-        PAGE.write_text(head + BEGIN + figures() + END + tail, encoding="utf-8")
+        page.write_text(head + BEGIN + text() + END + tail, encoding="utf-8")
     else:
-        assert now == figures(), "pytest --update -n 0 writes it"
+        assert now == text(), "pytest --update -n 0 writes it"
 
 
 def test_cnllm_did_not_lie_where_it_was_measured() -> None:

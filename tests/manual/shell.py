@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import NamedTuple
 
 from cnllm.cli.app import run
 
@@ -19,25 +20,30 @@ class Failed(AssertionError):
     """A command ended with another status than 0, or is not one that can be run here."""
 
 
+class Printed(NamedTuple):
+    """What a command writes to stdout and to stderr."""
+
+    out: bytes
+    err: bytes = b""
+
+
 def execute(script: str) -> str:
-    """Run each line, and return what the commands print to stdout. Raises `Failed` naming the line."""
-    shown = ""
-    for line in script.replace("\\\n", " ").splitlines():
-        shown += _line(line)
-    return shown
+    """Run each line, and return what a terminal would show of it. Raises `Failed` naming the line."""
+    return "".join(_line(line) for line in script.replace("\\\n", " ").splitlines())
 
 
 def _line(line: str) -> str:
     """Run the commands of one line that pipes connect."""
-    given, target = b"", None
+    given, shown, target = b"", b"", None
     commands = list(_commands(line))
     for words, source, place in commands:
-        given = _command(words, Path(source).read_bytes() if source else given, line)
+        given, error = _command(words, Path(source).read_bytes() if source else given, line)
+        shown += error
         target = place
     if target:
         Path(target).write_bytes(given)
-        return ""
-    return given.decode()
+        given = b""
+    return (shown + given).decode()
 
 
 def _commands(line: str) -> Iterator[tuple[list[str], str, str]]:
@@ -61,22 +67,24 @@ def _commands(line: str) -> Iterator[tuple[list[str], str, str]]:
         yield words, files["<"], files[">"]
 
 
-def _command(words: list[str], given: bytes, line: str) -> bytes:
+def _command(words: list[str], given: bytes, line: str) -> Printed:
     match words:
         case ["cnllm", *args]:
             return _cnllm(args, given, line)
         case ["printf", text]:
-            return text.replace("\\n", "\n").encode()
+            return Printed(text.replace("\\n", "\n").encode())
+        case ["cat", name]:
+            return Printed(Path(name).read_bytes())
         case ["export", setting] if "=" in setting:
             name, _, value = setting.partition("=")
             if value != "…" or name not in os.environ:
                 raise Failed(f"{line}: write {name}=…, where {name} is the variable of a key")
-            return b""
+            return Printed(b"")
         case _:
             raise Failed(f"{line}: {words[0]} is not known here")
 
 
-def _cnllm(args: list[str], given: bytes, line: str) -> bytes:
+def _cnllm(args: list[str], given: bytes, line: str) -> Printed:
     """Run one command line of cnllm. Its streams are files, as the program asks which files they are."""
     before = sys.stdin, sys.stdout, sys.stderr
     with TemporaryFile() as read, TemporaryFile() as out, TemporaryFile() as err:
@@ -93,4 +101,4 @@ def _cnllm(args: list[str], given: bytes, line: str) -> bytes:
         err.seek(0)
         if status:
             raise Failed(f"{line}: exit status {status}: {err.read().decode()}")
-        return out.read()
+        return Printed(out.read(), err.read())

@@ -10,22 +10,54 @@ from pathlib import Path
 
 import pytest
 
+from docs.links import broken_links, external_links, read_pages
+
 from .pages import ROOT
 
 
-def test_the_manual_builds_without_a_warning_and_without_a_network(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="the manual is built where cnllm-client[docs] is installed")
-    pytest.importorskip("myst_parser", reason="the manual is built where cnllm-client[docs] is installed")
-    pytest.importorskip("furo", reason="the manual is built where cnllm-client[docs] is installed")
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the manual, where no proxy leads anywhere, and return its folder."""
+    for name in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(name, reason="the manual is built where cnllm-client[docs] is installed")
+    folder = tmp_path_factory.mktemp("site")
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "docs", str(tmp_path / "html")]
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "docs", str(folder)]
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    first = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    return folder
+
+
+def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
     for name in ("tutorial/getting-started", "reference/flags", "explanation/glossary", "develop/contributing"):
         assert f'href="{name}.html"' in first
     remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
     assert remote == [], "a page of the manual loads nothing from elsewhere"
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
+    pages = read_pages(site)
+    assert len(pages) > 150
+    assert [f"{path.relative_to(site)}: {link}" for path, link in broken_links(pages)] == []
+    for link in external_links(pages):  # not fetched
+        assert re.match(r"https://[\w.-]+\.\w+(/|$)", link), link
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<p id="here"><a href="b.html#there">b</a> <a href="#here">a</a> <img src="c.svg">'
+    )
+    (tmp_path / "b.html").write_text(
+        '<a href="a.html#here">a</a> <a href="a.html#gone">a</a> <a href="https://x.org/">x</a>'
+    )
+    pages = read_pages(tmp_path)
+    assert [(path.name, link) for path, link in broken_links(pages)] == [
+        ("a.html", "b.html#there"),
+        ("a.html", "c.svg"),
+        ("b.html", "a.html#gone"),
+    ]
+    assert list(external_links(pages)) == ["https://x.org/"]
 
 
 def test_readme_and_the_pages_beside_it_link_what_there_is() -> None:
@@ -35,8 +67,10 @@ def test_readme_and_the_pages_beside_it_link_what_there_is() -> None:
             assert (ROOT / target).exists(), f"{name}: {target}"
 
 
-def test_readme_is_a_screen_and_a_half() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+def test_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_bytes()
+    assert len(text.splitlines()) <= 150
+    assert len(text) <= 8_000
 
 
 def test_the_figures_of_readme_are_those_of_the_registry() -> None:

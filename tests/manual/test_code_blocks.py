@@ -6,10 +6,13 @@ page run one after the other, as a reader would.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,15 +66,19 @@ class Page:
         self.folder = folder
         self.server = endpoints.server
         self.names: dict[str, Any] = {"__name__": "page"}
+        self.printed = ""  # by the last block that ran
         self.clients: dict[int, Any] = {}  # by id: a later block may give the name of a client to another one
         self.files: list[Path] = []
         self.patch = monkeypatch
-        self._use(endpoints.overlay)
+        overlay = folder / endpoints.overlay.name  # a copy: some commands of a page change it
+        overlay.write_bytes(endpoints.overlay.read_bytes())
+        self._use(overlay)
         for name in endpoints.keys:
             monkeypatch.setenv(name, "sk-of-the-manual")
         monkeypatch.chdir(folder)
 
     def _use(self, file: Path) -> None:
+        """Let a registry file count, after those before it."""
         trust(file)
         self.files.append(file)
         self.patch.setenv("CNLLM_PROVIDERS", os.pathsep.join(map(str, self.files)))
@@ -81,10 +88,16 @@ class Page:
         code = block.code.replace(SERVER, self.server)
         match block.kind:
             case "python" | "before" | "after":
-                exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
+                with redirect_stdout(io.StringIO()) as out:
+                    exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
+                if block.kind == "python":
+                    self.printed = out.getvalue()
                 self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
             case "sh":
-                execute(code)
+                self.printed = execute(code)
+                trust(self.files[0])  # the command may have changed it
+            case "text":
+                self.check_output(code)
             case "toml":
                 file = self.folder / f"block-{block.line}.toml"
                 file.write_text(code, encoding="utf-8")
@@ -94,6 +107,14 @@ class Page:
                 json.loads(code)
             case other:
                 raise Failed(f"a block of {other or 'no language'} says why it is not run: <!-- not run: … -->")
+
+    def check_output(self, shown: str) -> None:
+        """Raise `Failed` for a shown line that the block before did not print. `…` stands for any text."""
+        lines = self.printed.splitlines()
+        for line in shown.splitlines():
+            pattern = re.escape(line.rstrip()).replace("…", ".*")
+            if not any(re.fullmatch(pattern, printed.rstrip()) for printed in lines):
+                raise Failed(f"nothing printed {line!r}, but:\n{self.printed}")
 
     def close(self) -> None:
         """Close the clients that a page leaves open."""

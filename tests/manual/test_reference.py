@@ -24,6 +24,7 @@ from cnllm.registry import flags
 from cnllm.types.call_options import CallOptions, LoopOptions, RunOptions
 from cnllm.types.note_codes import NOTE_CODES
 from docs.generate import option_docs
+from docs.generate.builtin import registry
 from docs.generate.flags import all_flags, setters
 from docs.generate.notes import flags_of
 from docs.generate.source import texts
@@ -41,16 +42,22 @@ def test_the_pages_are_what_the_program_says(update: bool) -> None:
     if update:
         generate.write()
     assert generate.outdated() == [], "pytest --update -n 0 tests/manual writes them"
-    generated = {path.stem for path in generate.FOLDER.iterdir() if path not in pages()}
+    generated = {path.stem for path in generate.FOLDER.glob("*.md") if path not in pages()}
     assert generated == {*generate.PAGES}
+    assert {path.stem for path in generate.FOLDER.glob("providers/*.md")} == {*registry().providers}
 
 
 def test_the_check_names_an_old_page_and_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
     monkeypatch.setattr(generate, "PAGES", {"events": generate.PAGES["events"]})
-    assert generate.outdated() == ["events"]
-    assert generate.write() == ["events"]
+    monkeypatch.setattr(generate.provider_pages, "pages", lambda: [("zai", "# Z.AI\n")])
+    assert generate.outdated() == ["events", "zai"]
+    assert generate.write() == ["events", "zai"]
     assert (generate.outdated(), generate.write()) == ([], [])
+    (tmp_path / "providers" / "gone.md").write_text("of a provider that the registry no longer has")
+    assert generate.outdated() == ["gone"]
+    assert generate.write() == ["gone"]
+    assert generate.outdated() == []
     done = subprocess.run([sys.executable, "-m", "docs.generate", "--wrong"], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
 
@@ -59,6 +66,15 @@ def test_a_page_says_the_same_each_time() -> None:
     """No address of this process, no order of a set, no folder of this machine."""
     for name in generate.PAGES:
         assert not re.search(r"\bat 0x[0-9a-f]+|<function|<class|/work/|/home/", page(name)), name
+
+
+def test_the_page_of_a_provider_has_its_key_models_issues_and_sources() -> None:
+    text = page("providers/zai")
+    for wanted in ("# Z.AI\n", "cnllm keys set zai\n", "`ZAI_API_KEY`", "\n| `glm-4.7` | `glm-4.7` | 204,800 |"):
+        assert wanted in text
+    issues = text.partition("## Known issues")[2].partition("## Sources")[0]
+    assert issues.count("\n- It ") > 5
+    assert "docs.z.ai" in text.partition("## Sources")[2]
 
 
 def test_every_option_of_a_call_is_described() -> None:
@@ -118,4 +134,4 @@ def test_every_error_and_command_has_its_place() -> None:
         assert f"## cnllm {name}\n" in page("commands"), name
     for name in cnllm.__all__:
         where = [p for p in ("python", "errors", "events") if f"`{name}`" in page(p) or f"### {name}\n" in page(p)]
-        assert where or name in ("batch", "engine", "gateway", "probe", "sdk"), name
+        assert where or name in ("batch", "daft", "engine", "gateway", "probe", "ray", "sdk"), name

@@ -151,7 +151,7 @@ class TrialReply(TypedDict):
 
 
 class TrialTask(TypedDict):
-    """How a task ended: `problem` is null if it ended right."""
+    """The end of a task: `problem` is null if it ended right."""
 
     task: str
     problem: str | None
@@ -192,7 +192,7 @@ class ToolTrial(TypedDict):
 
 
 class ProbedFlag(TypedDict):
-    """What a probe knows of a flag."""
+    """The knowledge of a probe about a flag."""
 
     flag: str
     value: Any
@@ -200,7 +200,7 @@ class ProbedFlag(TypedDict):
 
 
 class Probed(TypedDict):
-    """What `probe` found out, and the number of its requests."""
+    """The facts that `probe` found, and the number of its requests."""
 
     facts: list[ProbedFlag]
     requests: int
@@ -218,7 +218,7 @@ class Contradiction(TypedDict):
 
 
 class Verified(TypedDict):
-    """What `verify` found out about a model: flags that agreed, contradictions, new facts, and what nobody asked."""
+    """The results of `verify` for a model: flags that agreed, contradictions, new facts, flags that were not asked."""
 
     model: str
     agreed: list[str]

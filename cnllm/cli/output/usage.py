@@ -13,7 +13,7 @@ _LEAST_SECONDS = 0.2  # a speed over a shorter time says nothing
 
 
 class Pace:
-    """How fast a reply arrived: the seconds to its first token, and the tokens a second after it."""
+    """The speed of a reply: the seconds to its first token, and the tokens a second after it."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()

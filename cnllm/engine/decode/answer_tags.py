@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["AnswerTags"]
 
 _MAX_CLOSERS = 8  # closing tags in a row: behind more of them all is text
-_MAX_HELD = 1024  # characters of tags and white space in a row, likewise: what waits is read again with each piece
+_MAX_HELD = (
+    1024  # characters of tags and white space in a row, also bounded: the text that waits is read again with each piece
+)
 
 
 class AnswerTags:

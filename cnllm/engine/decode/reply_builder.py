@@ -342,7 +342,7 @@ class ReplyBuilder:
     @property
     def begun_calls(self) -> set[str | int | None]:
         """Return the wire's indexes of the calls that were announced and may go on."""
-        return self._calls.begun
+        return self._calls.open_indexes
 
     def add_arguments(self, index: int, pieces: list[str]) -> list[Event]:
         """Add pieces of the arguments of a begun call, none of which may begin another one."""

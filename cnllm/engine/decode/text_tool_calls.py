@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cnllm.leaks.prompt import PromptTexts
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["TextCalls", "Then", "has_marker", "text_call_filters"]
+__all__ = ["TextCalls", "Then", "marker_test", "text_call_filters"]
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -59,10 +59,13 @@ def text_call_filters(
     return TextCalls(*rules, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
-def has_marker(flags: Flags, tools: Sequence[Function], then: Then | None, texts: Sequence[str]) -> bool:
-    """Whether a marker of calls may begin in any of the texts of a reply to a request with these tools."""
-    rules = _active_rules(_RuleList(flags.leaks or ()), then, False, any(tool.definition is None for tool in tools))
-    return rules is not None and any(map(rules[1].may_begin, texts))
+def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callable[[str], object] | None:
+    """Return a quick test whether a marker of calls may begin in a whole text; None where no rule applies.
+
+    `has_functions` says whether the model may call functions.
+    """
+    rules = _active_rules(_RuleList(flags.leaks or ()), then, False, has_functions)
+    return None if rules is None else rules[1].may_begin_long
 
 
 class _RuleList:

@@ -45,7 +45,7 @@ class TagSplitter:
         self._close = self._strays  # the closing tags of the open block
         self._at = at
         # before: only white space so far; inside: in a block; after: right after a block; text: in the answer;
-        # plain: in the answer, and no tag is recognised any more
+        # plain: in the answer, and tags are no longer recognised
         self._state = "inside" if at == "start-open" else "before"
         self._pending = ""
         self._raw: list[str] = []

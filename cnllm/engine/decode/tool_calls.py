@@ -172,7 +172,7 @@ class CallCollector:
         return out
 
     @property
-    def begun(self) -> set[str | int | None]:
+    def open_indexes(self) -> set[str | int | None]:
         """Return the indexes on the wire of the newest calls that were announced."""
         found: set[str | int | None] = set()
         for call in self.all[-_NEWEST:]:  # no more: a reply may have thousands

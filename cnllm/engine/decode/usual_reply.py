@@ -7,26 +7,67 @@ a third of the cost. Whatever needs a decision (markup, tags, a limit, a repeate
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.decode.final_notes import price_note
-from cnllm.engine.decode.text_tool_calls import has_marker
+from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
 from cnllm.protocols import UsualMessage, wire
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
 from cnllm.types import Finish, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 
 __all__ = ["read_usual_reply"]
 
+_MOST_RULES = 16  # sets of flags that a model keeps
 _decode = msgspec.json.Decoder().decode
+
+
+class _Rules:
+    """What the flags of a model say about its usual replies, looked up once."""
+
+    __slots__ = ("finish", "flags", "has_hours", "markers", "price", "read", "tags")
+
+    def __init__(self, model: Model, flags: Flags) -> None:
+        reasoning = flags.reasoning
+        usual_reader = wire(model.protocol).usual_reader
+        is_open = reasoning is not None and reasoning.tags_at == "start-open"  # then a text begins with reasoning
+        self.flags = flags
+        self.read = None if usual_reader is None or is_open else usual_reader(flags)
+        self.tags = () if reasoning is None else (*(reasoning.tags or ()), *(reasoning.answer_tags or ()))
+        self.finish = flags.finish or {}
+        self.price = flags.price
+        self.has_hours = flags.price is not None and flags.price.off_peak is not None
+        self.markers: dict[tuple[Then | None, bool], Callable[[str], object] | None] = {}
+
+    def may_hold_calls(self, plan: Plan) -> Callable[[str], object] | None:
+        """Return the quick test of a text for markup of calls; None where none is looked for."""
+        key = plan.text_calls, any(tool.definition is None for tool in plan.callable)
+        if key not in self.markers:
+            self.markers[key] = marker_test(self.flags, *key)
+        return self.markers[key]
+
+
+def _rules(plan: Plan) -> _Rules:
+    """Return the rules for a plan's flags. A model keeps those of a few modes."""
+    kept: dict[int, _Rules] = plan.model.memo.setdefault("usual replies", {})
+    rules = kept.get(id(plan.flags))
+    if rules is None or rules.flags is not plan.flags:
+        if len(kept) >= _MOST_RULES:
+            kept.clear()
+        rules = kept[id(plan.flags)] = _Rules(plan.model, plan.flags)
+    return rules
 
 
 def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     """Return the reply of a body in the usual form; None where the body has another one, or anything is to be noted."""
-    read_message = wire(plan.model.protocol).read_usual
-    if read_message is None or status >= 300 or len(body) > plan.limits.reply:
+    rules = _rules(plan)
+    if rules.read is None or status >= 300 or len(body) > plan.limits.reply:
         return None
     if plan.answer is not None or plan.prompted or plan.stops:
         return None
@@ -34,17 +75,15 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         raw = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    flags = plan.flags
-    message = read_message(raw, flags) if type(raw) is dict else None
-    if message is None or not _is_plain(message, plan):
+    message = rules.read(raw) if type(raw) is dict else None
+    if message is None or not _is_plain(message, rules, rules.may_hold_calls(plan)):
         return None
     calls = _read_calls(message, plan)
-    finish = None if calls is None else _finish(message, bool(calls), plan)
+    finish = None if calls is None else _finish(message, bool(calls), rules.finish, plan.max_output)
     if calls is None or finish is None:
         return None
-    price = flags.price
-    has_hours = price is not None and price.off_peak is not None
-    if price and has_hours and price_note(plan.model, price, message.usage, message.created) is not None:
+    price = rules.price
+    if price and rules.has_hours and price_note(plan.model, price, message.usage, message.created) is not None:
         return None
     parts: list[Part] = []
     if message.reasoning:
@@ -69,19 +108,15 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     )
 
 
-def _is_plain(message: UsualMessage, plan: Plan) -> bool:
+def _is_plain(message: UsualMessage, rules: _Rules, may_hold_calls: Callable[[str], object] | None) -> bool:
     """Whether a message has an answer, and no tag or markup in its texts."""
     text, thought = message.text, message.reasoning
     if not message.calls and not text.strip():
         return False
-    reasoning = plan.flags.reasoning
-    if reasoning is not None and text:
-        if reasoning.tags_at == "start-open":
+    for tag in rules.tags:
+        if tag in text:
             return False
-        for tag in (*(reasoning.tags or ()), *(reasoning.answer_tags or ())):
-            if tag in text:
-                return False
-    return not has_marker(plan.flags, plan.callable, plan.text_calls, (text, thought))
+    return may_hold_calls is None or not (may_hold_calls(text) or may_hold_calls(thought))
 
 
 def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
@@ -99,7 +134,9 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
                 return None
     for id, name, written in message.calls:
         arguments, problem = decode_arguments(written)
-        if problem is not None or name in plan.renamed or name in plan.strict_forms or markup_in_names(name, arguments):
+        if problem is not None or name in plan.renamed or name in plan.strict_forms:
+            return None
+        if ("<" in name or "<" in written or "\\" in written) and markup_in_names(name, arguments):
             return None
         if rules is not None and rules.exclusion(name) is not None:
             return None
@@ -107,12 +144,11 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
     return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
 
 
-def _finish(message: UsualMessage, has_calls: bool, plan: Plan) -> Finish | None:
+def _finish(message: UsualMessage, has_calls: bool, words: dict[str, str], limit: int | None) -> Finish | None:
     """Return the finish of a message; None where the endpoint's word and the message do not agree."""
-    words = plan.flags.finish or {}
     reported = words.get(message.finish)
     finish: Finish = "tool_calls" if has_calls else "stop"
     if reported != finish and not (reported == "stop" and has_calls and "tool_calls" not in words.values()):
         return None
     output = message.usage.output
-    return None if plan.max_output and output is not None and output >= plan.max_output else finish
+    return None if limit and output is not None and output >= limit else finish

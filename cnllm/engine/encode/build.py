@@ -16,12 +16,14 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import other_params, prefill, structured
 from cnllm.engine.encode.client_data import resolve_client_data
+from cnllm.engine.encode.frame import Frame, make_frame
 from cnllm.engine.encode.mode import Draft, draft
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.prepare import Prepared, address, prepare
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit
 from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
+from cnllm.errors import CnllmError
 from cnllm.jsonpath import merge_patch
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.model import Model
@@ -39,6 +41,7 @@ __all__ = ["build_request"]
 
 _MOST_PREPARED = 64  # sets of options that a model keeps
 _LARGEST_KEY = 100_000  # bytes
+_MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 
 
 def build_request(
@@ -81,9 +84,10 @@ def build_request(
             prepared = prepare(draft(model, turns, wish, stream=stream, images=images), settings)
             if prepared.over is not None:
                 return _notes_first(client_notes, _build_over(prepared.over, prepared.request, given), model)
-            if key is not None and prepared.is_reusable:
-                _keep(prepared, model, key, images)
-        return _notes_first(client_notes, _build(prepared, turns, Limits.of(settings.get("limits"))), model)
+        plan = _build(prepared, turns, Limits.of(settings.get("limits")))
+        if key is not None and prepared.is_reusable and (kept is None or images not in kept):
+            _keep(prepared, plan, key, images)
+        return _notes_first(client_notes, plan, model)
     except checks.FAILURES as error:
         if (fault := _fault(turns, settings)) is not None:
             raise fault from error
@@ -105,25 +109,44 @@ def _options_key(options: dict[str, Any], stream: bool) -> bytes | None:
     """
     plain = {name: value for name, value in options.items() if name not in CLIENT_OPTIONS}
     try:
-        key = marshal.dumps((plain, stream), 0)
+        key = marshal.dumps((plain, stream), _MARSHAL)
     except ValueError:
         return None
     return key if len(key) <= _LARGEST_KEY else None
 
 
-def _keep(prepared: Prepared, model: Model, key: bytes, images: bool) -> None:
+def _keep(prepared: Prepared, plan: Plan, key: bytes, images: bool) -> None:
     """Keep what the options decide, without messages, for the model's next request."""
-    if len(model.memo) >= _MOST_PREPARED:
-        model.memo.clear()
+    memo = plan.model.memo
+    if len(memo) >= _MOST_PREPARED:
+        memo.clear()
     kept = replace(prepared, request=replace(prepared.request, messages=[]), template=_template(prepared))
-    model.memo.setdefault(key, {})[images] = kept
+    memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
+
+
+def _frame(prepared: Prepared, plan: Plan) -> Frame | None:
+    """Return the body without turns, on wires where nothing else depends on them; None where it cannot be sent so."""
+    request, spec = prepared.request, wire(prepared.request.model.protocol)
+    options, flags = request.options, request.flags
+    if spec.encode_turns is None or options.prefill:
+        return None
+    ledger = Ledger(request.model, options.on_unsupported, prepared.defaults, ())
+    ledger.mode = request.mode
+    try:
+        body = _body(prepared, [], ledger)
+    except CnllmError:
+        return None
+    rules = flags.reasoning
+    bare = replace(plan, headers={}, body={}, content=b"", notes=[], prompt="", messages=())
+    without_reasoning = rules is not None and rules.replay_patch is not None
+    return make_frame(body, spec.turns, bare, ledger.notes, without_reasoning=without_reasoning)
 
 
 def _template(prepared: Prepared) -> bytes:
     """Return the parts of a body that its caller could change: each request gets a copy of its own."""
     output = prepared.output
     schema = None if output is None else output.wire_schema
-    return marshal.dumps(([struct_values(tool) for tool in prepared.wire_tools], schema, prepared.params), 0)
+    return marshal.dumps(([struct_values(tool) for tool in prepared.wire_tools], schema, prepared.params), _MARSHAL)
 
 
 # ── one request ──────────────────────────────────────────────────────────────
@@ -135,10 +158,6 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
     options, flags, model, mode = request.options, request.flags, request.model, request.mode
     ledger = Ledger(model, options.on_unsupported, prepared.defaults, prepared.notes)
     ledger.mode = mode
-    tools, schema, values = prepared.wire_tools, None if output is None else output.wire_schema, prepared.params
-    if prepared.template is not None:
-        fields, schema, values = marshal.loads(prepared.template)
-        tools = tuple([Function(*field) for field in fields])
 
     # History and body.
     messages = turns
@@ -148,32 +167,22 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         messages = structured.add_instruction(messages, output)
     history = fit(messages, model, flags, options.tools, ledger, request.images)
     ledger.extend(prepared.later_notes)
-    spec = wire(model.protocol)
-    body = spec.encode_body(
-        EncodeInput(
-            model=model.id,
-            messages=history,
-            tools=tools,
-            choice=options.choice if request.tools else None,
-            tool_name=None if options.tool_name is None else prepared.names.get(options.tool_name, options.tool_name),
-            parallel=prepared.parallel,
-            names=prepared.names,
-            method=None if output is None else output.method,
-            schema=schema,
-            schema_name="answer" if output is None else output.name,
-            stream=prepared.streams,
-        ),
-        flags,
-    )
-    url, headers = prepared.url, prepared.headers
+    if (filled := _fill(prepared, history)) is not None and prepared.frame is not None:
+        ledger.extend(prepared.frame.notes)
+        return replace(
+            prepared.frame.plan,
+            headers=dict(prepared.headers),
+            body=filled[0],
+            content=filled[1],
+            notes=ledger.notes,
+            prompt=_last_user_text(turns),
+            messages=tuple(turns),
+            limits=limits,
+        )
+    body, url, headers = _body(prepared, history, ledger), prepared.url, prepared.headers
     if options.prefill:
-        flags = prefill.apply_prefill(body[spec.turns], flags, ledger)
+        flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
         url, headers = address(request, flags, prepared.streams, ledger)
-    merge_patch(body, values)
-    bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
-    if options.other_params:
-        other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
-    bodies.add_extra_body(body, options, flags, ledger)
     body, content = bodies.encode(body, ledger)
     continues = output is None and prepared.prompted is None and "reasoning" not in mode
     return Plan(
@@ -206,6 +215,47 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         prefill=prefill.prefill_rules(flags) if continues else None,
         if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _fill(prepared: Prepared, history: list[Message]) -> tuple[dict[str, Any], bytes] | None:
+    """Return the body and its bytes by the frame that was kept; None where there is none that fits."""
+    request, frame = prepared.request, prepared.frame
+    encode_turns = wire(request.model.protocol).encode_turns
+    if frame is None or encode_turns is None or not frame.fits(history):
+        return None
+    return frame.fill(encode_turns(history, request.flags, prepared.names))
+
+
+def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[str, Any]:
+    """Return the body: what the wire writes, then parameters, settings of the endpoint, the caller's own."""
+    request, output = prepared.request, prepared.output
+    options, flags, model = request.options, request.flags, request.model
+    tools, schema, values = prepared.wire_tools, None if output is None else output.wire_schema, prepared.params
+    if prepared.template is not None:
+        fields, schema, values = marshal.loads(prepared.template)
+        tools = tuple([Function(*field) for field in fields])
+    body = wire(model.protocol).encode_body(
+        EncodeInput(
+            model=model.id,
+            messages=history,
+            tools=tools,
+            choice=options.choice if request.tools else None,
+            tool_name=None if options.tool_name is None else prepared.names.get(options.tool_name, options.tool_name),
+            parallel=prepared.parallel,
+            names=prepared.names,
+            method=None if output is None else output.method,
+            schema=schema,
+            schema_name="answer" if output is None else output.name,
+            stream=prepared.streams,
+        ),
+        flags,
+    )
+    merge_patch(body, values)
+    bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
+    if options.other_params:
+        other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
+    bodies.add_extra_body(body, options, flags, ledger)
+    return body
 
 
 def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:

@@ -44,7 +44,10 @@ _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
     """Return the options for a model, and notes on what was left out of them."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
-    foreign_tools = type(tools) is list and any(type(t) is ClientData and t.protocol != model.protocol for t in tools)
+    offered: list[Any] = tools if type(tools) is list else []
+    if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offered):
+        return options, []
+    foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offered)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
     if not foreign and not foreign_tools:
         return options, []
@@ -157,7 +160,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         did = f"left out: only endpoints of {tool.protocol} execute it"
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))
     choice = options.get("tool_choice")
-    name = _chosen(choice)
+    name = _choice_name(choice)
     if not kept:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
@@ -170,7 +173,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         notes.append(Note("tool-choice", "tool_choice", str(name or choice), did))
 
 
-def _chosen(choice: Any) -> str | None:
+def _choice_name(choice: Any) -> str | None:
     """Return the name of the tool that a choice names, or None."""
     if isinstance(choice, Mapping):
         function = choice.get("function")

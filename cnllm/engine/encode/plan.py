@@ -1,4 +1,4 @@
-"""A request that is ready to be sent, but for the key."""
+"""A request that is ready to be sent, except for the key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Plan"]
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A request, ready but for the key, and what was decided for it.
+    """A request, ready except for the key, and the decisions that were made for it.
 
     The request: `method`, `url`, `headers` (the key is the placeholder `{key}`), `body` and `content`, the bytes of the
     body. `notes` name every change to what the caller asked for. `flags` are those of the request's mode; the reply is

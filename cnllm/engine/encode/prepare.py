@@ -16,6 +16,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import other_params, params, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
+from cnllm.engine.encode.frame import Frame
 from cnllm.engine.encode.mode import Draft, settle
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
 from cnllm.engine.encode.strict_tools import apply_strict
@@ -47,9 +48,10 @@ class Prepared(Struct, frozen=True, kw_only=True):
     """A request without its messages.
 
     `notes` come before those on the messages, `later_notes` after them. `params` are the keys of the body for the
-    parameters, `wire_tools` the tools as the endpoint takes them, `template`
-    both and the schema of the answer as bytes, for a copy. `over` is the model over another wire, where the
-    mode needs one: then nothing else counts. `is_reusable` says that other messages with these options give the same.
+    parameters, `wire_tools` the tools as the endpoint takes them, `template` both and the schema of the answer as
+    bytes, for a copy. `frame` is the whole body without its turns, where it does not depend on them. `over` is the
+    model over another wire, where the mode needs one: then nothing else counts. `is_reusable` says that other messages
+    with these options give the same.
     """
 
     request: Draft
@@ -73,6 +75,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: dict[str, str] = {}
     template: bytes | None = None
+    frame: Frame | None = None
     is_reusable: bool = False
 
 

@@ -34,7 +34,7 @@ _ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on 
 
 
 class CooldownState(Protocol):
-    """What remembers the targets that failed; see `cnllm.client.cooldowns`."""
+    """The memory of targets that failed; see `cnllm.client.cooldowns`."""
 
     def acquire(self, target: str) -> bool:
         """Whether a target may be tried now."""
@@ -47,7 +47,7 @@ class CooldownState(Protocol):
 
 
 class Verdict(Struct, frozen=True):
-    """What a failure means: `elsewhere`: another target may succeed; `cools`: the target is at fault, for a while."""
+    """The meaning of a failure. `elsewhere`: another target may work; `cools`: the target is at fault for a while."""
 
     elsewhere: bool
     cools: bool = False

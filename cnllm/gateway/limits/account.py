@@ -22,7 +22,7 @@ HEADROOM_SHARE = 500
 
 
 class Operation(Struct, array_like=True):
-    """What a worker reports and wants.
+    """The report of a worker, and its wishes.
 
     `requests`, `tokens` and `money` (by currency) are pairs of a need and of what is welcome beyond it. `charges` is
     money that was spent, `closed` money on lease that is free again or was spent, by currency. `request_counts` and
@@ -46,7 +46,7 @@ class Operation(Struct, array_like=True):
 
 
 class Grant(Struct, array_like=True):
-    """What a worker gets. `state` is "ok", "revoked", or "lost" where its lease had expired.
+    """The answer to a worker. `state` is "ok", "revoked", or "lost" where its lease had expired.
 
     `money` has the currency, the units granted, and the units of the budget that are not spent, those on lease
     included. The windows are there where the need did not fit into them.
@@ -62,7 +62,7 @@ class Grant(Struct, array_like=True):
 
 
 class Lease(Struct):
-    """What a worker has. `open` is money by currency; `grant` is the answer to the last operation."""
+    """The holdings of a worker. `open` is money by currency; `grant` is the answer to the last operation."""
 
     number: int
     expires: int
@@ -119,7 +119,7 @@ def expire(account: Account, now: int) -> None:
 
 
 def _report(account: Account, lease: Lease, operation: Operation, now: int) -> None:
-    """Take in what became of what the worker had."""
+    """Take in the outcome of the requests that the worker had."""
     for currency, units in operation.charges.items():
         account.spent[currency] = account.spent.get(currency, 0) + units
     for currency, units in operation.closed.items():

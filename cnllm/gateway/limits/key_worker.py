@@ -38,7 +38,7 @@ class _Epoch:
 
 
 class _Report(Struct):
-    """What the next operation reports."""
+    """The report of the next operation."""
 
     charges: dict[str, int] = {}
     closed: dict[str, int] = {}
@@ -55,7 +55,7 @@ class _Report(Struct):
 
 
 class _Balance(Struct):
-    """What is leased and not used. `until` is a time of the event loop, after which requests and tokens are void."""
+    """A lease that is not used up. `until` is a time of the event loop, after which requests and tokens are void."""
 
     requests: int = 0
     tokens: int = 0
@@ -73,7 +73,7 @@ class _Waiter(Struct, eq=False):
 
 
 class Reservation:
-    """What one request has reserved. It must be settled or released; a second time does nothing."""
+    """The reservation of one request. It must be settled or released; a second time does nothing."""
 
     def __init__(self, worker: KeyWorker, epoch: _Epoch, quote: Quote, units: int, tokens: int, slot: int) -> None:
         self.quote = quote

@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class KeyRecord(Struct, frozen=True):
-    """What a key may do. `created` and `revoked` are seconds since 1970, `budgets` units of money by currency."""
+    """The rights of a key. `created` and `revoked` are seconds since 1970, `budgets` units of money by currency."""
 
     name: str
     created: float

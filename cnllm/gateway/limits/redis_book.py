@@ -47,7 +47,7 @@ class RedisBook:
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key."""
         with _Failures(self.url):
-            # The record first: whoever has the name has a key.
+            # The record first: a client that has the name has a key.
             self._client.hset(f"{self.prefix}:keys", digest, _encode(record))
             if not self._client.hsetnx(f"{self.prefix}:names", record.name, digest):
                 self._client.hdel(f"{self.prefix}:keys", digest)

@@ -1,4 +1,4 @@
-"""Why a request of a key is refused, in words for its client."""
+"""The reasons why a request of a key is refused, in words for its client."""
 
 from __future__ import annotations
 

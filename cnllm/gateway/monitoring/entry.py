@@ -1,4 +1,4 @@
-"""What is known of one request at its end: the line of the access log, and the source of the metrics."""
+"""The record of one request at its end: the line of the access log, and the source of the metrics."""
 
 from __future__ import annotations
 

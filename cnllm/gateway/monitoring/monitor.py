@@ -28,7 +28,7 @@ _UNCOUNTED = ("alive", "ready", "metrics", "ui")
 
 
 class Monitor(Struct, frozen=True):
-    """What a gateway shows, and to whom. Without `metrics` nothing is counted, without `recent` nothing is kept."""
+    """A gateway's views, and who may see them. Without `metrics` it counts nothing, without `recent` keeps nothing."""
 
     operator: OperatorAccess
     metrics: Metrics | None = None
@@ -37,7 +37,7 @@ class Monitor(Struct, frozen=True):
 
 
 class RequestMonitor:
-    """What the monitoring keeps of one request until it has ended."""
+    """The data that the monitoring keeps of one request until it has ended."""
 
     def __init__(self, monitor: Monitor, entry: Entry, headers: Mapping[str, str]) -> None:
         self._span = None if monitor.spans is None else monitor.spans.begin(entry, headers)

@@ -1,4 +1,4 @@
-"""Decide who may see metrics and the page of requests: whoever runs the gateway."""
+"""Decide who may see metrics and the page of requests: the operator of the gateway."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def ui_page(
         if name == "requests":
             return _json(200, recent.entries())
         record = recent.find(name.removeprefix("requests/"))
-        return _json(404, {"error": "it is not kept any more"}) if record is None else _page(200, _JSON, record)
+        return _json(404, {"error": "it is no longer kept"}) if record is None else _page(200, _JSON, record)
     return _json(404, {"error": "there is nothing here"})
 
 

@@ -93,7 +93,7 @@ def value_end(
 
     `tags` matches the tags of values; its first group is set in an opening one. `end_pattern` matches what may follow
     a value. A value may contain the grammar's own tags: those that open in it are counted, and the value ends where
-    the grammar continues. Once the tags are not balanced they are not counted any more, so that each is read twice at
+    the grammar continues. Once the tags are not balanced they are no longer counted, so that each is read twice at
     most. Raises `NotACall` if the value has no end.
     """
     first_end: tuple[int, int] | None = None

@@ -170,7 +170,7 @@ def _form(context: Context) -> Steps:
     words = ""
     passing: tuple[bool, bool] | None = None
     for named, thoughtful in sorted(forms, key=lambda form: sum(form)):
-        answer = yield builder.ask(_shown(named, thoughtful), named=named, thoughtful=thoughtful)
+        answer = yield builder.ask(_describe(named, thoughtful), named=named, thoughtful=thoughtful)
         if answer.passed:
             passing = (named, thoughtful)
             break
@@ -180,13 +180,13 @@ def _form(context: Context) -> Steps:
     named, thoughtful = passing
     found = [Finding(_STATE, {"named": named, "thoughtful": thoughtful}, "works")]
     if context.is_flat:
-        other = yield builder.ask(_shown(not named, thoughtful), named=not named, thoughtful=thoughtful)
+        other = yield builder.ask(_describe(not named, thoughtful), named=not named, thoughtful=thoughtful)
         if other.refused:
             found.append(Finding("tools.result_name", named, "refused", other.message))
     return found
 
 
-def _shown(named: bool, thoughtful: bool) -> str:
+def _describe(named: bool, thoughtful: bool) -> str:
     return f"an earlier call, its result with{'' if named else 'out'} a name" + (
         ", with reasoning" if thoughtful else ""
     )

@@ -82,7 +82,7 @@ def _form(context: Context, answer: Answer) -> Iterable[Finding]:
 def _switch_off(context: Context) -> Steps:
     """Try the known switches for off until reasoning is gone."""
     for patch in _candidates(context, context.candidates.off):
-        answer = yield _request(context, patch, f"reasoning off by {_shown(patch)}")
+        answer = yield _request(context, patch, f"reasoning off by {_describe(patch)}")
         if answer.passed and not reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
             return [toggle, Finding("reasoning.off.set", patch, "works")]
@@ -94,7 +94,7 @@ def _switch_off(context: Context) -> Steps:
 def _switch_on(context: Context) -> Steps:
     """Try the known switches for on until reasoning appears."""
     for patch in _candidates(context, context.candidates.on):
-        answer = yield _request(context, patch, f"reasoning on by {_shown(patch)}")
+        answer = yield _request(context, patch, f"reasoning on by {_describe(patch)}")
         if answer.passed and reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
             off = yield from _is_off(context)
@@ -122,7 +122,7 @@ def _candidates(context: Context, patches: Iterable[dict[str, Any]]) -> Iterable
     return patches if hint is None else [hint.by]
 
 
-def _shown(patch: dict[str, Any]) -> str:
+def _describe(patch: dict[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in leaves(patch).items())
 
 
@@ -153,12 +153,12 @@ def _late_off(context: Context) -> Steps:
         beside = next((p for p in on if p and not _shares(p, off)), None)
         if beside is None:
             continue
-        control = yield replace(_request(context, beside, f"reasoning on by {_shown(beside)}"), control=True)
+        control = yield replace(_request(context, beside, f"reasoning on by {_describe(beside)}"), control=True)
         if not control.passed or not reasons(control):
             continue
         both = {**leaves(beside), **leaves(off)}
         text = [Message("user", _TEXT)]
-        answer = yield context.ask(text, why=f"reasoning off by {_shown(off)} beside it", patch={}, set=both)
+        answer = yield context.ask(text, why=f"reasoning off by {_describe(off)} beside it", patch={}, set=both)
         if answer.passed and not reasons(answer):
             return [Finding("reasoning.off.set", off, "works")]
     return []

@@ -2,8 +2,8 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder
-from cnllm.protocols.chat.client_encode import encode_body, takes_medium
-from cnllm.protocols.chat.client_usual import read_usual
+from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
+from cnllm.protocols.chat.client_usual import usual_reader
 
 __all__ = ["WIRE"]
 
@@ -19,8 +19,9 @@ WIRE = Wire(
     encode_body=encode_body,
     decode_chunk=decode_chunk,
     turns="messages",
+    encode_turns=encode_turns,
     fast_decoder=fast_decoder,
-    read_usual=read_usual,
+    usual_reader=usual_reader,
     ordered=False,
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,

@@ -15,7 +15,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall,
 from cnllm.types.convert import content_part
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
-__all__ = ["encode_body", "takes_medium"]
+__all__ = ["encode_body", "encode_turns", "takes_medium"]
 
 _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
 _MARKS = ("cache_control",)
@@ -23,7 +23,7 @@ _MARKS = ("cache_control",)
 
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     """Return the body without parameters and patches."""
-    body: dict[str, Any] = {"model": request.model, "messages": _messages(request.messages, flags, request.names)}
+    body: dict[str, Any] = {"model": request.model, "messages": encode_turns(request.messages, flags, request.names)}
     if request.tools:
         body["tools"] = _tools(request.tools, flags, request.names)
         if request.choice is not None:
@@ -35,7 +35,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
     return body
 
 
-def _messages(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+def encode_turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
     """Return the messages of the body, built key by key, so that none of the client's own data gets out.
 
     `names` renames functions. The messages are fitted already: every part in them is sent.
@@ -43,7 +43,12 @@ def _messages(messages: Sequence[Message], flags: Flags, names: dict[str, str]) 
     rules = flags.messages or Messages()
     out: list[dict[str, Any]] = []
     for message in messages:
-        if message.role == "tool":
+        parts, role = message.parts, message.role
+        is_bare = len(parts) == 1 and role != "tool" and message.extra is None and message.name is None
+        if is_bare and type(part := parts[0]) is Text and part.extra is None:  # the form of most messages
+            out.append({"role": role, "content": part.text})
+            continue
+        if role == "tool":
             out += [_result(p, flags, rules) for p in message.parts if type(p) is ToolResult]
         elif message.role == "assistant":
             out.append(_assistant(message, flags, rules, names))

@@ -5,57 +5,68 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.jsonpath import get_first
-from cnllm.protocols import UsualMessage
+from cnllm.protocols import UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import find_fault
-from cnllm.protocols.usage import read_counts
+from cnllm.protocols.usage import counts_reader
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
-__all__ = ["read_usual"]
+__all__ = ["usual_reader"]
 
 _CALL_KEYS = frozenset({"id", "index", "type", "function"})
 _NO_USAGE = Usage()
 
 
-def read_usual(data: dict[str, Any], flags: Flags) -> UsualMessage | None:
-    """Return the message of a body; None where the body is not of the usual form."""
-    choices = data.get("choices")
-    if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
-        return None
-    message, finish = choice.get("message"), choice.get("finish_reason")
-    if type(message) is not dict or type(finish) is not str or not finish:
-        return None
-    if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error"):
-        return None
-    content = message.get("content")
-    if type(content) is not str:
-        if content is not None:
+def usual_reader(flags: Flags) -> UsualReader:
+    """Return the reader of usual bodies for these flags."""
+    fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+    usage_at = (flags.usage.at if flags.usage else None) or ()
+    read_usage = counts_reader(flags)
+    fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
+
+    def read(data: dict[str, Any]) -> UsualMessage | None:
+        choices = data.get("choices")
+        if type(choices) is not list or len(choices) != 1 or type(choice := choices[0]) is not dict:
             return None
-        content = ""
-    if message.get("refusal") or message.get("function_call"):
-        return None
-    reasoning = ""
-    for field in (flags.reasoning.fields if flags.reasoning else None) or ():
-        if value := message.get(field):
-            if type(value) is not str:
+        message, finish = choice.get("message"), choice.get("finish_reason")
+        if type(message) is not dict or type(finish) is not str or not finish:
+            return None
+        if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error"):
+            return None
+        content = message.get("content")
+        if type(content) is not str:
+            if content is not None:
                 return None
-            reasoning = reasoning or value
-    items = message.get("tool_calls")
-    calls = [] if not items else _calls(items)
-    if calls is None or find_fault(data, flags) is not None:
-        return None
-    usage = get_first(data, flags.usage.at if flags.usage else None)
-    created = data.get("created")
-    return UsualMessage(
-        content,
-        reasoning,
-        calls,
-        finish,
-        read_counts(usage, flags) if type(usage) is dict else _NO_USAGE,
-        _text(data.get("id")),
-        _text(data.get("model")),
-        (created or None) if type(created) in (int, float) else None,
-    )
+            content = ""
+        if message.get("refusal") or message.get("function_call"):
+            return None
+        reasoning = ""
+        for field in fields:
+            if value := message.get(field):
+                if type(value) is not str:
+                    return None
+                reasoning = reasoning or value
+        items = message.get("tool_calls")
+        calls = [] if not items else _calls(items)
+        if calls is None:
+            return None
+        for key in fault_keys:
+            if data.get(key) and find_fault(data, flags) is not None:
+                return None
+        usage = get_first(data, usage_at)
+        created = data.get("created")
+        return UsualMessage(
+            content,
+            reasoning,
+            calls,
+            finish,
+            read_usage(usage) if type(usage) is dict else _NO_USAGE,
+            _text(data.get("id")),
+            _text(data.get("model")),
+            (created or None) if type(created) in (int, float) else None,
+        )
+
+    return read
 
 
 def _calls(items: Any) -> list[tuple[str, str, str]] | None:

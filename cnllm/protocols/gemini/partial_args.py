@@ -16,7 +16,7 @@ _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((
 
 State = dict[str, Any]
 """`open` holds the open containers: their step, the steps inside them so far, whether they are lists. `at` is the path
-of a string that continues, `odd` says that the text is no JSON any more."""
+of a string that continues, `odd` says that the text is no longer JSON."""
 
 
 def begin_arguments() -> tuple[State, str]:

@@ -1,7 +1,7 @@
 """Decode bodies and events of OpenAI Responses.
 
-A reply is a list of items. `records` has the record of each item, `items` adds items to the sink. Here are the
-events of a stream, and the reply as one object.
+A reply is a list of items. `records` has the record of each item, `items` adds items to the sink. This module decodes
+the events of a stream, and the reply as one object.
 """
 
 from __future__ import annotations

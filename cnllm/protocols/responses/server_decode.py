@@ -79,9 +79,9 @@ def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: 
             pass
         case {"type": "allowed_tools", "tools": list() as allowed}:
             entries = [entry for entry in allowed if isinstance(entry, dict)]
-            names = [name for entry in entries for name in tools.chosen(entry)]
+            names = [name for entry in entries for name in tools.names_in(entry)]
             allow_tools(options, choice.get("mode"), names, [entry.get("type") for entry in entries])
-        case {"type": str()} if names := tools.chosen(choice):
+        case {"type": str()} if names := tools.names_in(choice):
             options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         case {"type": "function", "name": str(name)}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -327,7 +327,7 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
 def _found_tools(found: Any, tools: ClientTools) -> str:
     """Return the result of a search for tools: the names of the functions that are offered from now on."""
     names = (
-        [n for tool in found if isinstance(tool, dict) for n in tools.chosen(tool)] if isinstance(found, list) else []
+        [n for tool in found if isinstance(tool, dict) for n in tools.names_in(tool)] if isinstance(found, list) else []
     )
     return f"These functions can be called now: {', '.join(names)}" if names else "No tool was found."
 

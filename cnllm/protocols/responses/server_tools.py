@@ -72,7 +72,7 @@ class ClientTools:
         """Return the client's tool for a function."""
         return self._tools.get(function) or ClientTool("function", function)
 
-    def chosen(self, choice: Mapping[str, Any]) -> list[str]:
+    def names_in(self, choice: Mapping[str, Any]) -> list[str]:
         """Return the names of the functions that a choice, or an entry of allowed tools, names."""
         name, namespace = choice.get("name"), choice.get("namespace")
         kind = choice.get("type")

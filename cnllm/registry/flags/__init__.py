@@ -372,7 +372,7 @@ class File(Base, frozen=True):
     defaults: Annotated[Table | None, flag("The flags that hold where no other layer sets them.")] = None
     protocols: Annotated[dict[str, Table] | None, flag("The wire protocols.")] = None
     families: Annotated[
-        dict[str, Table] | None, flag("Model families: the behaviour that belongs to the weights, whoever serves them.")
+        dict[str, Table] | None, flag("Model families: the behaviour that belongs to the weights, on every server.")
     ] = None
     providers: Annotated[dict[str, Table] | None, flag("The endpoints.")] = None
     models: Annotated[dict[str, Table] | None, flag('The models, by "provider/id-on-the-wire".')] = None

@@ -104,7 +104,7 @@ class RateHeaders(Base, frozen=True):
 
 
 class Rates(Base, frozen=True):
-    """How much an endpoint takes in a time. A batch keeps below it."""
+    """The most that an endpoint takes in a time. A batch keeps below it."""
 
     requests: Annotated[
         int | None,

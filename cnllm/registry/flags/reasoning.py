@@ -63,7 +63,7 @@ class Budget(Base, frozen=True):
 
 
 class Reasoning(Base, frozen=True):
-    """How reasoning is requested, how it arrives, and how it is sent back."""
+    """Rules for reasoning: how to request it, how it arrives, and how to send it back."""
 
     mode: Annotated[
         Literal["unknown", "never", "toggle", "always"] | None,
@@ -203,7 +203,7 @@ class Reasoning(Base, frozen=True):
             "A conversation begun with another model has turns without reasoning, and endpoints that demand it there "
             "accept different stand-ins.",
             reasons={
-                "reasoning-off": "one family of models, whoever serves them: nothing can stand in for a signed thought",
+                "reasoning-off": "one family of models, on every server: nothing can stand in for a signed thought",
                 "error": "for overlays that would rather not send than send a stand-in: tests/pain/test_a_replay.py",
             },
         ),

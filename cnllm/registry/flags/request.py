@@ -172,7 +172,7 @@ class Messages(Base, frozen=True):
 
 
 class Schema(Base, frozen=True):
-    """How structured output is requested."""
+    """Rules for requesting structured output."""
 
     methods: Annotated[
         list[Literal["json_schema", "json_object", "tool", "prompt"]] | None,

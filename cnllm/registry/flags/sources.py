@@ -29,7 +29,7 @@ class Source(Base, frozen=True):
 
 
 class Citation(Base, frozen=True):
-    """What a table takes from a source: what stands here wins over the named source.
+    """The facts that a table takes from a source: a field that stands here wins over the named source.
 
     One that names a `url` stands for itself; it needs `seen` and `how`.
     """

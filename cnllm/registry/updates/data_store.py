@@ -1,6 +1,6 @@
 """Replace data files in one step, keep the earlier ones, and bring the last one back.
 
-A file is written beside its place, forced to the disk, and renamed: whoever reads sees the old file or the new one,
+A file is written beside its place, forced to the disk, and renamed: a reader sees the old file or the new one,
 also after a crash. The earlier file is kept before that; a copy that equals the present file is what a crash between
 the two steps leaves, and is passed over.
 """

@@ -1,0 +1,152 @@
+"""Describe the architecture: the floors of the package from the top down, and the way of one call.
+
+`tests/manual/test_architecture.py` holds this against the imports of the package and against its functions.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["FLOORS", "STEPS", "Box", "Floor", "Step"]
+
+
+class Box(msgspec.Struct, frozen=True):
+    """A box of the drawing. `rooms` of it import only those that stand further right.
+
+    `left` and `width` are in twelfths of the drawing.
+    """
+
+    name: str
+    purpose: str
+    left: float
+    width: float
+    rooms: tuple[str, ...] = ()
+
+    def all_rooms(self) -> tuple[str, ...]:
+        """Return its rooms: those it names, or the one of its name."""
+        return self.rooms or (self.name,)
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """Boxes that stand side by side and do not import each other. They import what is on the floors below."""
+
+    name: str
+    boxes: tuple[Box, ...]
+
+
+FLOORS = (
+    Floor(
+        "Command line",
+        (Box("cli", "commands and their output", 0, 8.6, ("__main__", "cli/commands", "cli", "cli/output")),),
+    ),
+    Floor(
+        "Other programs",
+        (
+            Box("daft", "a Daft provider", 0, 2),
+            Box("ray", "Ray Data, batches over Ray", 2.2, 3.8),
+            Box("launch", "starts a vendor's client", 6.2, 2.4),
+            Box("sdk", "HTTP clients for SDKs", 9, 3),
+        ),
+    ),
+    Floor(
+        "Uses of the client",
+        (
+            Box("mcp_client", "MCP servers", 0, 1.55),
+            Box("tool_trial", "scored tasks", 1.75, 1.55),
+            Box("probe", "describes endpoints", 3.5, 1.7),
+            Box("batch", "many requests", 5.4, 1.6),
+            Box(
+                "gateway",
+                "serves every protocol",
+                7.3,
+                4.7,
+                ("gateway", "gateway/monitoring", "gateway/limits", "gateway/store"),
+            ),
+        ),
+    ),
+    Floor("Client", (Box("client", "Client and AsyncClient: they perform what the engine asks for", 0, 7),)),
+    Floor(
+        "Around a call",
+        (
+            Box("transports", "send plans, return bytes", 3.6, 2.8),
+            Box("estimates", "tokens and cost", 7.4, 2.2),
+        ),
+    ),
+    Floor(
+        "Engine",
+        (
+            Box("simulator", "plays endpoints", 1.2, 1.6),
+            Box(
+                "engine",
+                "requests and replies: pure, no I/O, no keys",
+                3,
+                7.2,
+                (
+                    "engine",
+                    "engine/run",
+                    "engine/decode",
+                    "engine/encode",
+                    "engine/history",
+                    "engine/options",
+                    "engine/adjustments",
+                    "engine/similar_names",
+                ),
+            ),
+        ),
+    ),
+    Floor(
+        "Wires and tools",
+        (
+            Box(
+                "protocols",
+                "a folder for each wire",
+                1,
+                4.5,
+                ("protocols/chat", "protocols/messages", "protocols/gemini", "protocols/responses", "protocols"),
+            ),
+            Box("leaks", "tool calls in text", 5.8, 1.9),
+            Box("tools", "functions of yours", 8, 1.9),
+        ),
+    ),
+    Floor(
+        "Data",
+        (
+            Box("sentences", "splits answers", 0, 1.25),
+            Box("cassette", "replays calls", 1.35, 1.25),
+            Box("registry", "providers.toml → Model: all that differs by endpoint", 3, 5.5),
+            Box("store", "conversations", 10.2, 1.8),
+        ),
+    ),
+    Floor("Settings", (Box("config", "folders, keys, redaction", 3.6, 3),)),
+    Floor(
+        "Ground",
+        (
+            Box("errors", "typed errors", 1.4, 1.7),
+            Box("types", "messages, events, replies", 3.4, 2.9),
+            Box("schemas", "JSON Schema", 6.6, 1.8),
+            Box("jsonpath", "paths in JSON", 8.7, 1.7),
+        ),
+    ),
+)
+"""The floors, from the top down."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a call: `makes` is what comes out of `function`, which stands in `room`."""
+
+    makes: str
+    room: str
+    function: str
+
+
+STEPS = (
+    Step("name", "", ""),
+    Step("Model", "registry", "cnllm.registry:Registry.resolve"),
+    Step("fitted history", "engine/history", "cnllm.engine.history.fit:fit"),
+    Step("Plan", "engine/encode", "cnllm.engine.encode.build:build_request"),
+    Step("bytes", "transports", "cnllm.transports:Transport"),
+    Step("events", "protocols/chat", "cnllm.protocols.chat.client_decode:decode_chunk"),
+    Step("filtered", "leaks", "cnllm.leaks.filter:LeakFilter"),
+    Step("Reply", "engine/decode", "cnllm.engine.decode.reply_builder:ReplyBuilder"),
+)
+"""The way of one call, from a name to a reply."""

@@ -1,0 +1,82 @@
+"""Read which rooms of the package import which: a room is a folder, or a module that stands alone."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from cnllm.protocols import _MODULES
+
+__all__ = ["PACKAGE", "WIRES", "files", "room", "room_imports"]
+
+PACKAGE = Path(__file__).parents[2] / "cnllm"
+
+WIRES = frozenset(f"protocols/{folder}" for folder in _MODULES.values())
+"""The folders of the wires: a room each."""
+
+_SPLIT = frozenset(["engine", "cli", "gateway"])
+# Folders whose folders are rooms of their own. What lies beside these in engine/ is, too.
+
+
+def room(module: str) -> str:
+    """Return the room of a file of the package, which is named by its path without `.py`."""
+    parts = module.removesuffix("/__init__").split("/")
+    if parts[0] == "protocols":
+        return "/".join(parts[:2]) if f"protocols/{parts[-1]}" in WIRES or len(parts) > 2 else "protocols"
+    if parts[0] in _SPLIT and len(parts) > 1:
+        lone = len(parts) == 2 and (PACKAGE / f"{module}.py").exists()
+        return parts[0] if lone and parts[0] != "engine" else "/".join(parts[:2])
+    return parts[0]
+
+
+@cache
+def files() -> dict[str, set[str]]:
+    """Return the modules that each file of the package imports, wherever in it; those for type checkers alone aside."""
+    return {
+        path.relative_to(PACKAGE).with_suffix("").as_posix(): _imports(path)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "__init__.py"
+    }
+
+
+@cache
+def room_imports() -> dict[str, set[str]]:
+    """Return the other rooms that each room imports."""
+    found: dict[str, set[str]] = {}
+    for module, others in files().items():
+        here = room(module)
+        found.setdefault(here, set()).update({room(other) for other in others} - {here})
+    return found
+
+
+def _imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(n)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for n in ast.walk(node)
+    }
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.startswith("cnllm.")]
+    return {module for name in names if (module := _existing(name))}
+
+
+def _existing(name: str) -> str:
+    """Return the file that a dotted name is in: `cnllm.types.Text` is in `types/__init__`."""
+    parts = name.split(".")[1:]
+    while parts:
+        place = PACKAGE.joinpath(*parts)
+        if place.with_suffix(".py").exists():
+            return "/".join(parts)
+        if (place / "__init__.py").exists():
+            return "/".join([*parts, "__init__"])
+        parts.pop()
+    return ""
