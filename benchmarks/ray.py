@@ -34,7 +34,7 @@ _BATCH = 256
 
 
 class ByHand:
-    """What a user writes without a library."""
+    """A callable class as a user writes it without a library."""
 
     def __init__(self, url: str, at_once: int) -> None:
         self._url = url

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cnllm.batch.budget import Budget
 from cnllm.batch.controller import Controller, Ticket
 from cnllm.ray.ledger import Answer, Ledger
-from cnllm.ray.messages import Done, Grant, Hello, Report, Wanted
+from cnllm.ray.messages import Done, Grant, Hello, Need, Report
 
 __all__ = ["LEASE", "Allowance"]
 
@@ -65,7 +65,7 @@ class _Worker:
 
 
 class Allowance:
-    """The limits and the money of all workers. Pure but for the ledgers; time is an argument."""
+    """The limits and the money of all workers. Pure except for the ledgers; time is an argument."""
 
     def __init__(self) -> None:
         self._controllers: dict[object, Controller] = {}
@@ -89,17 +89,17 @@ class Allowance:
         if report.observed is not None:
             requests, tokens, pause = report.observed
             worker.controller.observe(now, requests=requests, tokens=tokens, pause=pause)
-        worker.hungry_at = now if report.wanted else -_HUNGRY
+        worker.hungry_at = now if report.needs else -_HUNGRY
         answers: list[Answer] = []
         tickets: list[int] = []
         for done in report.finished:
             if (answer := self._finish(now, report.worker, worker, done)) is not None:
                 answers.append(answer)
             # At once, as if each answer had come alone: the concurrency grows only while it is used.
-            self._grant(now, worker, report.wanted, tickets)
-        wait = self._grant(now, worker, report.wanted, tickets)
+            self._grant(now, worker, report.needs, tickets)
+        wait = self._grant(now, worker, report.needs, tickets)
         worker.run.commit(answers)
-        stop = worker.run.stop if report.wanted and not tickets else None
+        stop = worker.run.stop if report.needs and not tickets else None
         return Grant(True, tickets, wait, stop, worker.run.committed())
 
     def find(self, name: str, keys: list[tuple[bytes, bool]]) -> list[bytes | None]:
@@ -184,10 +184,10 @@ class Allowance:
             return None
         return done.key, name if done.owned else None, done.reply
 
-    def _grant(self, now: float, worker: _Worker, wanted: Sequence[Wanted], tickets: list[int]) -> float | None:
-        """Add permissions for the next rows that are wanted. Return when to ask again."""
+    def _grant(self, now: float, worker: _Worker, needs: Sequence[Need], tickets: list[int]) -> float | None:
+        """Add permissions for the next rows that are needs. Return when to ask again."""
         run, controller = worker.run, worker.controller
-        for row in wanted[len(tickets) :]:
+        for row in needs[len(tickets) :]:
             if run.stop is not None:
                 return None
             if len(worker.tickets) >= self._share(now, worker):
@@ -204,7 +204,7 @@ class Allowance:
             run.budget.reserve(row.reserved)
             worker.tickets[number] = controller.send(now, row.tokens), row.reserved
             tickets.append(number)
-        return 0.0 if wanted else None
+        return 0.0 if needs else None
 
     def _share(self, now: float, worker: _Worker) -> int:
         """Return how many requests a worker may have on their way where others want to send, too."""

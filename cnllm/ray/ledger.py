@@ -1,4 +1,4 @@
-"""What a run must not forget, in an SQLite file: what was spent, and the answers of finished rows.
+"""Keep the money spent in a run and the answers of its finished rows, in an SQLite file.
 
 SQLite's exclusive mode is the lock of the one process that may have the file open: it ends with the process.
 """

@@ -41,11 +41,11 @@ class LocalLink:
         self._allowance = Allowance()
 
     async def exchange(self, report: Report) -> Grant:
-        """See `Link`."""
+        """Hand a report to the allowance of this process."""
         return self._allowance.exchange(time.monotonic(), report)
 
     async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
-        """See `Link`."""
+        """Return the answers that the allowance of this process has."""
         return self._allowance.find(worker, list(keys))
 
 
@@ -77,17 +77,17 @@ class AllowanceActor:
 
 
 class RayLink:
-    """The actor of the job's namespace. Whoever needs it first makes it, and so makes it anew when it is lost."""
+    """The actor of the job's namespace. The worker that needs it first makes it, also when it was lost."""
 
     def __init__(self) -> None:
         self._actor: Any = None
 
     async def exchange(self, report: Report) -> Grant:
-        """See `Link`."""
+        """Send a report to the actor. Raises `LinkLost`."""
         return decode_grant(await self._call("exchange", encode(report)))
 
     async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
-        """See `Link`."""
+        """Return the answers that the actor has. Raises `LinkLost`."""
         found: list[bytes | None] = await self._call("find", worker, list(keys))
         return found
 

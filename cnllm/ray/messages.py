@@ -1,4 +1,4 @@
-"""What workers and the allowance send to each other: groups of rows, never single ones."""
+"""The messages between workers and the allowance: groups of rows, never single ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Kind", "Report", "Wanted"]
+__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Kind", "Need", "Report"]
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
 
@@ -24,7 +24,7 @@ class EndpointLimits(Struct, frozen=True, array_like=True):
 
 
 class Hello(Struct, frozen=True, array_like=True):
-    """Who a worker is. `place` stays when its process is started again; `committed` is the last amount it heard of."""
+    """A worker's introduction. `place` stays when its process is started again; `committed` is the last amount it heard of."""
 
     place: str
     endpoint: EndpointLimits
@@ -36,7 +36,7 @@ class Hello(Struct, frozen=True, array_like=True):
 
 
 class Done(Struct, frozen=True, array_like=True):
-    """What became of a request, and after how many seconds. `cost` None is unknown.
+    """The end of a request, and after how many seconds it came. `cost` None is unknown.
 
     `key` and `reply` are those of an answer that is to be kept; `owned`: another worker may have it only after the end
     of this one.
@@ -54,7 +54,7 @@ class Done(Struct, frozen=True, array_like=True):
     seconds: float | None = None
 
 
-class Wanted(Struct, frozen=True, array_like=True):
+class Need(Struct, frozen=True, array_like=True):
     """A row that waits: the tokens that it counts for, and the most that it can cost."""
 
     tokens: float
@@ -62,17 +62,17 @@ class Wanted(Struct, frozen=True, array_like=True):
 
 
 class Report(Struct, frozen=True, array_like=True):
-    """What a worker tells and wants. `observed`: requests and tokens a minute and a pause, as an endpoint told them."""
+    """The news and the needs of a worker. `observed`: requests and tokens a minute and a pause, as an endpoint told them."""
 
     worker: str
     finished: list[Done]
-    wanted: list[Wanted]
+    needs: list[Need]
     observed: tuple[float | None, float | None, float | None] | None = None
     hello: Hello | None = None
 
 
 class Grant(Struct, frozen=True, array_like=True):
-    """The permissions for the first rows that were wanted. `wait`: seconds after which to ask for more.
+    """The permissions for the first of the needs. `wait`: seconds after which to ask for more.
 
     `known` is False where the worker has to say hello. `stop` says why no more is sent. `committed` is what was spent
     in this run and what requests on their way may cost.

@@ -66,7 +66,7 @@ class _Bound(type):
 
 
 class _Worker:
-    """What an actor of Ray holds: its batches overlap, and share one client and one event loop."""
+    """The object in an actor of Ray: its batches overlap, and share one client and one event loop."""
 
     settings: ModelSettings
 

@@ -1,4 +1,4 @@
-"""What sends in an actor of Ray for a batch whose rows, marks and answers stay with the driver."""
+"""Send the requests of a batch from an actor of Ray; rows, marks and answers stay with the driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GROUP = 0.003  # seconds in which answers are passed on together
 
 
 class Outgoing(Struct, frozen=True):
-    """A request as it is sent, but for the key. The names are those of a plan, so that transports take it."""
+    """A request as it is sent, without the key. The names are those of a plan, so that transports take it."""
 
     method: str
     url: str
@@ -37,7 +37,7 @@ class Outgoing(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """What came back for a request. `error` is a pickled `CnllmError`; with a `status` the body broke off."""
+    """The response to a request. `error` is a pickled `CnllmError`; with a `status` the body broke off."""
 
     number: int
     status: int | None

@@ -23,14 +23,14 @@ from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import BadKey, CnllmError, EndpointError, QuotaExceeded, RateLimited
 from cnllm.ray.columns import result_of
 from cnllm.ray.link import Link, LinkLost, open_link
-from cnllm.ray.messages import Done, Hello, Kind, Report, Wanted
+from cnllm.ray.messages import Done, Hello, Kind, Need, Report
 
 __all__ = ["PendingRow", "Sender"]
 
 Result = dict[str, Any]
 _GROUP = 0.005  # seconds in which what happens is told together
 _HEARTBEAT = 2.0
-_MOST_WANTED = 256
+_MOST_NEEDS = 256
 _SHORTEST_WAIT = 0.002
 _AGAIN = 0.2  # seconds after which a lost allowance is tried again
 CAP = "CostCap"
@@ -141,7 +141,7 @@ class Sender:
                 await asyncio.sleep(_AGAIN)
 
     def _forget(self) -> None:
-        """Be another worker to the allowance: permissions that were lost on their way must not count for ever."""
+        """Take a new name, as another worker: permissions that were lost on their way must not stay reserved."""
         self._known = False
         self._name = uuid4().hex
 
@@ -166,18 +166,18 @@ class Sender:
     async def _exchange(self) -> float | None:
         """Send one report, and start what it permits. Return the seconds after which to send the next one."""
         finished, self._finished = self._finished, []
-        wanted = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_WANTED))]
+        needs = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_NEEDS))]
         try:
-            grant = await self._report(finished, wanted)
+            grant = await self._report(finished, needs)
         except LinkLost:
             self._forget()
-            self._waiting.extendleft(reversed(wanted))
+            self._waiting.extendleft(reversed(needs))
             # The lost allowance may have counted them: without amounts, the next one cannot count them twice.
             self._finished[:0] = [msgspec.structs.replace(done, reserved=None, cost=None) for done in finished]
             raise
         self._committed = grant.committed
-        started = wanted[: len(grant.tickets)]
-        self._waiting.extendleft(reversed(wanted[len(started) :]))
+        started = needs[: len(grant.tickets)]
+        self._waiting.extendleft(reversed(needs[len(started) :]))
         for row, ticket in zip(started, grant.tickets, strict=True):
             self._on_their_way += 1
             task = self._loop.create_task(self._send(row, ticket))
@@ -187,8 +187,8 @@ class Sender:
             self._refuse_all(grant.stop)
         return grant.wait if self._waiting else None
 
-    async def _report(self, finished: list[Done], wanted: Sequence[PendingRow] = ()) -> Any:
-        rows = [Wanted(row.tokens, row.reserved) for row in wanted]
+    async def _report(self, finished: list[Done], needs: Sequence[PendingRow] = ()) -> Any:
+        rows = [Need(row.tokens, row.reserved) for row in needs]
         observed, self._observed = self._observed, None
         hello = None if self._known else self._hello(self._committed)
         grant = await self._link.exchange(Report(self._name, finished, rows, observed, hello))

@@ -1,4 +1,4 @@
-"""What a worker gets with its model: names and numbers, no key and no client."""
+"""Make the settings that travel to the workers: names and numbers, no key and no client."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cnllm.errors import CnllmError
 from cnllm.ray.allowance import LEASE, Allowance
 from cnllm.ray.ledger import Ledger
-from cnllm.ray.messages import Done, EndpointLimits, Grant, Hello, Report, Wanted, decode_grant, decode_report, encode
+from cnllm.ray.messages import Done, EndpointLimits, Grant, Hello, Need, Report, decode_grant, decode_report, encode
 
 
 def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
@@ -42,9 +42,9 @@ class Worker:
             cost = self.chance.randint(1, self.worst)
             self.charged += cost
             self.finished.append(Done(ticket, "accepted", self.worst, cost, 10.0))
-        wanted = [Wanted(10.0, self.worst)] * min(self.rows, 64)
+        needs = [Need(10.0, self.worst)] * min(self.rows, 64)
         greeting = None if self.known else self.greeting
-        report = Report(self.name, self.finished, wanted, None, greeting)
+        report = Report(self.name, self.finished, needs, None, greeting)
         grant: Grant = decode_grant(encode(allowance.exchange(now, decode_report(encode(report)))))
         self.known = grant.known
         if not grant.known:
@@ -143,12 +143,12 @@ def test_a_cap_holds_whatever_ends(
 
 def test_a_silent_worker_gives_its_permissions_back(tmp_path: Path) -> None:
     allowance = Allowance()
-    first = Report("a", [], [Wanted(1, 5)] * 8, None, hello(tmp_path, "1", concurrency=4))
+    first = Report("a", [], [Need(1, 5)] * 8, None, hello(tmp_path, "1", concurrency=4))
     granted = allowance.exchange(1.0, first)
     assert len(granted.tickets) == 4
-    other = Report("b", [], [Wanted(1, 5)] * 8, None, hello(tmp_path, "2", concurrency=4))
+    other = Report("b", [], [Need(1, 5)] * 8, None, hello(tmp_path, "2", concurrency=4))
     assert allowance.exchange(2.0, other).tickets == []
-    later = allowance.exchange(2.0 + LEASE, Report("b", [], [Wanted(1, 5)] * 8))
+    later = allowance.exchange(2.0 + LEASE, Report("b", [], [Need(1, 5)] * 8))
     assert len(later.tickets) == 4
     assert later.committed == 4 * 5 + 4 * 5, "those of the silent one count as paid"
     back = allowance.exchange(3.0 + LEASE, Report("a", [], []))
@@ -161,18 +161,18 @@ def test_a_silent_worker_gives_its_permissions_back(tmp_path: Path) -> None:
 
 def test_two_that_want_share(tmp_path: Path) -> None:
     allowance = Allowance()
-    wanted = [Wanted(1, None)] * 100
+    needs = [Need(1, None)] * 100
     for name in ("a", "b"):
-        allowance.exchange(0.9, Report(name, [], wanted, None, hello(tmp_path, name, concurrency=1)))
+        allowance.exchange(0.9, Report(name, [], needs, None, hello(tmp_path, name, concurrency=1)))
     first = Allowance()
     grants = {
-        name: first.exchange(1.0, Report(name, [], wanted, None, hello(tmp_path / "x", name, concurrency=40)))
+        name: first.exchange(1.0, Report(name, [], needs, None, hello(tmp_path / "x", name, concurrency=40)))
         for name in ("a", "b")
     }
     assert len(grants["a"].tickets) == 40, "nobody else wants yet"
     done = [Done(ticket, "accepted", None, None) for ticket in grants["a"].tickets]
-    assert first.exchange(1.1, Report("a", done, wanted)).tickets != []
-    assert len(first.exchange(1.2, Report("b", [], wanted)).tickets) == 20
+    assert first.exchange(1.1, Report("a", done, needs)).tickets != []
+    assert len(first.exchange(1.2, Report("b", [], needs)).tickets) == 20
     allowance.close()
     first.close()
 
@@ -180,7 +180,7 @@ def test_two_that_want_share(tmp_path: Path) -> None:
 def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
     """One with an id is for everybody; one without is for others only when its process ended, and once."""
     allowance = Allowance()
-    allowance.exchange(1.0, Report("a", [], [Wanted(1, 1)] * 2, None, hello(tmp_path, "1")))
+    allowance.exchange(1.0, Report("a", [], [Need(1, 1)] * 2, None, hello(tmp_path, "1")))
     done = [Done(0, "accepted", 1, 1, key=b"id", reply=b"x"), Done(0, "accepted", 1, 1, None, None, b"n", b"y", True)]
     allowance.exchange(1.1, Report("a", done, []))
     allowance.exchange(1.1, Report("b", [], [], None, hello(tmp_path, "2")))
