@@ -41,7 +41,7 @@ class LocalLink:
         self._allowance = Allowance()
 
     async def exchange(self, report: Report) -> Grant:
-        """Hand a report to the allowance of this process."""
+        """Pass a report to the allowance of this process."""
         return self._allowance.exchange(time.monotonic(), report)
 
     async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:

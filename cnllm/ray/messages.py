@@ -24,7 +24,10 @@ class EndpointLimits(Struct, frozen=True, array_like=True):
 
 
 class Hello(Struct, frozen=True, array_like=True):
-    """A worker's introduction. `place` stays when its process is started again; `committed` is the last amount it heard of."""
+    """A worker's introduction.
+
+    `place` stays when its process is started again; `committed` is the last amount that the worker heard of.
+    """
 
     place: str
     endpoint: EndpointLimits
@@ -62,7 +65,10 @@ class Need(Struct, frozen=True, array_like=True):
 
 
 class Report(Struct, frozen=True, array_like=True):
-    """The news and the needs of a worker. `observed`: requests and tokens a minute and a pause, as an endpoint told them."""
+    """The news and the needs of a worker.
+
+    `observed` has requests and tokens a minute and a pause, as an endpoint told them.
+    """
 
     worker: str
     finished: list[Done]
