@@ -65,9 +65,13 @@ class _Worker:
 
 
 class Allowance:
-    """The limits and the money of all workers. Pure except for the ledgers; time is an argument."""
+    """The limits and the money of all workers. Pure except for the ledgers; time is an argument.
 
-    def __init__(self) -> None:
+    `place` keeps the ledgers of runs without a `state` apart from those of an allowance elsewhere.
+    """
+
+    def __init__(self, place: str = "") -> None:
+        self._place = place
         self._controllers: dict[object, Controller] = {}
         self._runs: dict[tuple[Path, str | None], _Run] = {}
         self._ledgers: dict[Path, Ledger] = {}
@@ -133,7 +137,7 @@ class Allowance:
         self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(hello))
 
     def _run_of(self, hello: Hello) -> _Run:
-        path = _temporary_path(hello.run) if hello.state is None else Path(hello.state).absolute()
+        path = _temporary_path(hello.run + self._place) if hello.state is None else Path(hello.state).absolute()
         if path not in self._ledgers:
             self._ledgers[path] = Ledger(path)
             if hello.state is None:

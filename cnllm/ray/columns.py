@@ -30,17 +30,19 @@ def read_rows(table: Any, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of a table with these of its columns. Keys of messages that a row does not have are left out."""
     rows: list[dict[str, Any]] = table.select([name for name in names if name in table.column_names]).to_pylist()
     for row in rows:
-        if isinstance(row.get("messages"), list):
-            row["messages"] = _without_nulls(row["messages"])
+        if "messages" in row:
+            row["messages"] = _plain(row["messages"])
     return rows
 
 
-def _without_nulls(value: Any) -> Any:
-    """Return a value without the keys that Arrow added so that all structs have the same."""
+def _plain(value: Any) -> Any:
+    """Return lists for NumPy's arrays, and objects without the keys that Arrow adds so that all have the same."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _plain(item) for key, item in value.items() if item is not None}
     return value
 
 

@@ -38,7 +38,7 @@ class LocalLink:
     """An allowance of this process, where Ray does not run."""
 
     def __init__(self) -> None:
-        self._allowance = Allowance()
+        self._allowance = Allowance(f"{os.getpid()}")
 
     async def exchange(self, report: Report) -> Grant:
         """Pass a report to the allowance of this process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import os
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from cnllm.ray.settings import ModelSettings, model_settings
 from cnllm.registry import Registry
@@ -72,10 +73,11 @@ class _Worker:
 
     def __new__(cls, batch: Any = None) -> Any:
         """Return a worker; with a batch, the answered batch."""
-        worker = object.__new__(cls)
         if batch is None:
-            return worker
-        worker.__init__()  # type: ignore[misc]  # Python calls it for a new worker only
+            return object.__new__(cls)
+        worker = _own_workers.get(cls)
+        if worker is None:
+            worker = _own_workers[cls] = cls()
         return worker._answer(batch)
 
     def __init__(self) -> None:
@@ -96,9 +98,15 @@ class _Worker:
         return asker.write(table, results, places, await asker.ask(rows))
 
     def _answer(self, batch: Any) -> Any:
+        if self._pid != os.getpid():
+            self._open()
         asker = self._asker
         table, results, rows, places = asker.read(batch)
         return _like(batch, asker.write(table, results, places, asker.ask_and_wait(rows)))
+
+
+_own_workers: WeakKeyDictionary[type[_Worker], _Worker] = WeakKeyDictionary()
+"""The worker of this process for each class that is called with a batch. Pickles of a class must not hold it."""
 
 
 def _like(batch: Any, table: Any) -> Any:
