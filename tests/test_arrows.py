@@ -57,6 +57,7 @@ MAY: dict[str, set[str]] = {
         "protocols",
     },
     "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
+    "ray": FLAGS | {"batch", "client", "config", "engine/encode", "estimates", "transports"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
@@ -68,7 +69,7 @@ MAY: dict[str, set[str]] = {
     "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
     "cli/matrix": FLAGS | {"cli/output", "config"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "schemas"}
+    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}
     | {"simulator", "store"}
     | {"tools"}
     | {"transports"}

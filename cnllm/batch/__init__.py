@@ -139,7 +139,7 @@ def run_session(settings: Settings) -> Report:
     threshold = gc.get_threshold()
     gc.set_threshold(_COLLECTION, *threshold[1:])
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_run(session))
     finally:
         gc.set_threshold(*threshold)
@@ -176,7 +176,7 @@ async def _run(session: Any) -> Report:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's loop where it is installed: it takes less time for each request."""
     try:
         import uvloop

@@ -50,7 +50,8 @@ FLOORS = (
     Floor(
         "Other programs",
         (
-            Box("daft", "answers Daft's prompt", 2.3, 2.4),
+            Box("daft", "answers Daft's prompt", 0, 2),
+            Box("ray", "Ray Data, batches over Ray", 2.2, 3.8),
             Box("launch", "starts a vendor's client", 6.2, 2.4),
             Box("sdk", "HTTP clients for SDKs", 9, 3),
         ),

@@ -136,4 +136,4 @@ def test_every_error_and_command_has_its_place() -> None:
         assert f"## cnllm {name}\n" in page("commands"), name
     for name in cnllm.__all__:
         where = [p for p in ("python", "errors", "events") if f"`{name}`" in page(p) or f"### {name}\n" in page(p)]
-        assert where or name in ("batch", "daft", "engine", "gateway", "probe", "sdk"), name
+        assert where or name in ("batch", "daft", "engine", "gateway", "probe", "ray", "sdk"), name
