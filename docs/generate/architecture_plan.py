@@ -50,7 +50,7 @@ FLOORS = (
     Floor(
         "Other programs",
         (
-            Box("daft", "a Daft provider", 0, 2),
+            Box("daft", "answers Daft's prompt", 2.3, 2.4),
             Box("launch", "starts a vendor's client", 6.2, 2.4),
             Box("sdk", "HTTP clients for SDKs", 9, 3),
         ),
