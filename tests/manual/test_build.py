@@ -70,6 +70,13 @@ def test_readme_and_the_pages_beside_it_link_what_there_is() -> None:
             assert (ROOT / target).exists(), f"{name}: {target}"
 
 
+@pytest.mark.parametrize("section", ["tutorial", "how-to", "explanation", "reference"])
+def test_the_first_page_of_a_section_says_what_each_page_is_for(section: str) -> None:
+    folder = ROOT / "docs" / section
+    text = (folder / "index.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(folder.glob("*.md")) if f"]({path.name})" not in text] == ["index.md"]
+
+
 def test_readme_is_short() -> None:
     text = (ROOT / "README.md").read_bytes()
     assert len(text.splitlines()) <= 150
