@@ -37,7 +37,15 @@ class Floor(msgspec.Struct, frozen=True):
 FLOORS = (
     Floor(
         "Command line",
-        (Box("cli", "commands and their output", 0, 8.6, ("__main__", "cli/commands", "cli", "cli/output")),),
+        (
+            Box(
+                "cli",
+                "commands and their output",
+                0,
+                8.6,
+                ("__main__", "cli/commands", "cli", "cli/output", "cli/language"),
+            ),
+        ),
     ),
     Floor(
         "Other programs",
