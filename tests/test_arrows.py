@@ -64,15 +64,18 @@ MAY: dict[str, set[str]] = {
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},
-    "cli/output": FLAGS | {"batch", "config", "tool_trial"},
+    "cli/language": set(),
+    "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/output", "client", "config", "mcp_client", "probe", "schemas", "simulator", "store"}
+    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "schemas"}
+    | {"simulator", "store"}
     | {"tools"}
     | {"transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
     | {
         "cli",
+        "cli/language",
         "cli/output",
         "client",
         "config",

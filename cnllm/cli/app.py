@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shlex
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from cnllm.cli.lazy_command import load_command, translate_help
 from cnllm.cli.output import errors, stdio
 
 __all__ = ["COMMANDS", "root", "run"]
@@ -74,10 +74,7 @@ class LazyGroup(click.Group):
         """Import a command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+        return load_command(COMMANDS[cmd_name][0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the listing of the commands without importing them."""
@@ -132,6 +129,7 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         if not stdio.prepare_streams():
             raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
+        translate_help(root)
         if "_CNLLM_COMPLETE" in os.environ:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
         status = _invoke(list(sys.argv[1:] if args is None else args))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from cnllm.cli import options
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.errors import CnllmError
 
@@ -67,7 +68,7 @@ def completions(session: ChatSession, text: str) -> Iterable[str]:
 
 def _help(session: ChatSession, argument: str) -> None:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {description}" for name, description in COMMANDS.items()]
+    lines = [f"  {name:<{width}}  {translate(description)}" for name, description in COMMANDS.items()]
     stdio.print_line("\n".join([*lines, TYPING]))
 
 
@@ -93,8 +94,10 @@ def _system(session: ChatSession, argument: str) -> None:
     if argument:
         session.system = None if argument == "-" else argument
         stdio.print_line("the next question goes " + ("with this system message" if session.system else "without one"))
+    elif session.system:
+        stdio.write_text(_safe_text(f"{session.system}\n"))
     else:
-        stdio.print_line(_safe_text(session.system or "there is no system message; /system TEXT sets one"))
+        stdio.print_line("there is no system message; /system TEXT sets one")
 
 
 def _file(session: ChatSession, argument: str) -> None:

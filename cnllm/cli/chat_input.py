@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import UsageError
 from cnllm.config.distribution import install_command
@@ -72,7 +73,7 @@ def turn_input(completions: Callable[[str], Iterable[str]], history: Callable[[]
 
 def _question(call: ToolCall) -> str:
     raw = call.raw if len(call.raw) <= _MAX_ARGUMENTS else f"{call.raw[:_MAX_ARGUMENTS]}…"
-    return terminal.escape(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:")
+    return terminal.escape(translate(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:"))
 
 
 def terminal_answer(call: ToolCall) -> Answer:
@@ -174,7 +175,7 @@ class TerminalInput:
         width = len(str(len(names)))
         stdio.print_line("\n".join(f"  {number:>{width}}  {name}" for number, name in enumerate(names, 1)))
         try:
-            answer = self._question.prompt("number or name (Enter: no change): ").strip()
+            answer = self._question.prompt(translate("number or name (Enter: no change): ")).strip()
         except (EOFError, KeyboardInterrupt):
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(names):

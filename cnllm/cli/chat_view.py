@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cnllm.cli import turn
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, stdio, terminal
 from cnllm.types import Event, Finished, Note, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd
 
@@ -26,7 +27,7 @@ _MESSAGE_INDEX = re.compile(r"messages\[\d+\]")
 def print_dim(line: str) -> None:
     """Print a less important line to stderr, in a dim colour if the terminal has one."""
     if terminal.supports_dim(sys.stderr):
-        stdio.write_text(f"{answer.DIM}{terminal.escape(line)}{answer.RESET}\n")
+        stdio.write_text(f"{answer.DIM}{terminal.escape(translate(line))}{answer.RESET}\n")
     else:
         stdio.print_line(line)
 
@@ -61,9 +62,8 @@ class ChatView:
         if kind is ReasoningDelta and not self._thinking:
             self._screen.pace.event(event)
             if self._live and not self._count:
-                stdio.write_text(
-                    f"{answer.DIM}thinking…{answer.RESET}" if terminal.supports_dim(sys.stderr) else "thinking…"
-                )
+                mark = translate("thinking…")
+                stdio.write_text(f"{answer.DIM}{mark}{answer.RESET}" if terminal.supports_dim(sys.stderr) else mark)
             self._count += len(event.text)  # type: ignore[union-attr]
             return
         if kind is Restarted:
@@ -91,7 +91,7 @@ class ChatView:
             self._screen.end(None)
             return
         if turn.is_only_reasoning(reply):
-            self._screen.pieces("", f"({turn.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
+            self._screen.pieces("", translate(f"({turn.ONLY_THINKING}; /thinking shows it, /retry asks again)"), ())
         self._screen.notes(())  # end the lines
         print_notes(reply.notes, self._seen)
         self._screen.end(msgspec.structs.replace(reply, notes=[]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio
 
 __all__ = ["can_ask", "choose"]
@@ -19,7 +20,7 @@ def choose(question: str, letters: str) -> str:
     from cnllm.cli.output import terminal
 
     while True:
-        stdio.write_text(f"{terminal.escape(question)} [{'/'.join(letters[0].upper() + letters[1:])}] ")
+        stdio.write_text(f"{terminal.escape(translate(question))} [{'/'.join(letters[0].upper() + letters[1:])}] ")
         line = sys.stdin.readline()
         answer = line.strip().lower()[:1]
         if not answer:

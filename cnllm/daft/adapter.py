@@ -12,7 +12,7 @@ from daft.datatype import DataType
 
 from cnllm.daft.answer import split_format
 from cnllm.daft.prompter import Prompter
-from cnllm.daft.settings import Settings, read_settings
+from cnllm.daft.settings import Settings, read_settings, refuse_keys
 
 __all__ = ["CnllmProvider"]
 
@@ -24,6 +24,7 @@ class CnllmProvider(Provider):
         self._name = name
         self._model = model
         self._options = dict(options)
+        refuse_keys(options)
         if model is not None:
             self.get_prompter()  # a wrong option is an error here, where it stands
 

@@ -17,7 +17,7 @@ from cnllm.registry.model import Model
 from cnllm.types import checks
 from cnllm.types.policy import Retry
 
-__all__ = ["Settings", "read_settings", "resolve_model"]
+__all__ = ["Settings", "read_settings", "refuse_keys", "resolve_model"]
 
 _OWN = ("base_url", "concurrency", "max_retries", "on_error", "protocol", "simulate")
 _ON_ERROR = ("raise", "log", "ignore")
@@ -59,7 +59,7 @@ def read_settings(
                 raise TypeError(f"{name} and {argument} are the same: give one of them")
             options[name] = value
     _check_own(own)
-    _refuse_keys(own, options)
+    refuse_keys(given)
     settings = Settings(provider=provider, model=_model_name(model), options=options, as_answer=as_answer, **own)
     if not settings.model.startswith(tiers.PREFIX):  # a tier takes the first model with a key, which workers have
         with Client(simulate=settings.simulate) as client:
@@ -92,11 +92,11 @@ def _check_own(own: Mapping[str, Any]) -> None:
         raise checks.wrong_value("on_error", own["on_error"], '"raise", "log" or "ignore"')
 
 
-def _refuse_keys(own: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def refuse_keys(options: Mapping[str, Any]) -> None:
     """Raise `CnllmError` for what holds a key, or may: a `prompt` is pickled, and its options may be logged."""
-    if "api_key" in options:
+    if options.get("api_key") is not None:
         raise CnllmError("api_key would travel to the workers with the query", hint=_ADVICE)
-    if redact.request_secrets(own.get("base_url", ""), {}):
+    if redact.request_secrets(options.get("base_url") or "", {}):
         raise CnllmError("base_url holds a password or a key, which would travel to the workers", hint=_ADVICE)
     headers = options.get("extra_headers")
     if isinstance(headers, Mapping) and redact.request_secrets("", dict(headers)):

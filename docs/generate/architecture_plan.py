@@ -37,11 +37,20 @@ class Floor(msgspec.Struct, frozen=True):
 FLOORS = (
     Floor(
         "Command line",
-        (Box("cli", "commands and their output", 0, 8.6, ("__main__", "cli/commands", "cli", "cli/output")),),
+        (
+            Box(
+                "cli",
+                "commands and their output",
+                0,
+                8.6,
+                ("__main__", "cli/commands", "cli", "cli/output", "cli/language"),
+            ),
+        ),
     ),
     Floor(
         "Other programs",
         (
+            Box("daft", "answers Daft's prompt", 2.3, 2.4),
             Box("launch", "starts a vendor's client", 6.2, 2.4),
             Box("sdk", "HTTP clients for SDKs", 9, 3),
         ),
@@ -49,11 +58,10 @@ FLOORS = (
     Floor(
         "Uses of the client",
         (
-            Box("mcp_client", "MCP servers", 0, 1.4),
-            Box("tool_trial", "scored tasks", 1.55, 1.35),
-            Box("daft", "for Daft", 3.05, 1),
-            Box("probe", "asks endpoints", 4.2, 1.4),
-            Box("batch", "many requests", 5.75, 1.4),
+            Box("mcp_client", "MCP servers", 0, 1.55),
+            Box("tool_trial", "scored tasks", 1.75, 1.55),
+            Box("probe", "describes endpoints", 3.5, 1.7),
+            Box("batch", "many requests", 5.4, 1.6),
             Box(
                 "gateway",
                 "serves every protocol",

@@ -139,7 +139,7 @@ def _stream() -> Drawing:
     drawing.arrow((last - wide / 2 - 2, 236), (430, 236))
     drawing.arrow((last - wide / 2 - 2, 262), (430, 262), kind="aside")
     drawing.text(420, 240, "yes: Reply, whole, its calls may be executed", "", "end")
-    drawing.text(420, 266, "no: StreamCut; error.reply has what came, its calls are in incomplete", "", "end")
+    drawing.text(420, 266, "no: StreamCut, and error.reply has what came", "", "end")
     drawing.text(450, 230, "proof", "quiet")
     drawing.text(450, 278, "no proof", "quiet")
     return drawing
@@ -176,7 +176,7 @@ def _note() -> Drawing:
         "in reply.notes, on stderr, in the log, in --json, and behind the gateway's header x-cnllm-notes",
         "quiet",
     )
-    drawing.text(566, 185, f"code: {note.code}, stable, for programs", "quiet")
+    drawing.text(772, 185, f"code: {note.code}, stable, for programs", "quiet", "end")
     return drawing
 
 

@@ -112,7 +112,7 @@ def test_forked_processes_answer_each_on_its_own(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_an_option_with_a_key_is_refused(options: dict[str, Any]) -> None:
-    for where in (lambda: cnllm.daft.provider(model="glm-4.7", **options), lambda: pickled(model="glm-4.7", **options)):
+    for where in (lambda: cnllm.daft.provider(**options), lambda: pickled(model="glm-4.7", **options)):
         with pytest.raises(cnllm.CnllmError, match="travel") as caught:
             where()
         assert KEY not in f"{caught.value} {caught.value.hint}"

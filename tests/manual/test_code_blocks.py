@@ -90,7 +90,8 @@ class Page:
             case "python" | "before" | "after":
                 with redirect_stdout(io.StringIO()) as out:
                     exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec", dont_inherit=True), self.names)
-                self.printed = out.getvalue()
+                if block.kind == "python":
+                    self.printed = out.getvalue()
                 self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
             case "sh":
                 self.printed = execute(code)

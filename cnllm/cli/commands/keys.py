@@ -7,6 +7,7 @@ import sys
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.table import table
 
@@ -147,7 +148,7 @@ def _variable(name: str) -> str:
 
 def _read_value(variable: str) -> str:
     if sys.stdin.isatty():
-        value: str = click.prompt(f"Key for {variable}", hide_input=True, err=True)
+        value: str = click.prompt(translate(f"Key for {variable}"), hide_input=True, err=True)
         return value
     try:
         return sys.stdin.buffer.read().decode().strip()

@@ -7,6 +7,7 @@ import sys
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.since import utc_time
 
@@ -49,5 +50,5 @@ def delete(idents: tuple[str, ...], before: str | None, everything: bool, yes: b
 def _confirm(count: str) -> bool:
     if not sys.stdin.isatty():
         raise errors.UsageError(f"{count} would be deleted", "add --yes to delete them")
-    stdio.write_text(f"Delete {count}? [y/N] ")
+    stdio.write_text(translate(f"Delete {count}? [y/N] "))
     return sys.stdin.readline().strip().lower() in ("y", "yes")

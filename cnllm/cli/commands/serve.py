@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import options
+from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.errors import CnllmError
 
@@ -34,24 +35,22 @@ EXAMPLES = options.examples(
 )
 
 
+_COMMANDS = {
+    "keys": "cnllm.cli.commands.serve_keys:keys",
+    "top": "cnllm.cli.commands.serve_top:top",
+}
+
+
 class _Serve(options.Group):
     """A group that serves without a command, and imports its commands only when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return ["keys", "top"]
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is no such command."""
-        if cmd_name == "keys":
-            from cnllm.cli.commands.serve_keys import keys
-
-            return keys
-        if cmd_name == "top":
-            from cnllm.cli.commands.serve_top import top
-
-            return top
-        return None
+        return load_command(_COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
 
 
 @click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES)

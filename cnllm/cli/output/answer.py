@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import msgspec
 from msgspec import UNSET
 
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 from cnllm.cli.output.stdout import print_json, print_line
@@ -187,7 +188,8 @@ class TextView:
         for result in step.results:
             text = " ".join(result.text.split())
             text = text if len(text) <= _MAX_RESULT else f"{text[:_MAX_RESULT]}…"
-            self._print(f"{'tool error' if result.error else 'tool result'}: {result.name} {text}")
+            label = translate(f"tool error: {result.name}" if result.error else f"tool result: {result.name}")
+            self._print(f"{label} {text}")
 
     def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
         """Show the parts of a reply."""
@@ -205,10 +207,10 @@ class TextView:
         if reply is None:
             return
         for call in reply.incomplete:
-            self._print(f"tool call, cut off: {call.name} {call.raw}")
+            self._print(translate(f"tool call, cut off: {call.name} {call.raw}"))
         self.notes(reply.notes)
         if line := usage_line(reply):
-            line += self.pace.text(reply) if self._err.terminal else ""
+            line = translate(line + (self.pace.text(reply) if self._err.terminal else ""))
             self._err.write(f"{DIM}{line}{RESET}\n" if self._dim else f"{line}\n", trusted=True)
 
     def notes(self, notes: Iterable[Note]) -> None:
@@ -217,12 +219,12 @@ class TextView:
         self._out.end_line()
         for note in notes:
             if note.code not in self._hidden:
-                self._print(f"note: {note}")
+                self._print(translate(f"note: {note}"))
 
     def interrupted(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say that the answer is partial."""
         self.end(None)
-        self._print("cnllm: interrupted; the answer so far is shown above")
+        self._print(translate("cnllm: interrupted; the answer so far is shown above"))
 
     def _print(self, line: str) -> None:
         self._err.write(f"{terminal.escape(line)}\n", trusted=True)
@@ -249,14 +251,14 @@ class TextView:
         if self._out.terminal:
             self._out.end_line()
         problem = f"  ({call.problem})" if call.problem else ""
-        self._print(f"tool call: {call.name} {call.raw}{problem}")
+        self._print(translate(f"tool call: {call.name} {call.raw}{problem}"))
 
     def _restart(self) -> None:
         if self._pending is not None:
             self._pending.clear()
         self._err.end_line()
         self._out.end_line()
-        self._print("note: ignore the text so far, the answer starts again")
+        self._print(translate("note: ignore the text so far, the answer starts again"))
 
 
 class _Stream:

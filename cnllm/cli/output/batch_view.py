@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class BatchView:
             from rich.text import Text
 
             width = self._live.console.width
-            self._live.update(Text(progress_line(progress, width), no_wrap=True, overflow="crop"), refresh=True)
+            self._live.update(
+                Text(translate(progress_line(progress, width)), no_wrap=True, overflow="crop"), refresh=True
+            )
         elif time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             stdio.print_line(f"cnllm: {progress_line(progress, 200)}")

@@ -7,6 +7,7 @@ import stat
 import sys
 from typing import BinaryIO, TextIO
 
+from cnllm.cli.language.messages import translate
 from cnllm.cli.output import terminal
 
 __all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "write_text"]
@@ -28,7 +29,8 @@ def prepare_streams() -> bool:
 
 
 def print_line(line: str) -> None:
-    """Write a line to stderr. On a terminal, escape control characters."""
+    """Write a message to stderr in the user's language. On a terminal, escape control characters."""
+    line = translate(line)
     write_text(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
 from cnllm.cli import options
+from cnllm.cli.lazy_command import load_command
 
 __all__ = ["models"]
 
@@ -31,10 +30,7 @@ class LazyGroup(options.Group):
         """Import a command; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+        return load_command(COMMANDS[cmd_name])
 
 
 @click.group(cls=LazyGroup)

@@ -1,0 +1,1 @@
+"""Catalogues of messages, and how a message is found in them."""

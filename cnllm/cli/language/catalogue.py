@@ -1,0 +1,190 @@
+"""Read a catalogue in gettext's format, and find the translation of a message whose values are filled in already.
+
+Messages are made all over the package, most of them as f-strings, and become text before anything is printed. So the
+English text is matched with the templates of the catalogue. That costs nothing where the language is English, and a
+message needs no other form than an f-string.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Catalogue", "Entry", "read_catalogue"]
+
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+_ENTRY = re.compile(r'(#, python-brace-format\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"(?:\n|\Z))+)')
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_WORD = re.compile(r"[A-Za-z][a-z']+")
+_CLAUSE = r"(?:(?!: |; ).)*?"
+_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|[A-Z]{2,}|'[^']*'|\"[^\"]*\")(?:, \S+)*"
+_TOKEN = r"(?:'[^']*'|\S*?[^\s,])(?:, \S*[^\s,])*?"
+_INDENT = re.compile(r"(?:cnllm: )?\s*")
+_SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
+_CLAUSE_STARTS = ("; ", ", ", ". ")
+_CHINESE_SEPARATORS = {"; ": "；", ": ": "："}
+_ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
+_CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
+# a value that begins so is not written for people
+_DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
+_MAX_PARTS = 12
+
+
+class Entry(NamedTuple):
+    """A message and its translation. A template has values, which stand as `{0}` in both."""
+
+    message: str
+    translation: str
+    is_template: bool
+
+
+class Catalogue:
+    """The messages of one language."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        used = [entry for entry in entries if entry.translation != entry.message]
+        self._texts = {entry.message: entry.translation for entry in used if not entry.is_template}
+        templates = sorted((_Template(entry) for entry in used if entry.is_template), key=lambda item: -item.weight)
+        self._sentences = [template for template in templates if not template.is_clause]
+        self._clauses = [template for template in templates if template.is_clause]
+
+    def translate(self, text: str) -> str:
+        """Return a text in this language. What has no translation stays as it is."""
+        if (whole := self._texts.get(text)) is not None:
+            return whole
+        return "\n".join(map(self._line, text.split("\n")))
+
+    def _line(self, line: str) -> str:
+        indent = _INDENT.match(line)
+        assert indent is not None
+        text = line[indent.end() :].rstrip()
+        return indent[0] + self._parts(text) + line[indent.end() + len(text) :]
+
+    def _whole(self, text: str) -> str | None:
+        """Return the translation of a message as a whole; None where there is none."""
+        if (found := self._texts.get(text)) is not None:
+            return found
+        for template in self._clauses if text.startswith(_CLAUSE_STARTS) else self._sentences:
+            if (values := template.match(text)) is not None:
+                return template.fill([self._value(value) for value in values])
+        return None
+
+    def _value(self, value: str) -> str:
+        """Return a value of a template, which may hold a message itself."""
+        text = value.lstrip(" ")
+        if _DATA.match(text) or not _WORD.search(text):
+            return value
+        found = self._parts(text)
+        return found if _CHINESE.match(found) else value[: len(value) - len(text)] + found
+
+    def _parts(self, text: str) -> str:
+        """Return a text that is put together from messages, as `FLAG: SUBJECT → CHANGE (FILE:LINE)`."""
+        if (found := self._whole(text)) is not None:
+            return found
+        if " · " in text:
+            return " · ".join(map(self._parts, text.split(" · ")))
+        parts = [self._whole(part) for part in text.split(", ")]
+        if len(known := [part for part in parts if part is not None]) == len(parts):
+            return "，".join(known)
+        if (match := _ORIGIN.fullmatch(text)) is not None:
+            first, second = self._parts(match[1]), self._parts(match[2])
+            if (first, second) == match.groups():
+                return text
+            return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
+        separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
+        for match in separators:
+            left = text[: match.start()]
+            if (right := self._whole(text[match.start() :])) is not None:  # some messages begin with a separator
+                return self._parts(left) + right
+            if match[0] and (right := self._whole(text[match.end() :])) is not None:
+                return self._join(self._parts(left), match[0], right)
+        for match in reversed(separators):
+            if (found := self._whole(text[: match.start()])) is not None:
+                return self._join(found, match[0], self._parts(text[match.end() :]))
+        for match in [match for match in separators if match[0]][:1]:
+            rest = text[match.end() :]
+            left, right = self._parts(text[: match.start()]), self._parts(rest)
+            return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
+        return text
+
+    @staticmethod
+    def _join(left: str, separator: str, right: str) -> str:
+        return f"{left}{_CHINESE_SEPARATORS.get(separator, separator)}{right}"
+
+
+class _Template:
+    """A template and the pattern of its texts.
+
+    `weight` is the length of its own text. A clause follows another text.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._message = entry.message
+        self._translation = entry.translation
+        self._texts = [_unescape(text) for text in _PLACEHOLDER.split(entry.message)[::2]]
+        self._key = max(self._texts, key=len)
+        self._pattern: re.Pattern[str] | None = None
+        self.is_clause = self._texts[0].startswith(_CLAUSE_STARTS)
+        self.weight = sum(map(len, self._texts))
+
+    def match(self, text: str) -> list[str] | None:
+        """Return the values of a text; None where it is another message."""
+        if self._key not in text:
+            return None
+        if self._pattern is None:
+            self._pattern = re.compile("".join(self._regex()), re.DOTALL)
+        match = self._pattern.fullmatch(text)
+        return None if match is None else list(match.groups())
+
+    def _regex(self) -> Iterator[str]:
+        """Yield the pattern in pieces. Where few words are the template's own, its values must be names."""
+        words = len(_WORD.findall(" ".join(self._texts)))
+        if self.is_clause:
+            value = _CLAUSE
+        elif self._texts[0] and (words > 1 or self._texts[0].endswith(": ")):
+            value = ".*?"
+        elif words > 2:
+            value = _CLAUSE if words == 3 else ".*?"
+        else:
+            value = _TOKEN if words == 2 or ":" in "".join(self._texts) else _NAME
+        last = len(self._texts) - 1
+        for index, text in enumerate(self._texts):
+            if index:
+                before = self._texts[index - 1]
+                follows = before[-1:].isalpha() or (not before and index > 1)  # directly after a word or another value
+                if follows and not text and index == last:
+                    yield r"(\w*|(?:[;,.]| \().*)"  # the end of a word, or another clause
+                elif before[-1:].isalpha():
+                    yield r"(\w*)"
+                elif not text and index < last:
+                    yield r"([^;,(]*)"  # another value follows at once
+                else:
+                    yield f"({value})"
+            yield re.escape(text)
+
+    def fill(self, values: list[str]) -> str:
+        """Return the translation with these values."""
+        pieces = _PLACEHOLDER.split(self._translation)
+        pieces[1::2] = [values[int(index)] for index in pieces[1::2]]
+        pieces[::2] = map(_unescape, pieces[::2])
+        return "".join(pieces)
+
+
+def _unescape(text: str) -> str:
+    return text.replace("{{", "{").replace("}}", "}")
+
+
+def read_catalogue(text: str) -> list[Entry]:
+    """Return the entries of a catalogue that have a translation. It has no contexts and no plurals."""
+    found = ((flag, _unquote(message), _unquote(translation)) for flag, message, translation in _ENTRY.findall(text))
+    return [Entry(message, translation, bool(flag)) for flag, message, translation in found if message and translation]
+
+
+def _unquote(lines: str) -> str:
+    """Return the text of quoted lines."""
+    text = lines[1:-2] if lines.endswith("\n") else lines[1:-1]
+    if "\n" in text:
+        text = text.replace('"\n"', "")
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text) if "\\" in text else text

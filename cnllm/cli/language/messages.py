@@ -1,0 +1,52 @@
+"""Translate what the command line prints for people, where the environment asks for a language with a catalogue.
+
+JSON, exceptions, logs and codes stay English. A message is translated where it is printed, by its English text.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cnllm.cli.language.catalogue import Catalogue
+
+__all__ = ["language", "translate"]
+
+_SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
+
+
+def translate(text: str) -> str:
+    """Return a text in the user's language, line by line; what has no translation stays English."""
+    name = language()
+    return text if name is None else _catalogue(name).translate(text)
+
+
+def language(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of the catalogue for the environment; None for English.
+
+    The variables are gettext's: the first of LC_ALL, LC_MESSAGES and LANG that is set, and in a locale other than C the
+    list in LANGUAGE before it.
+    """
+    locale = environ.get("LC_ALL") or environ.get("LC_MESSAGES") or environ.get("LANG") or ""
+    if locale.partition(".")[0] in ("", "C", "POSIX"):
+        return None
+    for item in [*environ.get("LANGUAGE", "").split(":"), locale]:
+        name = item.partition(".")[0].partition("@")[0].replace("-", "_")
+        if name.startswith("en"):
+            return None
+        if name in _SIMPLIFIED or name.startswith("zh_Hans_"):
+            return "zh_CN"
+    return None
+
+
+@cache
+def _catalogue(name: str) -> Catalogue:
+    from pathlib import Path
+
+    from cnllm.cli.language.catalogue import Catalogue, read_catalogue
+
+    return Catalogue(read_catalogue(Path(__file__).with_name(f"{name}.po").read_text(encoding="utf-8")))

@@ -1,0 +1,252 @@
+"""Find the messages of the command line in the source: help, errors and their hints, notes, progress.
+
+A message is a text with words, wherever it stands in a file that can print one. An f-string is a template: its values
+become `{0}`, `{1}` and so on. A text of several lines is a message a line, but the help of a command is one message.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+__all__ = ["OTHER", "PACKAGE", "SKIPPED", "Message", "messages"]
+
+PACKAGE = Path(__file__).parents[2] / "cnllm"
+
+SKIPPED = {
+    "__init__.py": "names of the package",
+    "batch/plot.py": "a picture",
+    "daft/": "what a program in Python reads",
+    "ray/": "what a program in Python reads",
+    "cli/commands/models/matrix_": "a page in HTML, and what it is made of",
+    "cli/output/curl.py": "a command for a shell",
+    "cli/output/json_types.py": "shapes of JSON",
+    "cli/output/flag_table.py": "a table on stdout",
+    "cli/output/transcript.py": "a conversation on stdout",
+    "cli/output/registry_changes.py": "a listing on stdout",
+    "cli/completion.py": "a script for a shell",
+    "cli/builtin_tools.py": "what a model reads",
+    "client/option_help.py": "docstrings",
+    "engine/history/prompted_tools.py": "what a model reads",
+    "gateway/": "what clients of a gateway read, in JSON, and its log",
+    "leaks/prompt.py": "what a model reads",
+    "launch/script.py": "a script for a shell",
+    "probe/questions/": "what a model reads, and the names of questions in a report",
+    "probe/question.py": "what a model reads",
+    "probe/report.py": "a report in a file",
+    "probe/overlay.py": "a registry file",
+    "protocols/": "what clients of a gateway read, in JSON",
+    "registry/flags/": "the documentation of flags",
+    "registry/known_issues.py": "a listing on stdout",
+    "registry/capabilities.py": "a listing on stdout",
+    "registry/data_rules.py": "the documentation of a file",
+    "registry/check": "a listing of faults on stdout",
+    "registry/toml_advice.py": "a listing of faults on stdout",
+    "registry/toml_format.py": "a registry file",
+    "registry/correction.py": "a listing of faults on stdout",
+    "registry/updates/patch_file.py": "a registry file",
+    "schemas/": "what a model reads of its own answer",
+    "simulator/": "what an endpoint would say",
+    "store/records.py": "SQL",
+    "store/schema.py": "SQL",
+    "store/search.py": "SQL",
+    "store/costs.py": "SQL",
+    "tool_trial/": "what a model reads, and a report on stdout",
+    "tools/arguments.py": "what a model reads of its own calls",
+    "tools/docstring.py": "the headings of docstrings",
+    "transports/headers.py": "bytes of HTTP",
+    "transports/request_head.py": "bytes of HTTP",
+    "types/media.py": "names of files",
+    "types/note_codes.py": "documentation",
+}
+"""Maps the beginning of a path to the reason why no message of it is for the user of the command line."""
+
+OTHER = (
+    "Usage: ",
+    "Options",
+    "Commands",
+    "Example:",
+    "Examples:",
+    "Show this message and exit.",
+    "[required]",
+    "[Errno {0}] {1}",
+    "Address already in use",
+    "Connection refused",
+    "Connection reset by peer",
+    "File exists",
+    "Is a directory",
+    "Name or service not known",
+    "Network is unreachable",
+    "No route to host",
+    "No space left on device",
+    "No such file or directory",
+    "Not a directory",
+    "Permission denied",
+    "Read-only file system",
+    "Temporary failure in name resolution",
+    "Too many open files",
+    "[default: {0}]",
+    "[default: {0}; required]",
+    "aborted!",
+    "choose from: {0}",
+    "file {0} does not exist",
+    "path {0} does not exist",
+    "got unexpected extra argument ({0})",
+    "got unexpected extra arguments ({0})",
+    "invalid value for {0}: {1}",
+    "invalid value: {0}",
+    "Print it as JSON.",
+    "missing argument {0}",
+    "missing command",
+    "missing option {0}",
+    "missing parameter: {0}",
+    "no such command {0}",
+    "no such command {0}. Did you mean {1}?",
+    "no such command {0}. (Did you mean one of: {1}?)",
+    "no such option {0}",
+    "no such option {0}. Did you mean {1}?",
+    "no such option {0}. (Did you mean one of: {1}?)",
+    "no such option: {0}",
+    "no such option: {0} Did you mean {1}?",
+    "no such option: {0} (Did you mean one of: {1}?)",
+    "option {0} does not take a value",
+    "option {0} requires an argument",
+    "option {0} requires {1} arguments",
+    "{0} does not match the formats {1}",
+    "{0} is not a valid {1}",
+    "{0} is not in the range {1}",
+    "{0} is not one of {1}",
+    # words that stand alone in the source
+    "interrupted",
+    "note",
+    "thinking…",
+    "warning",
+    "written",
+    "a default",
+    # what the source puts together from words
+    "the next question goes with this system message",
+    "the next question goes without one",
+    "{0} change{1}",
+    "{0} day{1}",
+    "{0} disagreement{1}",
+    "{0} fault{1}",
+    "{0} flag{1}",
+    "{0} in",
+    "{0} in ({1} cached)",
+    "{0} line{1}",
+    "{0} model{1}",
+    "{0} out",
+    "{0} out ({1} reasoning)",
+    "{0} provider{1}",
+    "{0} s",
+    "{0} source{1}",
+    "{0} min {1} s left",
+    "{0} h {1} min left",
+    "{0} s left",
+    "{0} of ~{1} {2}",
+    "{0} or {1}",
+    "there is no capability {0}",
+    "there is no provider {0}",
+    "there is no modality {0}",
+    "there is no currency {0}",
+    "{0} tok/s",
+    "{0} tokens/s",
+)
+"""Messages of click and of the system, as the command line prints them, and texts that are put together from words."""
+
+_NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
+_PLACEHOLDER = re.compile(r"\{\d+\}")
+_WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|\b(?:in|of|by)\b")
+_CODE = re.compile(
+    r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
+    r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"
+)
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message. The values of a template stand as `{0}`, `{1}`; `values` are their expressions."""
+
+    text: str
+    is_template: bool = False
+    values: tuple[str, ...] = ()
+
+
+def messages() -> dict[Message, list[str]]:
+    """Return the messages, each with the files that hold it, in their order."""
+    found: dict[Message, list[str]] = {}
+    by_text: dict[str, Message] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.startswith(tuple(SKIPPED)):
+            continue
+        for message in _file_messages(path.read_text(encoding="utf-8"), is_cli=name.startswith("cli/")):
+            known = by_text.setdefault(message.text, message)
+            files = found.setdefault(known, [])
+            if name not in files:
+                files.append(name)
+    for text in OTHER:
+        found.setdefault(Message(text, is_template="{0}" in text), [])
+    return found
+
+
+def _file_messages(source: str, *, is_cli: bool) -> Iterator[Message]:
+    tree = ast.parse(source)
+    if is_cli:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and _is_command(node) and (doc := ast.get_docstring(node)):
+                yield Message(inspect.cleandoc(doc))
+    yield from sorted(set(_texts(tree)), key=lambda message: message.text)
+
+
+def _is_command(function: ast.FunctionDef) -> bool:
+    """Whether a decorator of click makes a function a command."""
+    names = [ast.unparse(node.func if isinstance(node, ast.Call) else node) for node in function.decorator_list]
+    return any(name.rpartition(".")[2] in ("command", "group") for name in names)
+
+
+def _texts(node: ast.AST) -> Iterator[Message]:
+    """Yield the messages below a node, without those of docstrings, patterns and examples."""
+    if isinstance(node, ast.Constant | ast.JoinedStr):
+        message = _message(node)
+        if message is not None:
+            for line in message.text.splitlines():
+                text = line.strip("\b ·").removeprefix("cnllm: ")
+                if _is_message(text, is_template=message.is_template):
+                    yield msgspec.structs.replace(message, text=text)
+        if isinstance(node, ast.JoinedStr):
+            for value in node.values:
+                if isinstance(value, ast.FormattedValue):
+                    yield from _texts(value.value)
+        return
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _NO_MESSAGES:
+        return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _texts(child)
+
+
+def _message(node: ast.Constant | ast.JoinedStr) -> Message | None:
+    if isinstance(node, ast.Constant):
+        return Message(node.value) if isinstance(node.value, str) else None
+    text, values = "", list[str]()
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            text += f"{{{len(values)}}}"
+            values.append(ast.unparse(part.value))
+        elif isinstance(part, ast.Constant):
+            text += str(part.value).replace("{", "{{").replace("}", "}}")
+    return Message(text, is_template=bool(values), values=tuple(values))
+
+
+def _is_message(text: str, *, is_template: bool) -> bool:
+    """Whether a text holds words for a person. A word alone is a name."""
+    if _CODE.search(text):
+        return False
+    words = _WORD.findall(_PLACEHOLDER.sub(" ", text))
+    return bool(words) and " " in text.strip()
