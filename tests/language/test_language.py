@@ -16,7 +16,7 @@ CODE = ("cnllm", "docs/generate", "maintenance", "benchmarks", "fuzz")
 
 def pages() -> Iterator[Path]:
     """Yield the pages that people write, in English. Generated pages come from code, which is checked itself."""
-    yield from (path for path in sorted(ROOT.glob("*.md")))
+    yield from (*sorted(ROOT.glob("*.md")), *sorted((ROOT / ".github").rglob("*.md")))
     yield from (ROOT / "benchmarks" / "README.md", ROOT / "fuzz" / "README.md")
     for path in sorted((ROOT / "docs").rglob("*.md")):
         if path.parent.name != "zh" and "<!-- Written by" not in path.read_text(encoding="utf-8")[:200]:
