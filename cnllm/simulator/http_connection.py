@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cnllm.simulator.faults import HEADER, InjectedFault
 from cnllm.simulator.respond import SimulatedResponse, reject
-from cnllm.simulator.routes import ServedModels, route
+from cnllm.simulator.routes import route
+from cnllm.simulator.served_models import ServedModels
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from cnllm.simulator.faults import InjectedFault, read_fault
 from cnllm.simulator.http_connection import Connection
 from cnllm.simulator.respond import ModelLookup
-from cnllm.simulator.routes import HiddenNames, ServedModels, batch_step
+from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
 
 __all__ = ["Observer", "Server", "running"]
 
