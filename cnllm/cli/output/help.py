@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -43,8 +43,9 @@ class TranslatedHelp(click.HelpFormatter):
             for line in rest if is_written else wrap(" ".join([first, *rest]), self.width - self.current_indent):
                 self.write(f"{indent}{line}".rstrip() + "\n")
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write rows of a name and its help."""
+        rows = list(rows)
         widths = [terminal.display_width(name) for name, _ in rows]
         first = min(max(widths, default=0), col_max) + col_spacing
         indent = " " * self.current_indent
@@ -85,7 +86,7 @@ def wrap(text: str, width: int) -> list[str]:
     mark that closes, nor after one that opens.
     """
     lines, line, used = list[str](), "", 0
-    for atom in _atoms(text):
+    for atom in _atoms(text.strip()):
         size = terminal.display_width(atom.rstrip())
         if line.strip() and used + size > width:
             lines.append(line.rstrip())
