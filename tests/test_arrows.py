@@ -56,7 +56,8 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
-    "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
+    "batch": FLAGS
+    | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "simulator", "transports"},
     "ray": FLAGS | {"batch", "client", "config", "engine/encode", "estimates", "transports"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},

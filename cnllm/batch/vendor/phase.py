@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VendorPhase"]
 
+_NO_KEY = "sk-no-key-is-needed-here"
 _NAMES = {
     "expired": "were not served in time by the vendor",
     "missing": "were missing in the vendor's results",
@@ -105,8 +106,7 @@ class VendorPhase:
     async def run(self, chunks: AsyncIterator[Sequence[Row]], tally: Tally) -> None:
         """Submit, poll and fetch, until nothing is left that the vendor can do."""
         session, settings = self._session, self._session.settings
-        registry, key = session.registry, settings.api_keys[0] if settings.api_keys else None
-        exchange = Exchange(settings.transport, key_for(self._probe, key, registry), self._sleep)
+        exchange = self._connect()
         comparison = session.comparison
         session.reader.keep()
         collector = Collector(
@@ -168,6 +168,16 @@ class VendorPhase:
                 )
             await exchange.close()
 
+    def _connect(self) -> Exchange:
+        """Return the connection to the interface, or to one that is simulated in memory."""
+        settings, registry = self._session.settings, self._session.registry
+        if settings.simulate:
+            from cnllm.simulator.transport import AsyncSimTransport
+
+            return Exchange(AsyncSimTransport(registry), _NO_KEY, self._sleep)
+        key = settings.api_keys[0] if settings.api_keys else None
+        return Exchange(settings.transport, key_for(self._probe, key, registry), self._sleep)
+
     async def _sleep(self, seconds: float) -> None:
         """Wait. Raises `Interrupted` where the run is stopped."""
         try:
@@ -192,8 +202,3 @@ def _check_settings(settings: Settings) -> None:
         raise CnllmError("--vendor-batch takes one model", hint="name one -m")
     if settings.max_steps is not None:
         raise CnllmError("--vendor-batch: a job at a vendor cannot run tools", hint="leave --vendor-batch out")
-    if settings.simulate:
-        raise CnllmError(
-            "--vendor-batch has nothing to wait for with --simulate",
-            hint="`cnllm simulate` serves batch interfaces: --base-url URL",
-        )

@@ -168,6 +168,15 @@ def test_calls_to_another_path(machine: Machine, tmp_path: Path) -> None:
     assert len(answers(tmp_path)) == ROWS
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_simulated_in_memory(machine: Machine, tmp_path: Path, name: str) -> None:
+    done = machine.run(*arguments(name, tmp_path), "--simulate", "--json")
+    assert done.status == 0, done
+    assert (done.json()["by_vendor"], done.json()["cost"]) == (ROWS, None)
+    assert "these answers are made up" in done.err
+    assert all("simulated" in {note["code"] for note in line["reply"]["notes"]} for line in answers(tmp_path).values())
+
+
 def test_from_a_program(tmp_path: Path) -> None:
     inputs(tmp_path)
     overlay = tmp_path / "o.toml"
