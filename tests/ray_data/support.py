@@ -87,7 +87,25 @@ def driver(spec: dict[str, Any], **environment: str) -> Iterator[Driver]:
             process.communicate()
 
 
-def wait_until(condition: Callable[[], bool], timeout: float = 120) -> None:
+@contextmanager
+def answers_held(server: Stub) -> Iterator[set[str]]:
+    """Let the endpoint answer nothing, wait until nobody sends more, and give the prompts that were answered.
+
+    Workers send again whenever a report was taken in; so when they no longer do, all answers were told.
+    """
+    server.hold.clear()
+    try:
+        count, since = -1, time.monotonic()
+        while time.monotonic() - since < 3:
+            if len(server.log) != count:
+                count, since = len(server.log), time.monotonic()
+            time.sleep(0.05)
+        yield set(server.answered)
+    finally:
+        server.hold.set()
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = 400) -> None:
     """Wait for what another process does."""
     end = time.monotonic() + timeout
     while not condition():

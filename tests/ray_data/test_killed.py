@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from batch.stub import Stub, stub
 from pyarrow import parquet
 
-from .support import driver, overlay, wait_until
+from .support import answers_held, driver, overlay, wait_until
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.long
@@ -34,17 +33,14 @@ def test_worker(tmp_path: Path, ids: bool) -> None:
         spec = {"rows": ROWS, "blocks": 8, "ids": ids, "options": options(server, tmp_path)}
         with driver(spec) as run:
             wait_until(lambda: len(server.log) > ROWS // 3)
-            time.sleep(0.2)  # whatever was answered until here was told; later answers may not have been
-            before, position = set(server.answered), len(server.log)
-            time.sleep(0.2)
-            on_their_way = server.now
-            run.kill("ray::MapWorker")
+            with answers_held(server) as before:
+                position, on_their_way = len(server.log), server.now
+                run.kill("ray::MapWorker")
             result = run.result()
         assert result["rows"] == result["right"] == result["prompts"] == ROWS
         assert result["errors"] == {}
-        asked = set(server.log[position:])
-        assert not asked & (before - set(server.log[position - on_their_way : position])), "a finished row again"
-        assert again(server) <= on_their_way + 300  # those of the last group
+        assert not set(server.log[position:]) & before, "a finished row was asked again"
+        assert 0 < again(server) <= on_their_way
 
 
 def test_allowance(tmp_path: Path) -> None:
@@ -61,7 +57,7 @@ def test_allowance(tmp_path: Path) -> None:
         assert result["rows"] == 6000
         assert set(result["errors"]) == {"CostCap"}
         assert server.answered.total() * price <= cap
-        assert server.answered.total() * price >= cap * Decimal("0.8"), "the cap was used"
+        assert server.answered.total() * price >= cap * Decimal("0.6"), "the cap was used"
 
 
 def test_cluster_with_a_state(tmp_path: Path) -> None:
@@ -83,10 +79,9 @@ def test_cluster_with_a_state(tmp_path: Path) -> None:
         }
         with driver(spec) as run:
             wait_until(lambda: len(server.log) > 2000)
-            before = set(server.answered)
-            time.sleep(0.3)
-            run.process.kill()
-            run.process.communicate()
+            with answers_held(server) as before:
+                run.process.kill()
+                run.process.communicate()
             wait_until(lambda: not run.pids("ray::MapWorker") and not run.pids("ray::AllowanceActor"))
         position = len(server.log)
         with driver(spec) as run:
