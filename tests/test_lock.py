@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 TOP = Path(__file__).parent.parent
 LOCK = TOP / ".ci" / "requirements.lock"
-OTHERS = {"daft": TOP / ".ci" / "daft.lock"}
+OTHERS = {"daft": TOP / ".ci" / "daft.lock", "ray": TOP / ".ci" / "ray.lock"}
 """The locks of extras that have an environment of their own."""
 APART = {"pyarrow"}
 """What an extra needs in another version: Daft takes no pyarrow from 26 on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import click
 
@@ -60,8 +61,17 @@ class TranslatedHelp(click.HelpFormatter):
                 self.write("\n")
 
 
-def translate_command(command: click.Command) -> None:
-    """Translate what a command and its subcommands say of themselves. Its options are translated as they are shown."""
+class _Context(click.Context):
+    formatter_class = TranslatedHelp
+
+
+def translate_command(command: click.Command) -> click.Command:
+    """Return a copy of a command whose help, and that of its subcommands, is in the user's language.
+
+    Its options are translated as they are shown.
+    """
+    command = copy(command)
+    command.context_class = _Context
     if command.help:
         command.help = translate(inspect.cleandoc(command.help))
         sentence = _FIRST_SENTENCE.match(command.help)
@@ -70,8 +80,8 @@ def translate_command(command: click.Command) -> None:
     if command.epilog:
         command.epilog = translate(command.epilog)
     if isinstance(command, click.Group):
-        for child in command.commands.values():
-            translate_command(child)
+        command.commands = {name: translate_command(child) for name, child in command.commands.items()}
+    return command
 
 
 def _translate_row(text: str) -> str:
