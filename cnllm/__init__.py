@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it would take half of the import time
 if TYPE_CHECKING:
-    from cnllm import batch, daft, engine, gateway, probe, sdk
+    from cnllm import batch, daft, engine, gateway, probe, ray, sdk
     from cnllm.client.api import Fitted, call, fit, run, stream
     from cnllm.client.async_client import AsyncClient
     from cnllm.client.async_run import AsyncRun
@@ -220,6 +220,7 @@ __all__ = [
     "gateway",
     "mcp",
     "probe",
+    "ray",
     "run",
     "sanitize",
     "sdk",
@@ -233,7 +234,7 @@ if not TYPE_CHECKING:  # a type checker would take it that every name exists
     def __getattr__(name: str) -> object:
         import importlib
 
-        if name in ("batch", "daft", "engine", "gateway", "probe", "sdk"):
+        if name in ("batch", "daft", "engine", "gateway", "probe", "ray", "sdk"):
             return importlib.import_module(f"cnllm.{name}")
         if name not in _MODULE_BY_NAME:
             raise AttributeError(f"module 'cnllm' has no attribute {name!r}")

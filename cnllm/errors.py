@@ -75,6 +75,10 @@ class CnllmError(Exception):
         self.hint = hint
         self.reply = reply
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to copy the error into another process: arguments that only `__init__` knows need not be given."""
+        return _restore_error, (type(self), self.args), dict(vars(self))
+
     @property
     def hint(self) -> str | None:
         """Return what to do next, None where that is not known."""
@@ -86,6 +90,13 @@ class CnllmError(Exception):
         notes = [note for note in before if note != self._hint]
         self._hint = hint
         self.__notes__ = [*notes, hint] if hint else notes
+
+
+def _restore_error(kind: type[CnllmError], args: tuple[Any, ...]) -> CnllmError:
+    """Return an error without its attributes, which follow."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class RegistryError(CnllmError):
@@ -253,7 +264,8 @@ class TransportError(CnllmError):
     """The network failed before or during a reply. `retryable`: no byte had arrived, and another attempt may succeed.
 
     `began`: the body of a reply had begun and broke off. Such a request may cost money. `sent`: the endpoint may have
-    got the request; False where no connection was established.
+    got the request; False where no connection was established. `worker_lost`: the process that sent the request ended
+    before it had passed the answer on, which says nothing about the endpoint.
     """
 
     def __init__(
@@ -263,6 +275,7 @@ class TransportError(CnllmError):
         self.retryable = retryable
         self.began = False
         self.sent = True
+        self.worker_lost = False
 
 
 class Timeout(TransportError):

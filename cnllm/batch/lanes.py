@@ -19,7 +19,7 @@ from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
 from cnllm.types.policy import Retry
 
-__all__ = ["open_lanes"]
+__all__ = ["idempotency_header", "open_lanes"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
@@ -39,11 +39,13 @@ def open_lanes(settings: Settings, registry: Registry, names: Mapping[str, str],
                 tokens=settings.tpm or rates.tokens,
             )
             transport = settings.transport
+            if (key_of_nodes := getattr(transport, "key_of_nodes", None)) is not None:
+                key = key_of_nodes(resolved, key)  # other processes send, and have the key
             if not settings.simulate:
                 transport = wrap_transport(
                     default_async_transport() if transport is None else transport,
                     observe=None if rates.fields is None else _observer(controller, rates.fields),
-                    add_header=_idempotency(resolved, salt),
+                    add_header=idempotency_header(resolved, salt),
                 )
             client = AsyncClient(
                 registry,
@@ -67,7 +69,7 @@ def _observer(controller: Controller, names: RateHeaders) -> Callable[[Mapping[s
     return observe
 
 
-def _idempotency(model: Model, salt: str) -> Callable[[Plan], tuple[str, str]] | None:
+def idempotency_header(model: Model, salt: str) -> Callable[[Plan], tuple[str, str]] | None:
     """Return a function with the header that makes a request count once; None where the endpoint has none.
 
     The value is the same whenever this output asks the same request, and another one for every other output.

@@ -28,6 +28,7 @@ from cnllm.errors import (
     BadKey,
     CnllmError,
     EndpointError,
+    KeyMissing,
     QuotaExceeded,
     RateLimited,
     StreamCut,
@@ -35,7 +36,7 @@ from cnllm.errors import (
 )
 from cnllm.types import Reply
 
-__all__ = ["Runner", "Stop"]
+__all__ = ["Runner", "Stop", "is_load", "tokens_of", "was_refused"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
@@ -292,7 +293,7 @@ class Runner:
                 controller.refuse(now, ticket, kind, error.retry_after)
                 self._tally.refusal(now)
                 self._ready.appendleft(job)
-            elif isinstance(error, BadKey | QuotaExceeded):
+            elif isinstance(error, BadKey | QuotaExceeded | KeyMissing):
                 controller.fail(now, ticket)
                 self._close_lane(lane, error)
                 self._ready.appendleft(job)
@@ -308,7 +309,7 @@ class Runner:
             controller.fail(self._clock(), ticket)
             raise
         now = self._clock()
-        controller.accept(now, ticket, _tokens_of(reply))
+        controller.accept(now, ticket, tokens_of(reply))
         self._retries.answer()
         self._tally.answer(now, now - start, reply)
         self._finish(job, outcome_of_reply(reply), self._paid(reply))
@@ -317,9 +318,10 @@ class Runner:
         """Try again, or write the failure."""
         outcome = outcome_of_error(error)
         cost = 0 if was_refused(error) else None
-        job.failures += 1
+        lost = _is_lost(error)
+        job.failures += not lost
         again = outcome.state != FAILED and job.failures < self._attempts and self.stop.kind is None
-        if again and self._retries.take():
+        if again and (lost or self._retries.take()):
             charged = job.reserved if cost is None else cost
             self._budget.settle(job.reserved, cost)
             job.charged += charged or 0
@@ -376,7 +378,14 @@ class Runner:
 
 def is_load(error: CnllmError) -> bool:
     """Whether a failure may mean that the endpoint has too much to do."""
+    if _is_lost(error):
+        return False
     return isinstance(error, TransportError | StreamCut) or (isinstance(error, EndpointError) and error.retryable)
+
+
+def _is_lost(error: CnllmError) -> bool:
+    """Whether a worker that sent the request ended: neither the endpoint nor the row is to blame."""
+    return isinstance(error, TransportError) and error.worker_lost
 
 
 def was_refused(error: CnllmError) -> bool:
@@ -388,7 +397,8 @@ def was_refused(error: CnllmError) -> bool:
     return not isinstance(error, StreamCut)
 
 
-def _tokens_of(reply: Reply) -> float | None:
+def tokens_of(reply: Reply) -> float | None:
+    """Return the tokens that a reply counts for; None where they are not known."""
     usage = reply.usage
     if usage.total is not None:
         return usage.total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +70,13 @@ def _run(settings: Settings, params: dict[str, Any]) -> int:
 
     if params["simulate"]:
         stdio.print_line(f"cnllm: {SIMULATED}")
-    with BatchView() as view:
-        report = run_session(_with_progress(settings, view.show))
+    on_ray = params["ray"] is not None and not params["simulate"]
+    # Ray writes what happens in the cluster to stdout, where only the report belongs.
+    with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
+        if on_ray:
+            settings = _on_ray(settings, params["ray"])
+        with BatchView() as view:
+            report = run_session(_with_progress(settings, view.show))
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:
@@ -78,6 +85,15 @@ def _run(settings: Settings, params: dict[str, Any]) -> int:
         for line in report_lines(report):
             stdout.print_line(line)
     return _status(report)
+
+
+def _on_ray(settings: Settings, address: str) -> Settings:
+    """Return settings whose requests leave from the nodes of a Ray cluster."""
+    from msgspec.structs import replace
+
+    from cnllm.ray.transport import RayTransport
+
+    return replace(settings, transport=RayTransport(address))
 
 
 def _status(report: Report) -> int:
@@ -138,6 +154,7 @@ def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
             api_keys=keys,
             max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
             plot=not params["no_plot"],
+            vendor_batch=params["vendor_batch"],
             **options,
         )
     except (TypeError, ValueError) as error:
@@ -149,14 +166,28 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
     base_url, protocol = params["base_url"], params["protocol"]
     models: list[Any] = []
     keys: list[str] = []
+    elsewhere = params["ray"] is not None and not params["simulate"]  # the workers have the keys
     for name in params["models"]:
         model = registry.resolve(name, protocol=protocol, base_url=base_url)
         models.append(name if base_url is None and protocol is None else model)
         for variable in params["key_env"] or (None,):
+            if elsewhere:
+                keys += [] if variable is None else [_stand_in(variable)]
+                continue
             key = client_factory.read_key(model, variable, required=not params["simulate"])
             if key is not None and key not in keys:
                 keys.append(key)
     return models, keys
+
+
+def _stand_in(variable: str) -> str:
+    """Return what stands for the key in a variable of the workers. Raises `UsageError`."""
+    from cnllm.config.keys import NAME
+    from cnllm.ray.remote_sender import STAND_IN
+
+    if not NAME.fullmatch(variable):
+        raise errors.UsageError("--key-env takes the name of a variable, not a key", "for example: --key-env MY_KEY")
+    return STAND_IN + variable
 
 
 def _concurrency(text: str) -> Any:

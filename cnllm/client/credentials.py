@@ -23,7 +23,9 @@ from cnllm.registry.routing import origin_of
 from cnllm.types import Note, Reply
 
 __all__ = [
+    "check_origin",
     "insert_key",
+    "is_local",
     "is_safe_address",
     "key_for",
     "plan_secrets",
@@ -47,9 +49,9 @@ def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
     for name in names:
         key = keys.find_key([name])
         if key is not None:
-            _check_origin(name, plan)
+            check_origin(name, plan.model, plan.url)
             return key
-    if not names or _is_local(plan.url):
+    if not names or is_local(plan.url):
         return None
     raise KeyMissing(
         f"no key for {plan.model.provider}: {' or '.join(names)} is not set",
@@ -59,10 +61,10 @@ def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
     )
 
 
-def _check_origin(name: str, plan: Plan) -> None:
-    """Raise `Untrusted` where a stored key would leave its origins or go unencrypted."""
-    origin, is_safe = _origin(plan.url)
-    location = plan.model.distrusts(name, origin)
+def check_origin(name: str, model: Model, url: str) -> None:
+    """Raise `Untrusted` where the key of a variable would leave its origins or go unencrypted."""
+    origin, is_safe = _origin(url)
+    location = model.distrusts(name, origin)
     if location is not None:
         file = location.rpartition(":")[0]
         reason = (
@@ -90,10 +92,11 @@ def _origin(url: str) -> tuple[str, bool]:
 
 def is_safe_address(url: str) -> bool:
     """Whether a stored key may go to a URL: it goes encrypted, or stays on this machine."""
-    return urlsplit(url).scheme == "https" or _is_local(url)
+    return urlsplit(url).scheme == "https" or is_local(url)
 
 
-def _is_local(url: str) -> bool:
+def is_local(url: str) -> bool:
+    """Whether a URL is on this machine."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True

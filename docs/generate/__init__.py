@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs.generate import (
     architecture,
+    batch_plot,
     benchmark_plot,
     commands,
     drawings,
@@ -60,6 +61,7 @@ PICTURES: dict[Path, Callable[[], str]] = {
         FOLDER.parent / "static" / f"{name}-{shade}.svg": getattr(module, shade)
         for name, module in (
             ("architecture", architecture),
+            ("batch", batch_plot),
             ("benchmarks", benchmark_plot),
             ("faults", faults),
             ("terminal", terminal),

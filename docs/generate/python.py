@@ -33,7 +33,7 @@ GROUPS: dict[str, Callable[[Any], bool]] = {
 GIVEN = {"AsyncRun", "AsyncStream", "Model", "Plan", "Registry", "Run", "RunSummary", "Step", "Stream"}
 """Classes whose instances only cnllm creates."""
 
-MODULES = {"daft": "provider for Daft", "sdk": "SDKs"}
+MODULES = {"daft": "provider for Daft", "ray": "class for Ray Data", "sdk": "SDKs"}
 """Headings of modules that are not their names."""
 
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")

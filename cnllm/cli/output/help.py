@@ -34,7 +34,7 @@ class TranslatedHelp(click.HelpFormatter):
         self.write(f"{' ' * self.current_indent}{translated}{colon}\n")
 
     def write_text(self, text: str) -> None:
-        """Write paragraphs, each wrapped, but for those that begin with a backspace."""
+        """Write paragraphs, each wrapped, except for those that begin with a backspace."""
         indent = " " * self.current_indent
         for index, paragraph in enumerate(re.split(r"\n{2,}", text.strip("\n"))):
             if index:

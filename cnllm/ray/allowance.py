@@ -1,0 +1,227 @@
+"""Share the limits of endpoints and the caps of runs among workers: reports come in, permissions go out.
+
+A permission is for one request, and has its worst case reserved. Permissions are given in groups. Those of a worker
+that is silent for too long are taken back: the requests count as paid at their worst case, since nobody knows. If the
+worker reports them after all, the amount is corrected.
+
+What is spent or reserved is on the disk before a permission leaves. An allowance that starts again counts all of it as
+spent, and corrects that when workers report.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from cnllm.batch.budget import Budget
+from cnllm.batch.controller import Controller, Ticket
+from cnllm.ray.ledger import Answer, Ledger
+from cnllm.ray.messages import Done, Grant, Hello, Need, Report
+
+__all__ = ["LEASE", "Allowance"]
+
+LEASE = 15.0
+"""Seconds without a report after which the permissions of a worker are taken back."""
+_HUNGRY = 1.0  # seconds for which a worker counts among those that share an endpoint
+_POLL = 0.02  # seconds until a worker asks again where an answer of another one must come first
+_CAP = "the rest does not fit below the cap"
+
+
+class _Run:
+    """The money of a run, and its ledger."""
+
+    def __init__(self, hello: Hello, ledger: Ledger) -> None:
+        self.ledger = ledger
+        spent = ledger.spent()
+        if hello.currency is not None:
+            spent[hello.currency] = max(spent.get(hello.currency, 0), hello.committed)
+        self.budget = Budget(spent, hello.currency, hello.cap)
+        self.stop: str | None = None
+        self.written = -1
+
+    def committed(self) -> int:
+        return self.budget.spent_units + self.budget.reserved
+
+    def commit(self, answers: list[Answer]) -> None:
+        if answers or self.committed() != self.written:
+            self.ledger.commit(answers, self.budget.currency, self.committed())
+            self.written = self.committed()
+
+
+class _Worker:
+    def __init__(self, hello: Hello, controller: Controller, run: _Run) -> None:
+        self.hello = hello
+        self.controller = controller
+        self.run = run
+        self.seen = 0.0
+        self.hungry_at = -_HUNGRY
+        self.tickets: dict[int, tuple[Ticket, int | None]] = {}
+
+
+class Allowance:
+    """The limits and the money of all workers. Pure except for the ledgers; time is an argument.
+
+    `place` keeps the ledgers of runs without a `state` apart from those of an allowance elsewhere.
+    """
+
+    def __init__(self, place: str = "") -> None:
+        self._place = place
+        self._controllers: dict[object, Controller] = {}
+        self._runs: dict[tuple[Path, str | None], _Run] = {}
+        self._ledgers: dict[Path, Ledger] = {}
+        self._temporary: set[Path] = set()
+        self._workers: dict[str, _Worker] = {}
+        self._numbers = itertools.count(time.time_ns())  # no number of an allowance before this one
+        self.last_report = 0.0
+
+    def exchange(self, now: float, report: Report) -> Grant:
+        """Take in a report, and return permissions. Raises `CnllmError` where the ledger cannot be written."""
+        self.last_report = now
+        if report.hello is not None:
+            self._greet(report.worker, report.hello)
+        worker = self._workers.get(report.worker)
+        if worker is None:
+            return Grant(False, [], None, None, 0)
+        worker.seen = now
+        self._end_silent(now)
+        if report.observed is not None:
+            requests, tokens, pause = report.observed
+            worker.controller.observe(now, requests=requests, tokens=tokens, pause=pause)
+        worker.hungry_at = now if report.needs else -_HUNGRY
+        answers: list[Answer] = []
+        tickets: list[int] = []
+        for done in report.finished:
+            if (answer := self._finish(now, report.worker, worker, done)) is not None:
+                answers.append(answer)
+            # At once, as if each answer had come alone: the concurrency grows only while it is used.
+            self._grant(now, worker, report.needs, tickets)
+        wait = self._grant(now, worker, report.needs, tickets)
+        worker.run.commit(answers)
+        stop = worker.run.stop if report.needs and not tickets else None
+        return Grant(True, tickets, wait, stop, worker.run.committed())
+
+    def find(self, name: str, keys: list[tuple[bytes, bool]]) -> list[bytes | None]:
+        """Return answers that are there already: the row is not asked again."""
+        worker = self._workers.get(name)
+        return [None] * len(keys) if worker is None else worker.run.ledger.find(keys, name)
+
+    def has_workers(self, now: float) -> bool:
+        """Whether a worker is there. Takes back the permissions of those that are silent."""
+        self._end_silent(now)
+        return bool(self._workers)
+
+    def close(self) -> None:
+        """Close the ledgers, and remove those that no later run may need."""
+        for path, ledger in self._ledgers.items():
+            ledger.close(remove=path in self._temporary)
+
+    # ── workers ──────────────────────────────────────────────────────────────
+
+    def _greet(self, name: str, hello: Hello) -> None:
+        if name in self._workers:
+            return
+        for other, worker in [*self._workers.items()]:
+            if worker.hello.place == hello.place:  # its process was started again
+                self._end(other, worker)
+        limits = hello.endpoint
+        if limits not in self._controllers:
+            self._controllers[limits] = Controller(
+                concurrency=limits.concurrency, most=limits.most, requests=limits.requests, tokens=limits.tokens
+            )
+        self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(hello))
+
+    def _run_of(self, hello: Hello) -> _Run:
+        path = _temporary_path(hello.run + self._place) if hello.state is None else Path(hello.state).absolute()
+        if path not in self._ledgers:
+            self._ledgers[path] = Ledger(path)
+            if hello.state is None:
+                self._temporary.add(path)
+        run = self._runs.get((path, hello.currency))
+        if run is None:
+            run = self._runs[path, hello.currency] = _Run(hello, self._ledgers[path])
+        elif hello.cap != run.budget.cap:
+            run.budget.cap, run.stop = hello.cap, None
+        return run
+
+    def _end_silent(self, now: float) -> None:
+        for name, worker in [*self._workers.items()]:
+            if now - worker.seen > LEASE and worker.seen:
+                self._end(name, worker)
+
+    def _end(self, name: str, worker: _Worker) -> None:
+        """Take back the permissions of a worker, and let others have its answers."""
+        del self._workers[name]
+        for ticket, reserved in worker.tickets.values():
+            worker.controller.fail(worker.seen, ticket)
+            worker.run.budget.settle(reserved, None)
+        worker.run.ledger.release(name)
+
+    # ── requests ─────────────────────────────────────────────────────────────
+
+    def _finish(self, now: float, name: str, worker: _Worker, done: Done) -> Answer | None:
+        """Take in what became of a request, and return the answer that is to be kept."""
+        held = worker.tickets.pop(done.ticket, None)
+        controller, budget = worker.controller, worker.run.budget
+        if held is None:  # taken back, or given by an allowance before this one: its worst case counts as spent
+            if done.cost is not None and done.reserved is not None and budget.currency is not None:
+                spent = budget.spent.get(budget.currency, 0)
+                budget.spent[budget.currency] = max(0, spent + done.cost - done.reserved)
+        else:
+            ticket, reserved = held
+            budget.settle(reserved, done.cost)
+            match done.kind:
+                case "accepted":
+                    # The way of permissions and reports is no part of what the endpoint takes.
+                    sent = ticket.sent if done.seconds is None else max(ticket.sent, now - done.seconds)
+                    controller.accept(now, replace(ticket, sent=sent), done.tokens)
+                case "failed":
+                    controller.fail(now, ticket)
+                case "rate" | "burst" | "overloaded":
+                    controller.refuse(now, ticket, done.kind, done.retry_after)
+        if done.key is None or done.reply is None:
+            return None
+        return done.key, name if done.owned else None, done.reply
+
+    def _grant(self, now: float, worker: _Worker, needs: Sequence[Need], tickets: list[int]) -> float | None:
+        """Add permissions for the next rows that are needs. Return when to ask again."""
+        run, controller = worker.run, worker.controller
+        for row in needs[len(tickets) :]:
+            if run.stop is not None:
+                return None
+            if len(worker.tickets) >= self._share(now, worker):
+                return _POLL
+            wait = controller.wait(now)
+            if wait is None or wait > 0:
+                return _POLL if wait is None else wait
+            if not run.budget.has_room(row.reserved):
+                if run.budget.reserved:
+                    return _POLL
+                run.stop = _CAP
+                return None
+            number = next(self._numbers)
+            run.budget.reserve(row.reserved)
+            worker.tickets[number] = controller.send(now, row.tokens), row.reserved
+            tickets.append(number)
+        return 0.0 if needs else None
+
+    def _share(self, now: float, worker: _Worker) -> int:
+        """Return how many requests a worker may have on their way where others want to send, too."""
+        others = [
+            other
+            for other in self._workers.values()
+            if other.controller is worker.controller and other is not worker and now - other.hungry_at < _HUNGRY
+        ]
+        limit = max(1, int(worker.controller.limit))
+        return limit if not others else max(1, -(-limit // (len(others) + 1)))
+
+
+def _temporary_path(run: str) -> Path:
+    """Return the path of a run's ledger that has no path of its own."""
+    name = blake2b(run.encode(), digest_size=8).hexdigest()
+    return Path(tempfile.gettempdir()) / f"cnllm-ray-{name}" / "ledger.sqlite"

@@ -1,0 +1,127 @@
+"""Send the requests of a batch from an actor of Ray; rows, marks and answers stay with the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.client import credentials
+from cnllm.config import keys, redact
+from cnllm.errors import CnllmError, KeyMissing
+from cnllm.ray.node import node_error
+from cnllm.transports import default_async_transport
+from cnllm.types.policy import Timeouts
+
+__all__ = ["STAND_IN", "Outgoing", "RemoteSender", "Response"]
+
+STAND_IN = "key-of-the-node:"
+"""What stands before the names of variables in the place of a key. The key is put there on the node that sends."""
+_GROUP = 0.003  # seconds in which answers are passed on together
+
+
+class Outgoing(Struct, frozen=True):
+    """A request as it is sent, without the key. The names are those of a plan, so that transports take it."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    content: bytes
+    stream: bool
+    timeouts: Timeouts
+    most: int
+
+
+class Response(Struct, frozen=True):
+    """The response to a request. `error` is a pickled `CnllmError`; with a `status` the body broke off."""
+
+    number: int
+    status: int | None
+    headers: dict[str, str]
+    body: bytes
+    error: bytes | None = None
+
+
+class RemoteSender:
+    """An actor: it takes requests in groups, has hundreds on their way, and gives answers in groups."""
+
+    def __init__(self) -> None:
+        self._transport: Any = default_async_transport()
+        self._done: list[Response] = []
+        self._arrived = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def check(self, stand_in: str, url: str) -> bytes | None:
+        """Return the pickled error of a node that does not have the key; None where it has."""
+        try:
+            insert_key(Outgoing("POST", url, {"authorization": stand_in}, b"", False, Timeouts(), 0))
+        except CnllmError as error:
+            return pickle.dumps(error)
+        return None
+
+    async def submit(self, requests: Sequence[tuple[int, Outgoing]]) -> None:
+        """Begin to send."""
+        for number, request in requests:
+            task = asyncio.create_task(self._send(number, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def collect(self) -> list[Response]:
+        """Return what came back since the last call, once there is something."""
+        await self._arrived.wait()
+        await asyncio.sleep(_GROUP)
+        self._arrived.clear()
+        done, self._done = self._done, []
+        return done
+
+    async def _send(self, number: int, request: Outgoing) -> None:
+        status, headers, pieces, error = None, {}, list[bytes](), None
+        key: str | None = None
+        try:
+            request, key = insert_key(request)
+            status, found, body = await self._transport.send(request)
+            headers = dict(found)
+            remaining = request.most
+            async for piece in body:
+                pieces.append(piece)
+                if (remaining := remaining - len(piece)) < 0:
+                    break
+            if hasattr(body, "aclose"):
+                await body.aclose()
+        except CnllmError as caught:
+            error = pickle.dumps(credentials.redact_error(caught, () if key is None else (key,)))
+        secrets = () if key is None else (key,)
+        body_bytes = credentials.redact_bytes(credentials.secret_bytes(secrets), b"".join(pieces))
+        headers = {name: redact.redact(value, secrets) for name, value in headers.items()}
+        self._done.append(Response(number, status, headers, body_bytes, error))
+        self._arrived.set()
+
+
+def insert_key(request: Outgoing) -> tuple[Outgoing, str | None]:
+    """Return the request with the key of this node, and the key. Raises `KeyMissing` where there is none.
+
+    A server on this machine gets no header where there is no key.
+    """
+    headers, key = {}, None
+    for name, value in request.headers.items():
+        if STAND_IN in value:
+            before, _, rest = value.partition(STAND_IN)
+            names = rest.split("|")
+            key = keys.find_key(names)
+            if key is None and credentials.is_local(request.url):
+                continue
+            if key is None:
+                raise node_error(
+                    KeyMissing(
+                        f"{' or '.join(names)} is not set",
+                        env=names,
+                        hint=f"export {names[0]}=… before `ray start` there, or `cnllm keys set {names[0]}` there",
+                    )
+                )
+            value = before + key
+        headers[name] = value
+    return replace(request, headers=headers), key

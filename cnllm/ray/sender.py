@@ -1,0 +1,276 @@
+"""Send the rows of one process: an event loop in a thread, hundreds of requests, permissions in groups."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from cnllm.batch import loop_factory
+from cnllm.batch.budget import RetryBudget
+from cnllm.batch.lane import Lane
+from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
+from cnllm.batch.pricing import RequestPrice
+from cnllm.batch.runner import is_load, tokens_of, was_refused
+from cnllm.batch.state import DONE, FAILED
+from cnllm.errors import BadKey, CnllmError, EndpointError, QuotaExceeded, RateLimited
+from cnllm.ray.columns import result_of
+from cnllm.ray.link import Link, LinkLost, open_link
+from cnllm.ray.messages import Done, Hello, Kind, Need, Report
+
+__all__ = ["PendingRow", "Sender"]
+
+Result = dict[str, Any]
+_GROUP = 0.005  # seconds in which what happens is told together
+_HEARTBEAT = 2.0
+_MOST_NEEDS = 256
+_SHORTEST_WAIT = 0.002
+_AGAIN = 0.2  # seconds after which a lost allowance is tried again
+CAP = "CostCap"
+"""The type of the error of a row that was not sent because of the cap."""
+
+
+class PendingRow:
+    """A row that is to be asked. `key` names its answer; `owned`: it has no id, so that equal rows share the key."""
+
+    __slots__ = ("attempts", "future", "key", "messages", "options", "owned", "prepared", "reserved", "tokens")
+
+    def __init__(self, messages: Any, options: dict[str, Any], prepared: Any, key: bytes, owned: bool) -> None:
+        self.messages = messages
+        self.options = options
+        self.prepared = prepared
+        self.key = key
+        self.owned = owned
+        self.tokens = 0.0
+        self.reserved: int | None = None
+        self.attempts = 0
+        self.future: asyncio.Future[Result] | None = None
+
+
+class Sender:
+    """The requests of this process. `ask` may be called in any thread; all else happens in the loop's thread."""
+
+    def __init__(self, lane: Lane, price: RequestPrice, attempts: int, hello: Callable[[int], Hello]) -> None:
+        self._lane = lane
+        self._price = price
+        self._attempts = attempts
+        self._hello = hello
+        self._link: Link = open_link()
+        self._name = uuid4().hex
+        self._known = False
+        self._committed = 0
+        self._waiting: deque[PendingRow] = deque()
+        self._on_their_way = 0
+        self._finished: list[Done] = []
+        self._observed: tuple[float | None, float | None, float | None] | None = None
+        self._retries = RetryBudget()
+        self._stop: str | None = None
+        self._failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.pid = os.getpid()
+        self._loop = (loop_factory() or asyncio.new_event_loop)()
+        self._wake = asyncio.Event()
+        threading.Thread(target=self._run_loop, name="cnllm-ray", daemon=True).start()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._exchanges = self._loop.create_task(self._exchange_all())
+        self._exchanges.add_done_callback(self._exchanges_ended)
+        self._loop.run_forever()
+
+    def _exchanges_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def ask(self, rows: Sequence[PendingRow]) -> Coroutine[Any, Any, list[Result]]:
+        """Ask rows, and return a coroutine of their results in the same order."""
+        future = asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop)
+
+        async def wait() -> list[Result]:
+            return await asyncio.wrap_future(future)
+
+        return wait()
+
+    def ask_and_wait(self, rows: Sequence[PendingRow]) -> list[Result]:
+        """Ask rows, and return their results; this thread waits."""
+        return asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop).result()
+
+    def observe(self, requests: float | None, tokens: float | None, pause: float | None) -> None:
+        """Keep what an endpoint tells of its limits, for the next report."""
+        if requests or tokens or pause:
+            self._observed = (requests, tokens, pause)
+
+    # ── rows ─────────────────────────────────────────────────────────────────
+
+    async def _ask(self, rows: Sequence[PendingRow]) -> list[Result]:
+        found = await self._find(rows)
+        futures: list[asyncio.Future[Result]] = []
+        for row, answer in zip(rows, found, strict=True):
+            row.future = self._loop.create_future()
+            futures.append(row.future)
+            if answer is not None:
+                row.future.set_result(msgspec.json.decode(answer))
+            elif self._failure is not None:
+                row.future.set_exception(self._failure)
+            else:
+                self._waiting.append(row)
+        self._wake.set()
+        try:
+            return await asyncio.gather(*futures)
+        finally:
+            for future in futures:
+                future.cancel()
+
+    async def _find(self, rows: Sequence[PendingRow]) -> list[bytes | None]:
+        """Return the answers of rows that were finished before, by a process that is gone or by an earlier run."""
+        keys = [(row.key, row.owned) for row in rows]
+        while True:
+            try:
+                if not self._known:
+                    await self._report([])
+                return await self._link.find(self._name, keys)
+            except LinkLost:
+                self._forget()
+                await asyncio.sleep(_AGAIN)
+
+    def _forget(self) -> None:
+        """Take a new name, as another worker: permissions that were lost on their way must not stay reserved."""
+        self._known = False
+        self._name = uuid4().hex
+
+    # ── permissions ──────────────────────────────────────────────────────────
+
+    async def _exchange_all(self) -> None:
+        """Report what is finished, and start what is permitted, again and again."""
+        wait: float | None = None
+        while True:
+            seconds = _HEARTBEAT if wait is None else max(wait, _SHORTEST_WAIT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), seconds)
+            await asyncio.sleep(_GROUP)
+            self._wake.clear()
+            try:
+                wait = await self._exchange()
+            except LinkLost:
+                wait = _AGAIN
+            except CnllmError as error:
+                self._fail(error)
+
+    async def _exchange(self) -> float | None:
+        """Send one report, and start what it permits. Return the seconds after which to send the next one."""
+        finished, self._finished = self._finished, []
+        needs = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_NEEDS))]
+        try:
+            grant = await self._report(finished, needs)
+        except LinkLost:
+            self._forget()
+            self._waiting.extendleft(reversed(needs))
+            # The lost allowance may have counted them: without amounts, the next one cannot count them twice.
+            self._finished[:0] = [msgspec.structs.replace(done, reserved=None, cost=None) for done in finished]
+            raise
+        self._committed = grant.committed
+        started = needs[: len(grant.tickets)]
+        self._waiting.extendleft(reversed(needs[len(started) :]))
+        for row, ticket in zip(started, grant.tickets, strict=True):
+            self._on_their_way += 1
+            task = self._loop.create_task(self._send(row, ticket))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if grant.stop is not None:
+            self._refuse_all(grant.stop)
+        return grant.wait if self._waiting else None
+
+    async def _report(self, finished: list[Done], needs: Sequence[PendingRow] = ()) -> Any:
+        rows = [Need(row.tokens, row.reserved) for row in needs]
+        observed, self._observed = self._observed, None
+        hello = None if self._known else self._hello(self._committed)
+        grant = await self._link.exchange(Report(self._name, finished, rows, observed, hello))
+        if not grant.known:  # it was silent for too long
+            grant = await self._link.exchange(
+                Report(self._name, finished, rows, observed, self._hello(self._committed))
+            )
+        self._known = True
+        return grant
+
+    def _refuse_all(self, reason: str) -> None:
+        """Finish all rows that wait without sending them."""
+        while self._waiting:
+            error = {"type": CAP, "message": f"not sent: {reason}", "status": None, "retryable": True}
+            self._settle(self._waiting.popleft(), {**result_of(Outcome(FAILED, None, error))})
+
+    def _fail(self, error: BaseException) -> None:
+        """End everything with an error that no row has caused."""
+        self._failure = error
+        while self._waiting:
+            row = self._waiting.popleft()
+            if row.future is not None and not row.future.done():
+                row.future.set_exception(error)
+
+    def _settle(self, row: PendingRow, result: Result) -> None:
+        if row.future is not None and not row.future.done():
+            row.future.set_result(result)
+
+    # ── requests ─────────────────────────────────────────────────────────────
+
+    async def _send(self, row: PendingRow, ticket: int) -> None:
+        prepared, row.prepared = row.prepared, None
+        row.attempts += 1
+        start = self._loop.time()
+        try:
+            if prepared is None:
+                prepared = self._lane.prepare(row.messages, row.options)
+            async for _ in prepared.batches():
+                pass
+        except CnllmError as error:
+            self._refused(row, ticket, error)
+        except BaseException as error:
+            self._tell(Done(ticket, "failed", row.reserved, None))
+            self._fail(error)
+            raise
+        else:
+            self._answered(row, ticket, prepared.reply, start)
+        finally:
+            self._on_their_way -= 1
+
+    def _answered(self, row: PendingRow, ticket: int, reply: Any, start: float) -> None:
+        self._retries.answer()
+        outcome = outcome_of_reply(reply)
+        result = result_of(outcome)
+        answer = msgspec.json.encode(result) if outcome.state == DONE else None
+        cost = self._price.paid(reply)
+        kept = () if answer is None else (row.key, answer, row.owned)
+        done = Done(ticket, "accepted", row.reserved, cost, tokens_of(reply), None, *kept)
+        self._tell(msgspec.structs.replace(done, seconds=self._loop.time() - start))
+        self._settle(row, result)
+
+    def _refused(self, row: PendingRow, ticket: int, error: CnllmError) -> None:
+        cost = 0 if was_refused(error) else None
+        if isinstance(error, RateLimited):
+            kind: Kind = "burst" if self._lane.is_burst(error.code) else "rate"
+            row.attempts -= 1
+            self._tell(Done(ticket, kind, row.reserved, 0, retry_after=error.retry_after))
+            self._waiting.appendleft(row)
+        elif isinstance(error, BadKey | QuotaExceeded):
+            self._tell(Done(ticket, "failed", row.reserved, 0))
+            self._waiting.appendleft(row)
+            self._fail(error)
+        else:
+            retry_after = error.retry_after if isinstance(error, EndpointError) else None
+            kind = "overloaded" if is_load(error) else "failed"
+            self._tell(Done(ticket, kind, row.reserved, cost, retry_after=retry_after))
+            outcome = outcome_of_error(error)
+            if outcome.state != FAILED and row.attempts < self._attempts and self._retries.take():
+                self._waiting.append(row)
+            else:
+                self._settle(row, result_of(outcome))
+
+    def _tell(self, done: Done) -> None:
+        self._finished.append(done)
+        self._wake.set()

@@ -1,0 +1,204 @@
+"""What workers together may send: simulated workers, without Ray."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnllm.errors import CnllmError
+from cnllm.ray.allowance import LEASE, Allowance
+from cnllm.ray.ledger import Ledger
+from cnllm.ray.messages import Done, EndpointLimits, Grant, Hello, Need, Report, decode_grant, decode_report, encode
+
+
+def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
+    endpoint = EndpointLimits("e", limits.get("concurrency"), 1000, limits.get("requests"), None)  # type: ignore[arg-type]
+    return Hello(place, endpoint, "run", str(folder / "ledger"), "CNY", cap, committed)
+
+
+class Worker:
+    """A worker in simulated time. `charged` is what its requests cost in truth."""
+
+    def __init__(self, name: str, greeting: Hello, rows: int, worst: int, chance: random.Random) -> None:
+        self.name, self.greeting, self.rows, self.worst, self.chance = name, greeting, rows, worst, chance
+        self.finished: list[Done] = []
+        self.on_their_way: list[tuple[float, int]] = []
+        self.sent: list[float] = []
+        self.charged = 0
+        self.known = False
+        self.stop: str | None = None
+
+    def exchange(self, allowance: Allowance, now: float) -> float | None:
+        """One report, encoded as it travels; return when to send the next one."""
+        while self.on_their_way and self.on_their_way[0][0] <= now:
+            _, ticket = heapq.heappop(self.on_their_way)
+            cost = self.chance.randint(1, self.worst)
+            self.charged += cost
+            self.finished.append(Done(ticket, "accepted", self.worst, cost, 10.0))
+        needs = [Need(10.0, self.worst)] * min(self.rows, 64)
+        greeting = None if self.known else self.greeting
+        report = Report(self.name, self.finished, needs, None, greeting)
+        grant: Grant = decode_grant(encode(allowance.exchange(now, decode_report(encode(report)))))
+        self.known = grant.known
+        if not grant.known:
+            return 0.0
+        self.finished = []
+        for ticket in grant.tickets:
+            self.rows -= 1
+            self.sent.append(now)
+            heapq.heappush(self.on_their_way, (now + self.chance.uniform(0.1, 1.0), ticket))
+        self.stop = grant.stop
+        if grant.stop is not None:
+            self.rows = 0
+        return grant.wait
+
+    @property
+    def is_done(self) -> bool:
+        return not (self.rows or self.on_their_way or self.finished)
+
+
+def drive(allowance: Allowance, workers: list[Worker], start: float = 1.0) -> Iterator[float]:
+    """Let the workers report in turn, each as soon as it may, until all are done; yield the time before each report."""
+    now, number = start, 0
+    due: list[tuple[float, int, Worker]] = []
+    for worker in workers:
+        heapq.heappush(due, (now, number, worker))
+        number += 1
+    while due and now < start + 600:
+        now, _, worker = heapq.heappop(due)
+        yield now
+        wait = worker.exchange(allowance, now)
+        if worker.is_done:
+            continue
+        soonest = worker.on_their_way[0][0] if worker.on_their_way else now + 1.0
+        after = min(soonest, now + (1.0 if wait is None else max(wait, 0.002))) if worker.rows else soonest
+        number += 1
+        heapq.heappush(due, (max(after, now + 0.005), number, worker))
+
+
+@settings(max_examples=20, deadline=None)
+@given(count=st.integers(1, 5), rate=st.sampled_from([60, 600, 3000]), seed=st.integers(0, 99))
+def test_a_limit_is_that_of_all_workers(
+    tmp_path_factory: pytest.TempPathFactory, count: int, rate: int, seed: int
+) -> None:
+    folder, chance = tmp_path_factory.mktemp("limit"), random.Random(seed)
+    allowance = Allowance()
+    rows = max(30, rate // 4)
+    workers = [Worker(f"w{n}", hello(folder, f"p{n}", requests=rate), rows // count, 1, chance) for n in range(count)]
+    for _ in drive(allowance, workers):
+        pass
+    sent = sorted(time for worker in workers for time in worker.sent)
+    assert len(sent) == rows // count * count
+    assert 60 * (len(sent) - 1) / (sent[-1] - sent[0]) <= rate * 1.05
+    assert 60 * (len(sent) - 1) / (sent[-1] - sent[0]) >= rate * 0.9
+    allowance.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=st.integers(1, 4), seed=st.integers(0, 999), deaths=st.integers(0, 3), restarts=st.integers(0, 2))
+def test_a_cap_holds_whatever_ends(
+    tmp_path_factory: pytest.TempPathFactory, count: int, seed: int, deaths: int, restarts: int
+) -> None:
+    """Workers are killed and started again, and the allowance too: what was charged stays below the cap."""
+    folder, chance = tmp_path_factory.mktemp("cap"), random.Random(seed)
+    cap, worst = 5000, 20
+    allowance = Allowance()
+    workers = [Worker(f"w{n}", hello(folder, f"p{n}", cap=cap), 400, worst, chance) for n in range(count)]
+    gone: list[Worker] = []
+    moments = sorted(chance.uniform(1.05, 4.0) for _ in range(deaths + restarts))
+    kinds = ["death"] * deaths + ["restart"] * restarts
+    chance.shuffle(kinds)
+    running = drive(allowance, workers)
+    while (now := next(running, None)) is not None:
+        if not moments or now < moments[0]:
+            continue
+        moments.pop(0)
+        if kinds.pop() == "death":
+            victim = chance.choice(workers)
+            gone.append(victim)
+            # The endpoint answered what it had, and nobody heard it.
+            victim.charged += sum(chance.randint(1, worst) for _ in victim.on_their_way)
+            rows, greeting = victim.rows + len(victim.on_their_way), hello(folder, victim.greeting.place, cap=cap)
+            workers[workers.index(victim)] = Worker(f"{victim.name}+", greeting, rows, worst, chance)
+        else:
+            allowance.close()
+            allowance = Allowance()
+            for worker in workers:
+                worker.known = False
+        running = drive(allowance, workers, now)
+    charged = sum(worker.charged for worker in [*workers, *gone])
+    assert charged <= cap
+    allowance.close()
+    with sqlite3.connect(folder / "ledger") as db:
+        (spent,) = db.execute("SELECT units FROM spent WHERE currency = 'CNY'").fetchone()
+    assert charged <= spent <= cap
+
+
+def test_a_silent_worker_gives_its_permissions_back(tmp_path: Path) -> None:
+    allowance = Allowance()
+    first = Report("a", [], [Need(1, 5)] * 8, None, hello(tmp_path, "1", concurrency=4))
+    granted = allowance.exchange(1.0, first)
+    assert len(granted.tickets) == 4
+    other = Report("b", [], [Need(1, 5)] * 8, None, hello(tmp_path, "2", concurrency=4))
+    assert allowance.exchange(2.0, other).tickets == []
+    later = allowance.exchange(2.0 + LEASE, Report("b", [], [Need(1, 5)] * 8))
+    assert len(later.tickets) == 4
+    assert later.committed == 4 * 5 + 4 * 5, "those of the silent one count as paid"
+    back = allowance.exchange(3.0 + LEASE, Report("a", [], []))
+    assert back.known is False
+    done = [Done(ticket, "accepted", 5, 1) for ticket in granted.tickets]
+    told = allowance.exchange(3.1 + LEASE, Report("a", done, [], None, hello(tmp_path, "1", concurrency=4)))
+    assert told.committed == 4 * 1 + 4 * 5, "and are corrected"
+    allowance.close()
+
+
+def test_two_that_want_share(tmp_path: Path) -> None:
+    allowance = Allowance()
+    needs = [Need(1, None)] * 100
+    for name in ("a", "b"):
+        allowance.exchange(0.9, Report(name, [], needs, None, hello(tmp_path, name, concurrency=1)))
+    first = Allowance()
+    grants = {
+        name: first.exchange(1.0, Report(name, [], needs, None, hello(tmp_path / "x", name, concurrency=40)))
+        for name in ("a", "b")
+    }
+    assert len(grants["a"].tickets) == 40, "nobody else wants yet"
+    done = [Done(ticket, "accepted", None, None) for ticket in grants["a"].tickets]
+    assert first.exchange(1.1, Report("a", done, needs)).tickets != []
+    assert len(first.exchange(1.2, Report("b", [], needs)).tickets) == 20
+    allowance.close()
+    first.close()
+
+
+def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
+    """One with an id is for everybody; one without is for others only when its process ended, and once."""
+    allowance = Allowance()
+    allowance.exchange(1.0, Report("a", [], [Need(1, 1)] * 2, None, hello(tmp_path, "1")))
+    done = [Done(0, "accepted", 1, 1, key=b"id", reply=b"x"), Done(0, "accepted", 1, 1, None, None, b"n", b"y", True)]
+    allowance.exchange(1.1, Report("a", done, []))
+    allowance.exchange(1.1, Report("b", [], [], None, hello(tmp_path, "2")))
+    assert allowance.find("b", [(b"id", False), (b"n", True)]) == [b"x", None]
+    allowance.exchange(1.2, Report("c", [], [], None, hello(tmp_path, "1")))
+    assert allowance.find("c", [(b"id", False), (b"n", True)]) == [b"x", b"y"]
+    assert allowance.find("b", [(b"n", True)]) == [None]
+    allowance.close()
+
+
+def test_one_process_has_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.ray.ledger._BUSY_SECONDS", 0.1)
+    ledger = Ledger(tmp_path / "state")
+    ledger.commit([], "CNY", 5)
+    with pytest.raises(CnllmError, match="locked"):
+        Ledger(tmp_path / "state")
+    ledger.close()
+    again = Ledger(tmp_path / "state")
+    assert again.spent() == {"CNY": 5}
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+    again.close()
