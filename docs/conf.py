@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import cnllm
 
 project = "cnllm"
@@ -22,8 +25,36 @@ smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"cnllm {release}"
 html_static_path = ["static"]
-html_css_files = ["tables.css"]
+html_css_files = ["tables.css", "look.css"]
+html_js_files = ["access.js"]
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {"navigation_with_keys": True}
+_FONTS = (
+    "Inter, ui-sans-serif, system-ui, -apple-system, 'Segoe UI', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC'"
+)
+_MONO = "ui-monospace, 'SF Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+_TYPE = {"font-stack": f"{_FONTS}, sans-serif", "font-stack--monospace": _MONO}
+html_theme_options = {
+    "navigation_with_keys": True,
+    # the colours of the model matrix
+    "light_css_variables": _TYPE | dict.fromkeys(("color-brand-primary", "color-brand-content"), "#0b655f"),
+    "dark_css_variables": _TYPE | dict.fromkeys(("color-brand-primary", "color-brand-content"), "#67cdc3"),
+}
 highlight_language = "none"
+
+
+def setup(app: Any) -> None:
+    """Add the model matrix to the site: it is a page of its own, made from the built-in registry."""
+    app.connect("build-finished", write_matrix)
+
+
+def write_matrix(app: Any, error: Exception | None) -> None:
+    """Write matrix.html beside index.html, where the manual is built as HTML."""
+    if error is not None or app.builder.format != "html":
+        return
+    from cnllm.cli.matrix.page import render_page
+    from cnllm.registry import Registry
+    from cnllm.registry.documents import builtin_path, read
+
+    page = render_page(Registry([read(builtin_path(), builtin=True)]), manual="index.html")
+    Path(app.outdir, "matrix.html").write_text(page, encoding="utf-8")

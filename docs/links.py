@@ -1,7 +1,7 @@
 """Check the links of the built manual, without a network.
 
 python -m docs.links build/docs               name each internal link that leads nowhere; exit status 1 if there are any
-python -m docs.links build/docs --external    list the addresses that pages lead to, for whoever wants to try them
+python -m docs.links build/docs --external    list the addresses outside that pages lead to
 """
 
 from __future__ import annotations

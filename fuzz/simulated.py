@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from cnllm import engine
 from cnllm.registry.model import Model
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 from .given import pack
 from .models import SCHEMA, TOOLS, covering

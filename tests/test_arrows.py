@@ -56,7 +56,8 @@ MAY: dict[str, set[str]] = {
         "gateway/store",
         "protocols",
     },
-    "batch": FLAGS | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "transports"},
+    "batch": FLAGS
+    | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "simulator", "transports"},
     "ray": FLAGS | {"batch", "client", "config", "engine/encode", "estimates", "transports"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
@@ -67,6 +68,7 @@ MAY: dict[str, set[str]] = {
     "launch": {"config", "errors", "gateway"},
     "cli/language": set(),
     "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
+    "cli/matrix": FLAGS | {"cli/output", "config"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}
     | {"simulator", "store"}
@@ -77,6 +79,7 @@ MAY: dict[str, set[str]] = {
     | {
         "cli",
         "cli/language",
+        "cli/matrix",
         "cli/output",
         "client",
         "config",

@@ -232,6 +232,14 @@ def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> 
         "page.html",
         "page.js",
         "style.css",
+        "texts.json",
+        "data.js",
+        "words.js",
+        "list.js",
+        "model.js",
+        "compare.js",
+        "main.js",
+        "zh_CN.po",
     }
 
 

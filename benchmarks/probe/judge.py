@@ -13,7 +13,7 @@ from benchmarks.probe.shown import Endpoint
 from cnllm.jsonpath import set_value
 from cnllm.simulator.read import read_request
 from cnllm.simulator.request import flags_for
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 _PATCHES = ("reasoning.on.set.", "reasoning.off.set.", "reasoning.effort.", "reasoning.budget.")
 

@@ -14,7 +14,7 @@ from benchmarks.probe.requests import Request, plain_model, requests
 from benchmarks.probe.variants import Tree
 from cnllm import Registry
 from cnllm.registry.model import Model
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 _TIMES = re.compile(rb'"(?:created_at|completed_at)":\d+,?')
 _NEVER = ("keys", "path", "limits.context")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
     from cnllm.batch.progress import Progress
     from cnllm.batch.report import Report
-    from cnllm.batch.runner import Runner
+    from cnllm.batch.session import Interruptible
     from cnllm.batch.settings import Settings
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
@@ -81,6 +81,7 @@ def make_settings(
     transport: Any = None,
     max_steps: int | None = None,
     plot: bool = False,
+    vendor_batch: bool = False,
     on_progress: Callable[[Progress], object] | None = None,
     **options: Any,
 ) -> Settings:
@@ -119,6 +120,7 @@ def make_settings(
         transport=transport,
         max_steps=max_steps,
         plot=plot,
+        vendor_batch=vendor_batch,
         on_progress=on_progress,
     )
 
@@ -162,7 +164,7 @@ async def _run(session: Any) -> Report:
     loop = asyncio.get_running_loop()
     handles = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGINT")
 
-    def on_start(runner: Runner) -> None:
+    def on_start(runner: Interruptible) -> None:
         if handles and os.name != "nt":
             loop.add_signal_handler(signal.SIGINT, runner.interrupt)
 

@@ -51,7 +51,7 @@ class Comparison(msgspec.Struct):
     """The work of a run. `ask` are the lines up to `scanned` to ask; the lines after them are new.
 
     `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
-    `absent` counts finished rows that are not in the input.
+    `waiting` counts rows in jobs of a vendor; `absent` counts finished rows that are not in the input.
     """
 
     ask: Any
@@ -62,6 +62,7 @@ class Comparison(msgspec.Struct):
     retried: int = 0
     unsure: int = 0
     skipped: int = 0
+    waiting: int = 0
     changed: int = 0
     changed_cost: int = 0
     changed_settings: set[int | None] = set()
@@ -97,9 +98,13 @@ def compare(
     *,
     changed: Changed,
     ask_unsure: bool,
+    waiting: Bits,
     on_progress: Callable[[int], object] = lambda number: None,
 ) -> Comparison:
-    """Return what is left to ask. `identify` returns the identity that a row has now; None where it has none."""
+    """Return what is left to ask. `identify` returns the identity that a row has now; None where it has none.
+
+    `waiting` are the rows, by their `seq`, that a job of a vendor will answer.
+    """
     total = state.count()
     found = Comparison(ask=Bits())
     seen, cursor = Bits(), _Cursor(state)
@@ -144,6 +149,9 @@ def compare(
         found.matched += 1
         if not found.matched % _CHUNK:
             on_progress(found.matched)
+        if row_state == SENT and seq in waiting:
+            found.waiting += 1
+            continue
         if row_state == SENT:
             found.unsure += 1
             if ask_unsure:

@@ -27,7 +27,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     `output_tokens` is a guess: `typical_output` for each row, or its `max_tokens` where that is lower. `cost` is by
     these tokens, `worst_cost` by the longest possible replies; None where no price is known. `seconds` is by known
-    limits a minute; None without any.
+    limits a minute; None without any. `window` are the hours that a vendor takes for a batch at most.
     """
 
     rows: int
@@ -40,10 +40,13 @@ class Estimate(Struct, frozen=True, kw_only=True):
     currency: str | None
     spent: str | None
     seconds: float | None
+    window: float | None = None
     faults_shown: tuple[str, ...] = ()
 
 
-def estimate_run(jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: Budget) -> Estimate:
+def estimate_run(
+    jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: Budget, window: float | None = None
+) -> Estimate:
     """Return the estimate. `jobs` yields the first rows as jobs, and None for each further row."""
     rows = faults = sample = tokens_in = tokens_out = cost = worst = 0
     unpriced = price.currency is None
@@ -79,6 +82,7 @@ def estimate_run(jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPr
         currency=price.currency,
         spent=None if unpriced else f"{amount_of(budget.spent_units):f}",
         seconds=_seconds(lanes, rows - faults, tokens_in + tokens_out),
+        window=window,
         faults_shown=tuple(shown),
     )
 

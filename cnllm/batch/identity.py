@@ -21,7 +21,7 @@ from cnllm.registry.model import Model
 
 __all__ = ["Setting", "changed_parts", "describe_setting", "plan_identity"]
 
-_NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator")
+_NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator", "batch")
 """Flags that no request depends on."""
 _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
 

@@ -17,7 +17,7 @@ from cnllm.batch.output import Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import Mark, Record, Result, State
 
-__all__ = ["Finish", "Journal"]
+__all__ = ["Finish", "Journal", "write_finishes"]
 
 _PAUSE = 0.01  # seconds between two groups while there is enough to send
 
@@ -110,17 +110,28 @@ class Journal:
         self._thread.shutdown(wait=True)
 
     def _write(self, group: _Group, spent: dict[str, int]) -> Sequence[Record | None]:
-        finishes = group.finishes
-        places = self._output.append([finish.line for finish in finishes]) if finishes else []
-        state = self.state
-        with state.writing():
-            found = state.mark(group.marks, self._first_seq)
-            if finishes:
-                state.finish(
-                    [
-                        Result(f.seq, f.state, place, len(f.line), f.cost, f.attempts, f.earlier)
-                        for f, place in zip(finishes, places, strict=True)
-                    ]
-                )
-            state.put_facts({"spent": spent, **(output_facts(self._output) if finishes else {})})
+        found: Sequence[Record | None] = ()
+
+        def mark() -> None:
+            nonlocal found
+            found = self.state.mark(group.marks, self._first_seq)
+
+        write_finishes(self._output, self.state, group.finishes, spent, mark)
         return found
+
+
+def write_finishes(
+    output: Output, state: State, finishes: Sequence[Finish], spent: dict[str, int], more: Callable[[], object]
+) -> None:
+    """Write lines to the output, then in one transaction what `more` writes and what became of the rows."""
+    places = output.append([finish.line for finish in finishes]) if finishes else []
+    with state.writing():
+        more()
+        if finishes:
+            state.finish(
+                [
+                    Result(f.seq, f.state, place, len(f.line), f.cost, f.attempts, f.earlier)
+                    for f, place in zip(finishes, places, strict=True)
+                ]
+            )
+        state.put_facts({"spent": spent, **(output_facts(output) if finishes else {})})

@@ -10,6 +10,7 @@ from msgspec import Struct
 from cnllm.batch.budget import Budget
 from cnllm.batch.lane import Lane
 from cnllm.batch.tally import Tally
+from cnllm.batch.vendor.progress import VendorProgress
 from cnllm.estimates.money import amount_of
 
 __all__ = ["Progress", "snapshot"]
@@ -19,7 +20,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     """A moment of a run. `done` and `failed` are those of this run, `before` was done by earlier ones.
 
     `rate` and `tokens` are answers and output tokens a second, lately. `waiting` are the seconds for which the endpoint
-    has refused everything; None where it does not. `left` are seconds, `projected` is the cost in the end.
+    has refused everything; None where it does not. `left` are seconds, `projected` is the cost in the end. `vendor` is
+    where the jobs of a batch interface are; None without one.
     """
 
     done: int
@@ -36,10 +38,18 @@ class Progress(Struct, frozen=True, kw_only=True):
     total: int | None = None
     left: float | None = None
     projected: Decimal | None = None
+    vendor: VendorProgress | None = None
 
 
 def snapshot(
-    tally: Tally, budget: Budget, lanes: Sequence[Lane], before: int, total: int | None, now: float
+    tally: Tally,
+    budget: Budget,
+    lanes: Sequence[Lane],
+    before: int,
+    total: int | None,
+    now: float,
+    *,
+    vendor: VendorProgress | None = None,
 ) -> Progress:
     """Return where a run is. `total` is the number of rows of the input; None while it is not known."""
     rate, tokens = tally.rate(now)
@@ -66,4 +76,5 @@ def snapshot(
         total=total,
         left=remaining / rate if remaining is not None and rate > 0 else None,
         projected=projected,
+        vendor=vendor if vendor is not None and vendor.jobs else None,
     )

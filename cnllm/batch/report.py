@@ -21,7 +21,8 @@ class Report(Struct, frozen=True, kw_only=True):
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
     included, with the worst case of requests whose cost is unknown. `failures` are counts by class, `notes` by code.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
-    input tokens that came from the endpoint's cache, None where it does not say.
+    input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
+    vendor's batch interface finished in this run, `waiting` those that are still there.
     """
 
     out: str
@@ -45,6 +46,8 @@ class Report(Struct, frozen=True, kw_only=True):
     notes: dict[str, int]
     finishes: dict[str, int]
     from_cache: int = 0
+    by_vendor: int = 0
+    waiting: int = 0
     broken: int = 0
     corrected: int = 0
     invalid: int = 0

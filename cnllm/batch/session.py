@@ -7,7 +7,8 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 from cnllm import __version__
 from cnllm.batch import identity
@@ -34,11 +35,14 @@ from cnllm.batch.settings import Settings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
 from cnllm.batch.tally import Tally
 from cnllm.batch.template import Template
+from cnllm.batch.vendor.calls import call_timeouts, takes_calls, use_calls
+from cnllm.batch.vendor.parts import Parts
+from cnllm.batch.vendor.phase import VendorPhase
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
 
-__all__ = ["Session"]
+__all__ = ["Interruptible", "Session"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
@@ -49,6 +53,13 @@ _LOOP_OPTIONS = ("approve", "max_repeats", "max_parallel", "tool_timeout", "on_s
 def _part(options: Mapping[str, Any], of_loop: bool) -> dict[str, Any]:
     """Return the options of a tool loop, or the others."""
     return {name: value for name, value in options.items() if (name in _LOOP_OPTIONS) is of_loop}
+
+
+class Interruptible(Protocol):
+    """The part of a run that runs now, and can be stopped."""
+
+    def interrupt(self) -> None:
+        """Stop; the second time at once."""
 
 
 class Session:
@@ -83,10 +94,17 @@ class Session:
     def _open(self) -> None:
         settings, state = self.settings, self.state
         spent = recover(self.output, state)
+        self.parts = Parts(state)
+        self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
+        by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
+        if by_calls:
+            use_calls(self.lanes, self.registry)
         lane = self.lanes[0]
         self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, True)}
         options = _part(settings.options, False)
+        if by_calls and options.get("timeout") is None:
+            options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
         self.setting = identity.describe_setting(
             lane.model, probe, options, settings.prompt, settings.max_steps is not None, __version__
@@ -94,12 +112,26 @@ class Session:
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
         self.budget = Budget(spent, self.price.currency, cap)
-        self.budget.require_room_for_one(self.price.cost_of(probe) or 0)
+        self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
+        self.budget.reserve(self.parts.reserved())
+        probe_cost = self.price.cost_of(probe) or 0 if self.vendor is None else self.vendor.probe_cost
+        self.budget.require_room_for_one(probe_cost)
         self.number = state.setting(self.setting.fingerprint, self.setting.parts)
         state.set_facts(currency=self.price.currency)
         self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache)
         self.comparison = self._compare()
         self.jobs.doubled = self.comparison.doubled
+        if self.vendor is not None:
+            self.vendor.jobs.doubled = self.comparison.doubled
+
+    def _refuse_open_parts(self) -> None:
+        """Raise `CnllmError` for rows at a vendor where this run does not ask for them: they would be paid twice."""
+        if not self.settings.vendor_batch and (parts := self.parts.open_parts()):
+            rows = sum(part.size for part in parts)
+            raise CnllmError(
+                f"{rows:,} rows of {self.settings.out} are in {len(parts)} jobs at a vendor",
+                hint="--vendor-batch goes on with them; another -o OUT asks all rows anew",
+            )
 
     def _resolved_names(self) -> dict[str, str]:
         """Return what names stood for when they were first used with this output."""
@@ -158,6 +190,7 @@ class Session:
             self._identify,
             changed=settings.changed,
             ask_unsure=settings.unsure == "ask",
+            waiting=self.parts.waiting(),
         )
         if found.matched == 0 and found.absent and state.counts().get(DONE, 0):
             raise CnllmError(
@@ -203,11 +236,12 @@ class Session:
 
     def estimate(self) -> Estimate:
         """Return what a run would take. Nothing is sent."""
+        maker, price = (self.jobs, self.price) if self.vendor is None else (self.vendor.jobs, self.vendor.price)
         jobs = (
-            self.jobs.make(row, 0) if number < sample_size() else None
-            for number, row in enumerate(self._pending_rows())
+            maker.make(row, 0) if number < sample_size() else None for number, row in enumerate(self._pending_rows())
         )
-        return estimate_run(jobs, self.lanes, self.price, self.budget)
+        window = None if self.vendor is None else self.vendor.window
+        return estimate_run(jobs, self.lanes, price, self.budget, window)
 
     async def _row_chunks(self) -> AsyncIterator[Sequence[Row]]:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
@@ -230,10 +264,35 @@ class Session:
 
     # ── the run ──────────────────────────────────────────────────────────────
 
-    async def run(self, on_start: Callable[[Runner], object] = lambda runner: None) -> Report:
+    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> Report:
         """Ask what is left, and return the report."""
-        settings, found = self.settings, self.comparison
         tally = Tally(time.monotonic())
+        if self.vendor is not None:
+            on_start(self.vendor)
+            watcher = asyncio.create_task(self._watch(tally))
+            try:
+                await self.vendor.run(self._row_chunks(), tally)
+            except BaseException:
+                await asyncio.gather(*(lane.client.aclose() for lane in self.lanes), return_exceptions=True)
+                raise
+            finally:
+                watcher.cancel()
+        rows = self._row_chunks() if self.vendor is None else self._leftover_chunks(self.vendor)
+        return await self._run_single(tally, rows, on_start)
+
+    async def _leftover_chunks(self, vendor: VendorPhase) -> AsyncIterator[Sequence[Row]]:
+        """Yield the rows that the vendor left for single calls."""
+        if vendor.stopped is not None or not vendor.leftover.count:
+            return
+        rows = (row for row in self.reader.rows() if row.number in vendor.leftover)
+        while chunk := list(islice(rows, _CHUNK)):
+            yield chunk
+
+    async def _run_single(
+        self, tally: Tally, rows: AsyncIterator[Sequence[Row]], on_start: Callable[[Interruptible], object]
+    ) -> Report:
+        """Ask rows one by one, finish the files, and return the report."""
+        settings, found, vendor = self.settings, self.comparison, self.vendor
         first_seq = self.state.last_seq() + 1
         journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), first_seq)
         runner = Runner(
@@ -245,7 +304,7 @@ class Session:
             first_seq=first_seq,
             attempts=settings.attempts,
             make_job=self.jobs.make,
-            must_retake=lambda number: number <= found.scanned,
+            must_retake=lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
             paid=self.price.paid,
             strict=settings.strict,
             cache=self.cache,
@@ -253,9 +312,9 @@ class Session:
         )
         on_start(runner)
         counter = asyncio.create_task(self._count())
-        watcher = asyncio.create_task(self._watch(tally, runner))
+        watcher = asyncio.create_task(self._watch(tally))
         try:
-            await runner.run(self._row_chunks())
+            await runner.run(rows)
         finally:
             watcher.cancel()
             counter.cancel()
@@ -275,28 +334,37 @@ class Session:
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")
 
-    async def _watch(self, tally: Tally, runner: Runner) -> None:
+    async def _watch(self, tally: Tally) -> None:
         on_progress = self.settings.on_progress
         if on_progress is None:
             return
         while True:
-            on_progress(self.progress(tally, runner))
+            on_progress(self.progress(tally))
             await asyncio.sleep(_PROGRESS_SECONDS)
 
     async def _count(self) -> None:
         """Count the rows of the input, where that is quick, for the time that is left."""
         self.total = await asyncio.get_running_loop().run_in_executor(None, self.reader.count)
 
-    def progress(self, tally: Tally, runner: Runner) -> Progress:
+    def progress(self, tally: Tally) -> Progress:
         """Return where a run is."""
         return snapshot(
-            tally, self.budget, self.lanes, self.comparison.done + self.comparison.failed, self.total, time.monotonic()
+            tally,
+            self.budget,
+            self.lanes,
+            self.comparison.done + self.comparison.failed,
+            self.total,
+            time.monotonic(),
+            vendor=None if self.vendor is None else self.vendor.progress,
         )
 
     def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
         counts = self.state.counts()
-        stop = runner.stop
-        stopped = stop.reason if stop.kind not in (None, "ended") else None
+        kind, reason = (self.vendor.stopped if self.vendor is not None else None) or (
+            runner.stop.kind,
+            runner.stop.reason,
+        )
+        stopped = reason if kind not in (None, "ended") else None
         failed = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0)
         return make_report(
             str(self.settings.out),
@@ -309,7 +377,9 @@ class Session:
             unsure=self.comparison.unsure,
             broken=runner.broken,
             stopped=stopped or None,
-            stop_kind=stop.kind if stopped else None,
-            messages=tuple(messages),
+            stop_kind=kind if stopped else None,
+            messages=(*(self.vendor.messages if self.vendor is not None else ()), *messages),
+            by_vendor=self.vendor.answered if self.vendor is not None else 0,
+            waiting=self.parts.waiting().count,
             plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,
         )

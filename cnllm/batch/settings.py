@@ -46,4 +46,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     transport: Any = None
     max_steps: int | None = None
     plot: bool = False
+    vendor_batch: bool = False
     on_progress: Callable[[Any], object] | None = None

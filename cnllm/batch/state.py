@@ -28,7 +28,7 @@ SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
 
 _MARK = 0x636E6C62  # "cnlb", SQLite's application_id
-_VERSION = 1
+_VERSION, _PARTS_VERSION = 1, 2  # a state without parts can be read by versions that know none
 _TABLES = """
 CREATE TABLE settings (number INTEGER PRIMARY KEY, fingerprint BLOB NOT NULL UNIQUE, data TEXT NOT NULL) STRICT;
 CREATE TABLE rows (
@@ -125,7 +125,7 @@ class State:
             empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
             if not empty and mark != _MARK:
                 raise CnllmError(f"{self.path} is a database of another program", hint="choose another -o OUT")
-            if version > _VERSION:
+            if version > _PARTS_VERSION:
                 raise CnllmError(f"{self.path} was written by a newer cnllm", hint="upgrade cnllm")
             if empty:
                 for statement in filter(str.strip, _TABLES.split(";")):
@@ -250,6 +250,12 @@ class State:
         if earlier := [result.earlier for result in results if result.earlier is not None]:
             self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
         self._db.executemany(_RESULT, [(r.state, r.place, r.length, r.cost, r.attempts, r.seq) for r in results])
+
+    def create_part_tables(self, statements: str) -> None:
+        """Create the tables of `vendor/parts.py`. Call it in `writing`."""
+        for statement in filter(str.strip, statements.split(";")):
+            self._db.execute(statement)
+        self._db.execute(f"PRAGMA user_version = {_PARTS_VERSION}")
 
     def drop(self, seqs: Iterable[int]) -> None:
         """Remove rows that are no longer in the input, and their lines from the output at its next rewriting."""

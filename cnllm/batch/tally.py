@@ -58,11 +58,12 @@ class Tally:
             self.intervals.append(Interval())
         return self.intervals[index]
 
-    def answer(self, now: float, seconds: float, reply: Reply) -> None:
-        """Count an answer."""
+    def answer(self, now: float, seconds: float | None, reply: Reply) -> None:
+        """Count an answer. `seconds` is None where nobody waited for this one alone."""
         self.answers += 1
-        step = round(log(max(seconds, 1e-6)) / _STEP)
-        self._latencies[step] = self._latencies.get(step, 0) + 1
+        if seconds is not None:
+            step = round(log(max(seconds, 1e-6)) / _STEP)
+            self._latencies[step] = self._latencies.get(step, 0) + 1
         usage = reply.usage
         tokens = usage.output or 0
         self.input += usage.input or 0
@@ -72,7 +73,7 @@ class Tally:
             self.known_cache += usage.input
         interval = self.interval(now)
         interval.answers += 1
-        interval.latency += seconds
+        interval.latency += seconds or 0.0
         interval.tokens += tokens
         for note in reply.notes:
             self.notes[note.code] = self.notes.get(note.code, 0) + 1

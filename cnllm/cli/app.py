@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from cnllm.cli.lazy_command import load_command, translate_help
+from cnllm.cli.lazy_command import load_command, with_help
 from cnllm.cli.output import errors, stdio
 
 __all__ = ["COMMANDS", "root", "run"]
@@ -129,7 +129,6 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         if not stdio.prepare_streams():
             raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
-        translate_help(root)
         if "_CNLLM_COMPLETE" in os.environ:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
         status = _invoke(list(sys.argv[1:] if args is None else args))
@@ -148,8 +147,9 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def _invoke(args: list[str]) -> int:
     try:
-        with root.make_context("cnllm", args) as context:
-            result = root.invoke(context)
+        program = with_help(root)
+        with program.make_context("cnllm", args) as context:
+            result = program.invoke(context)
     except click.exceptions.Exit as exit:
         return exit.exit_code
     return result if isinstance(result, int) else errors.WHOLE

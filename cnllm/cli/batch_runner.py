@@ -154,6 +154,7 @@ def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
             api_keys=keys,
             max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
             plot=not params["no_plot"],
+            vendor_batch=params["vendor_batch"],
             **options,
         )
     except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli.language.messages import language
 
-__all__ = ["load_command", "translate_help"]
+__all__ = ["load_command", "with_help"]
 
 
 def load_command(path: str) -> click.Command:
@@ -16,14 +16,13 @@ def load_command(path: str) -> click.Command:
     module, _, name = path.partition(":")
     command = getattr(importlib.import_module(module), name)
     assert isinstance(command, click.Command)
-    translate_help(command)
-    return command
+    return with_help(command)
 
 
-def translate_help(command: click.Command) -> None:
-    """Let a command show its help in the user's language."""
-    if language() is not None:
-        from cnllm.cli.output import help
+def with_help(command: click.Command) -> click.Command:
+    """Return the command with its help in the user's language: itself where that is English."""
+    if language() is None:
+        return command
+    from cnllm.cli.output.help import translate_command
 
-        click.Context.formatter_class = help.TranslatedHelp
-        help.translate_command(command)
+    return translate_command(command)

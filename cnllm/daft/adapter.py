@@ -1,4 +1,4 @@
-"""What Daft calls: the provider, and the descriptor that travels to the workers."""
+"""Connect Daft: the provider, and the descriptor that travels to the workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a `prompt` needs on a worker: plain values that may travel, and no key."""
+"""The settings of a `prompt` on a worker: plain values that may travel, and no key."""
 
 from __future__ import annotations
 

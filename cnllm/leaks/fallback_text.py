@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.leaks.grammars.base import ParsedCall
 from cnllm.leaks.script import in_script, script
+
+if TYPE_CHECKING:  # loads the grammars, which many programs never need
+    from cnllm.leaks.grammars.base import ParsedCall
 
 __all__ = ["CALL", "FallbackText", "call_name", "short_name"]
 

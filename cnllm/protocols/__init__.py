@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
+from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
-from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
+
+if TYPE_CHECKING:
+    from cnllm.protocols.server_api import ServerApi
 
 __all__ = [
     "PROTOCOLS",
@@ -100,7 +103,7 @@ class ServerCodec(Struct, frozen=True):
     which an endpoint would seal reasoning, with a token that only this endpoint accepts. `late_seals`: a seal comes
     after the reasoning, with the first call or with the text. `dialects`: the form of messages and replies (fields
     for reasoning, finish words, places of usage) differs by endpoint, so that the simulator reads and writes chat
-    completions by the flags instead of through this codec.
+    completions by the flags instead of through this codec. `batch`: the words of the protocol's batch interface.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -119,6 +122,7 @@ class ServerCodec(Struct, frozen=True):
     seal_example: Callable[[str, str], Any] | None = None
     late_seals: bool = False
     dialects: bool = False
+    batch: BatchForm = BatchForm()
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

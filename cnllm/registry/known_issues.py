@@ -6,7 +6,7 @@ out: nobody notices them. `cnllm models show M --explain` has them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -45,9 +45,12 @@ class KnownIssue(Struct, frozen=True):
     how: str | None
 
 
-def known_issues(model: Model) -> list[KnownIssue]:
-    """List the known issues of a model at its endpoint, in the order of the flags."""
-    facts = {fact.flag: fact for fact in model.explain()}
+def known_issues(model: Model, explained: Iterable[Fact] | None = None) -> list[KnownIssue]:
+    """List the known issues of a model at its endpoint, in the order of the flags.
+
+    `explained` is what `model.explain()` returns.
+    """
+    facts = {fact.flag: fact for fact in (model.explain() if explained is None else explained)}
     return list(_issues(facts))
 
 

@@ -158,6 +158,24 @@ class Model:
             flags = self._modes[mode] = self._flags_for(mode)
         return flags
 
+    def derive(self, change: Callable[[Flags], Flags]) -> Model:
+        """Return the same model with changed flags, in every mode. What `explain` says stays that of the registry."""
+        return Model(
+            id=self.id,
+            provider=self.provider,
+            protocol=self.protocol,
+            flags=change(self.flags),
+            notes=lambda: self.notes,
+            distrusts=self.distrusts,
+            flags_for=lambda mode: change(self.flags_for(mode)),
+            where=self._where,
+            layer=self._layer,
+            explain=self._explain,
+            family=self._family,
+            over=self.over,
+            data_version=self._data_version,
+        )
+
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""
         checks.require_text("flag", flag)

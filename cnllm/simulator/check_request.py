@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Refusal
+from cnllm.registry.flags import Flags, Refusal
 from cnllm.registry.model import Model
 from cnllm.simulator import check_messages
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
@@ -16,7 +16,7 @@ from cnllm.simulator.check_tools import tool_violations
 from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
 from cnllm.simulator.violations import RequestContext, Violation, refusals_of
 
-__all__ = ["ErrorResponse", "check_request", "error_response"]
+__all__ = ["ErrorResponse", "check_key", "check_request", "error_response"]
 
 _TYPES = {"key": "authentication_error", "model": "not_found_error", "fault": "server_error"}
 _STATUSES = {"key": 401, "model": 404}
@@ -61,6 +61,12 @@ def check_request(
     )
     violation = next(_violations(context), None)
     return None if violation is None else error_response(violation, [] if general else refusals, model)
+
+
+def check_key(model: Model, headers: Mapping[str, str]) -> ErrorResponse | None:
+    """Return this endpoint's error for a request without a key, or None."""
+    violation = _key_violation(model.flags, model.protocol, {k.lower(): v for k, v in headers.items()})
+    return None if violation is None else error_response(violation, refusals_of(model.flags), model)
 
 
 def error_response(violation: Violation, refusals: list[Refusal], model: Model | None = None) -> ErrorResponse:
@@ -118,16 +124,24 @@ def _violations(context: RequestContext) -> Iterator[Violation]:
 
 
 def _key_violations(context: RequestContext) -> Iterator[Violation]:
-    auth = context.flags.auth
-    if not context.flags.keys or auth is None or not auth.header:
-        return
-    header = context.headers.get(auth.header.lower(), "").strip()
+    violation = _key_violation(context.flags, context.model.protocol, context.headers)
+    if violation is not None:
+        yield violation
+
+
+def _key_violation(flags: Flags, protocol: str, headers: Mapping[str, str]) -> Violation | None:
+    """Return the violation of a request without a key. Names of headers are in lower case."""
+    auth = flags.auth
+    if not flags.keys or auth is None or not auth.header:
+        return None
+    header = headers.get(auth.header.lower(), "").strip()
     prefix, _, suffix = (auth.value or "{key}").partition("{key}")
-    if not header and server_codec(context.model.protocol).bearer:
-        header, prefix, suffix = context.headers.get("authorization", "").strip(), "Bearer", ""
+    if not header and server_codec(protocol).bearer:
+        header, prefix, suffix = headers.get("authorization", "").strip(), "Bearer", ""
     matches = header.startswith(prefix.strip()) and header.endswith(suffix)
-    if not matches or not header.removeprefix(prefix.strip()).removesuffix(suffix).strip():
-        yield Violation("key", f"No API key was sent in the header {auth.header}.")
+    if matches and header.removeprefix(prefix.strip()).removesuffix(suffix).strip():
+        return None
+    return Violation("key", f"No API key was sent in the header {auth.header}.")
 
 
 def _header_violations(context: RequestContext) -> Iterator[Violation]:

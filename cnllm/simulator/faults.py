@@ -16,14 +16,16 @@
     x-cnllm-fault: retry-after=2           sends that header too (alone: with status 429)
 
 Separate several faults with `;`. With `times=2` only the first two requests with exactly this header meet the fault.
-Any further word (`id=a`) makes the header of one test different from another's.
+Any further word (`id=a`) makes the header of one test different from another's. With `step=poll` a fault meets that
+step of a batch only (upload, submit, poll, list, results, cancel); `cnllm.simulator.batch.faults` has the words that
+say what happens to a job. A request that meets a status has no effect; with `after-effect` it has.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["HEADER", "InjectedFault", "read_fault"]
+__all__ = ["HEADER", "InjectedFault", "fault_words", "read_fault"]
 
 HEADER = "x-cnllm-fault"
 
@@ -47,11 +49,33 @@ _KINDS = frozenset(
 )
 
 
+_JOB_WORDS = frozenset(
+    {
+        "polls",
+        "seconds",
+        "unlisted",
+        "invalid",
+        "expired",
+        "failed-rows",
+        "missing-rows",
+        "duplicate-rows",
+        "shuffled",
+        "page-size",
+    }
+)
+"""Words that say what happens to a job of a batch. They change nothing about the request itself."""
+
+
 class InjectedFault(Struct, frozen=True):
-    """A fault: `kinds` with the text after `=`, and how many requests it applies to (None: all)."""
+    """A fault: `kinds` with the text after `=`, how many requests it applies to, and at which step (None: all).
+
+    `takes_effect`: a status replaces the response to a request that took effect.
+    """
 
     kinds: dict[str, str]
     times: int | None = None
+    step: str | None = None
+    takes_effect: bool = False
 
     @property
     def status(self) -> int | None:
@@ -71,11 +95,16 @@ class InjectedFault(Struct, frozen=True):
         return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
 
 
+def fault_words(header: str) -> dict[str, str]:
+    """Return the words of a header, each with the text after its `=`."""
+    return dict(w.strip().partition("=")[::2] for w in header.split(";") if w.strip())
+
+
 def read_fault(header: str) -> InjectedFault:
     """Parse the fault that a header names. Raise `ValueError` for an unknown fault."""
-    words = dict(w.strip().partition("=")[::2] for w in header.split(";") if w.strip())
+    words = fault_words(header)
     kinds = {k: v for k, v in words.items() if k in _KINDS}
-    if not kinds:
+    if not kinds and _JOB_WORDS.isdisjoint(words):
         raise ValueError(f"{HEADER}: {header} is no fault; there are {', '.join(sorted(_KINDS))}")
     for word, convert in (("status", int), ("retry-after", float)):
         if word in kinds:
@@ -84,4 +113,5 @@ def read_fault(header: str) -> InjectedFault:
         float(kinds["slow"])
     if "status" in kinds and not 200 <= int(kinds["status"]) <= 599:
         raise ValueError(f"{HEADER}: {kinds['status']} is no status to answer with")
-    return InjectedFault(kinds=kinds, times=int(words["times"]) if "times" in words else None)
+    times = int(words["times"]) if "times" in words else None
+    return InjectedFault(kinds=kinds, times=times, step=words.get("step"), takes_effect="after-effect" in words)

@@ -9,8 +9,9 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 
 from cnllm.simulator.faults import HEADER, InjectedFault
-from cnllm.simulator.routes import ServedModels, route
-from cnllm.simulator.transport import SimulatedResponse, reject
+from cnllm.simulator.respond import SimulatedResponse, reject
+from cnllm.simulator.routes import route
+from cnllm.simulator.served_models import ServedModels
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ class ConnectionHost(Protocol):
     pace: float
     body_limit: int
 
-    def fault(self, header: str) -> InjectedFault | None:
+    def fault(self, header: str, method: str, target: str) -> InjectedFault | None:
         """Return the fault for the next request with this header."""
+
+    def observe(self, method: str, target: str, phase: str) -> None:
+        """Tell that a request was received, handled or answered."""
 
 
 class Connection:
@@ -105,10 +109,11 @@ class Connection:
             violation = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
             await self.send(reject(violation, status=421), None)
             return True
+        self.server.observe(method, target, "received")
         fault = None
         if HEADER in headers:
             try:
-                fault = self.server.fault(headers[HEADER])
+                fault = self.server.fault(headers[HEADER], method, target)
             except ValueError as error:
                 await self.send(reject(Violation("fault", str(error))), None)
                 return True
@@ -118,8 +123,15 @@ class Connection:
         if fault is not None and "reset-headers" in fault.kinds:
             self.reset()
             return False
-        response = route(self.server.catalog, method, target, headers, content)
-        return await self.send(_fault_response(fault) or response, fault, no_body=method == "HEAD")
+        replacement = _fault_response(fault)
+        if replacement is None or (fault is not None and fault.takes_effect):
+            response = route(self.server.catalog, method, target, headers, content)
+        else:
+            response = replacement
+        self.server.observe(method, target, "handled")
+        stays_open = await self.send(replacement or response, fault, no_body=method == "HEAD")
+        self.server.observe(method, target, "sent")
+        return stays_open
 
     # ── sending ──────────────────────────────────────────────────────────────
     async def send(self, response: SimulatedResponse, fault: InjectedFault | None, *, no_body: bool = False) -> bool:

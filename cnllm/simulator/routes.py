@@ -9,43 +9,19 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct
 
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator.transport import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.batch import BatchRequest, answer_step
+from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.served_models import ServedModels, batch_step
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
-__all__ = ["HiddenNames", "ServedModels", "route"]
+__all__ = ["route"]
 
 _LIST_PATHS = ("/models", "/v1/models")
-
-
-class HiddenNames(Struct, frozen=True):
-    """Neutral names: `models` are served as model-1, model-2, … on paths without a provider.
-
-    With `only` no other model of the registry is served. Otherwise clients reach the others by their real names.
-    """
-
-    models: tuple[str, ...]
-    only: bool = False
-
-    def real(self, name: str) -> str | None:
-        """Return the registry's name for a client's name, or None for a model that is not served."""
-        number = name.removeprefix("model-")
-        if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
-            return self.models[int(number[:9]) - 1]
-        return None if self.only else name
-
-
-class ServedModels(Struct, frozen=True):
-    """The models that the server serves. `strict`: refuse everything that the flags deny."""
-
-    registry: ModelLookup
-    strict: bool = False
-    hidden_names: HiddenNames | None = None
 
 
 def route(
@@ -70,6 +46,9 @@ def route(
             return _require_post(method) or _respond_to_shared(catalog, headers, content, path, *shared)
         name = _model_in_body(content)
         model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
+        if model is None and (step := batch_step(catalog, method, target)) is not None:
+            request = BatchRequest(target, headers, content, f"http://{headers.get('host', 'localhost')}/{provider}")
+            return answer_step(registry, catalog.batches, step, request, strict=catalog.strict)
     except _BadModelId as bad_id:
         return reject(Violation("model", str(bad_id), param="model"), protocol=wire)
     except UnknownModel as missing:
@@ -210,7 +189,9 @@ def _model_at(registry: ModelLookup, provider: str, path: str, model_name: str |
 
 def _path_patterns(model: Model) -> list[str]:
     """Return patterns of the paths of an endpoint."""
-    paths = [p.partition("?")[0] for p in (model.flags.path, model.flags.stream_path) if p]
+    batch = model.flags.batch
+    slow = batch.path if batch is not None and batch.input == "calls" else None
+    paths = [p.partition("?")[0] for p in (model.flags.path, model.flags.stream_path, slow) if p]
     return [_pattern(path) for path in paths]
 
 

@@ -15,16 +15,18 @@ import ipaddress
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from cnllm.simulator.faults import InjectedFault, read_fault
 from cnllm.simulator.http_connection import Connection
-from cnllm.simulator.routes import HiddenNames, ServedModels
-from cnllm.simulator.transport import ModelLookup
+from cnllm.simulator.respond import ModelLookup
+from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
 
-__all__ = ["Server", "running"]
+__all__ = ["Observer", "Server", "running"]
 
+Observer = Callable[[str, str, str], None]
+"""Called for each request with (its step of a batch, or call; its path; received, handled or sent)."""
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request body: images are long
 
 
@@ -33,6 +35,7 @@ class Server:
 
     `strict`: refuse everything that the flags of a model deny, with a general error if the endpoint's own is unknown.
     `neutral`: paths, names and errors do not show providers and models. If `models` is given, serve only these.
+    `on_request` is called in the server's thread, so that a test can stop a client at any point of a conversation.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Server:
         strict: bool = False,
         neutral: bool = False,
         models: Sequence[str] = (),
+        on_request: Observer | None = None,
     ) -> None:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
@@ -55,6 +59,7 @@ class Server:
         self.port = port
         self.pace = pace
         self.body_limit = body_limit
+        self._on_request = on_request
         self._listener: socket.socket | None = None
         self._accept_task: asyncio.Task[None] | None = None
         self._connections: dict[asyncio.Task[None], socket.socket] = {}
@@ -135,9 +140,20 @@ class Server:
         finally:
             writer.transport.abort()
 
-    def fault(self, header: str) -> InjectedFault | None:
+    def observe(self, method: str, target: str, phase: str) -> None:
+        """Tell the observer of a request that it was received, handled or answered."""
+        if self._on_request is not None:
+            self._on_request(self._step(method, target), target.partition("?")[0], phase)
+
+    def _step(self, method: str, target: str) -> str:
+        step = batch_step(self.catalog, method, target)
+        return "call" if step is None else step.name
+
+    def fault(self, header: str, method: str, target: str) -> InjectedFault | None:
         """Return the fault for the next request with this header. Raise `ValueError` if the header names none."""
         fault = read_fault(header)
+        if not fault.kinds or (fault.step is not None and fault.step != self._step(method, target)):
+            return None
         if fault.times is None:
             return fault
         self._fault_counts[header] += 1
@@ -161,9 +177,10 @@ def running(
     strict: bool = False,
     neutral: bool = False,
     models: Sequence[str] = (),
+    on_request: Observer | None = None,
 ) -> Iterator[Server]:
     """Run a server in a thread of its own while the block runs."""
-    server = Server(registry, host, port, pace, strict=strict, neutral=neutral, models=models)
+    server = Server(registry, host, port, pace, strict=strict, neutral=neutral, models=models, on_request=on_request)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-from msgspec import Struct
-
-from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
-from cnllm.simulator import chat, write
-from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
-from cnllm.simulator.read import read_request
-from cnllm.simulator.reply import make_reply
-from cnllm.simulator.request import ParsedRequest, flags_for
-from cnllm.simulator.violations import Violation
+from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, respond
 
-__all__ = [
-    "MARK",
-    "AsyncSimTransport",
-    "ModelLookup",
-    "OutgoingRequest",
-    "SimTransport",
-    "SimulatedResponse",
-    "is_unlisted",
-    "reject",
-    "respond",
-]
+if TYPE_CHECKING:
+    from cnllm.simulator.batch import BatchStore
 
-MARK = "x-cnllm-simulated"
-_MAX_DEPTH = 128
-_TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
+__all__ = ["AsyncSimTransport", "OutgoingRequest", "SimTransport"]
 
 
 class OutgoingRequest(Protocol):
@@ -56,137 +37,48 @@ class OutgoingRequest(Protocol):
         """Return the body as bytes."""
 
 
-class ModelLookup(Protocol):
-    """The part of a registry that the simulator needs."""
+class _Endpoints:
+    """The endpoints behind a transport, and their batches."""
 
-    def resolve(self, name: str, *, protocol: str | None = None) -> Model:
-        """Return the model of a name. Raises `UnknownModel`."""
+    def __init__(self, registry: ModelLookup | None, strict: bool) -> None:
+        self.registry = registry
+        self.strict = strict
+        self._batches: BatchStore | None = None
+        self._lock = threading.Lock()
 
-    def names(self) -> list[str]:
-        """Return the names of all models."""
+    def respond(self, plan: OutgoingRequest) -> SimulatedResponse:
+        """Return the response to a plan."""
+        method: str = getattr(plan, "method", "POST")
+        path = unquote(urlsplit(plan.url).path)
+        is_step = self.registry is not None and not _is_call(plan.model, method, path)
+        if is_step and (response := self._respond_to_step(plan, method, path)) is not None:
+            return response
+        unlisted = self.strict and is_unlisted(self.registry, plan.model)
+        return respond(plan.model, plan.headers, plan.content, path, strict=self.strict, unlisted=unlisted)
 
+    def _respond_to_step(self, plan: OutgoingRequest, method: str, path: str) -> SimulatedResponse | None:
+        """Return the response to a step of a batch; None for another request. The base URL may be any."""
+        from cnllm.simulator.batch import BatchRequest, BatchStore, answer_step  # few need it
 
-class SimulatedResponse(Struct, frozen=True):
-    """A response. Its body comes in pieces, one per event if it streams."""
-
-    status: int
-    headers: dict[str, str]
-    pieces: Iterable[bytes]
-
-
-def is_unlisted(registry: ModelLookup | None, model: Model) -> bool:
-    """Whether the registry lists the endpoint's models but not this one."""
-    if all(note.code != "unknown-model" for note in model.notes):
-        return False
-    return registry is None or any(name.startswith(f"{model.provider}/") for name in registry.names())
-
-
-def respond(
-    model: Model,
-    headers: Mapping[str, str],
-    content: bytes,
-    path: str = "",
-    *,
-    strict: bool = False,
-    unlisted: bool = False,
-    public_name: str | None = None,
-) -> SimulatedResponse:
-    """Return the endpoint's response to these bytes at this path.
-
-    `strict`: refuse everything that the flags deny. `unlisted`: the endpoint does not serve this model.
-    `public_name`: the name that replaces the model's in the response; errors then use general words without names.
-    """
-    try:
-        body = msgspec.json.decode(content)
-    except RecursionError:
-        return _bad_request(model, _TOO_DEEP)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        return _bad_request(model, f"The body is not JSON: {error}")
-    if not isinstance(body, dict):
-        return _bad_request(model, "The body is not a JSON object.")
-    if (problem := _body_problem(content, body)) is not None:
-        return _bad_request(model, problem)
-    try:
-        request = read_request(model, body, path)
-        rejection = check_request(
-            model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
-        )
-        return _success(model, request, public_name or model.id) if rejection is None else _error_response(rejection)
-    except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
-        return _bad_request(model, f"The body cannot be read: {error}")
+        registry = self.registry
+        assert registry is not None
+        with self._lock:
+            self._batches = self._batches or BatchStore()
+        for start in reversed([index for index, char in enumerate(path) if char == "/"]):
+            step = self._batches.offers.find_step(registry, plan.model.provider, method, path[start:])
+            if step is not None:
+                break
+        else:
+            return None
+        base_url = plan.url.partition("?")[0].removesuffix(path[start:])
+        request = BatchRequest(plan.url, plan.headers, plan.content, base_url)
+        return answer_step(registry, self._batches, step, request, strict=self.strict)
 
 
-def _bad_request(model: Model, message: str) -> SimulatedResponse:
-    """Return an error in the shape of the model's wire."""
-    return _error_response(error_response(Violation("param", message), [], model))
-
-
-def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
-    """Return why endpoints cannot read a body that is JSON; None if they can."""
-    if content.count(b"[") + content.count(b"{") > _MAX_DEPTH and _is_deep(body):
-        return _TOO_DEEP
-    if b"\\ud" in content or b"\\uD" in content:
-        try:
-            msgspec.json.encode(body)
-        except UnicodeEncodeError:
-            return "The body holds half of a surrogate pair."
-    return None
-
-
-def _is_deep(body: Any) -> bool:
-    """Whether JSON is nested deeper than any endpoint accepts. Walks by levels, without recursion."""
-    level = [body]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            child
-            for value in level
-            for child in (value.values() if isinstance(value, dict) else value)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
-    flags, thinks = flags_for(model, request)
-    reply = make_reply(name, flags, request, thinks)
-    encoder = chat if server_codec(model.protocol).dialects else write
-    if request.stream:
-        frames = encoder.encode_frames(model, flags, request, reply)
-        return SimulatedResponse(
-            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
-        )
-    body = encoder.encode_body(model, flags, request, reply)
-    return SimulatedResponse(200, _json(), [body])
-
-
-def reject(
-    violation: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
-) -> SimulatedResponse:
-    """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
-    error = error_response(violation, [])
-    if protocol is not None and not (codec := server_codec(protocol)).dialects:
-        body = codec.write_error(status or error.status, violation.message, violation.on)
-        error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
-    response = _error_response(ErrorResponse(status=status or error.status, body=error.body))
-    return SimulatedResponse(response.status, response.headers | headers, response.pieces)
-
-
-def _error_response(error: ErrorResponse) -> SimulatedResponse:
-    looks_json = error.body.lstrip().startswith(("{", "["))
-    headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
-    return SimulatedResponse(error.status, headers, [error.body.encode()])
-
-
-def _json() -> dict[str, str]:
-    return {"content-type": "application/json", MARK: "1"}
-
-
-def _respond_to_plan(plan: OutgoingRequest, registry: ModelLookup | None, strict: bool) -> SimulatedResponse:
-    unlisted = strict and is_unlisted(registry, plan.model)
-    path = unquote(urlsplit(plan.url).path)
-    return respond(plan.model, plan.headers, plan.content, path, strict=strict, unlisted=unlisted)
+def _is_call(model: Model, method: str, path: str) -> bool:
+    """Whether a request is a single call, by its path. That is quick; the steps of batches take a look-up."""
+    paths = (p.partition("?")[0].replace("{model}", model.id) for p in (model.flags.path, model.flags.stream_path) if p)
+    return method == "POST" and path.endswith(tuple(paths))
 
 
 class SimTransport:
@@ -196,13 +88,12 @@ class SimTransport:
     """
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
-        self.registry = registry
         self.pace = pace
-        self.strict = strict
+        self._endpoints = _Endpoints(registry, strict)
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
-        response = _respond_to_plan(plan, self.registry, self.strict)
+        response = self._endpoints.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -219,13 +110,12 @@ class AsyncSimTransport:
     """The same for async code, under asyncio and trio."""
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
-        self.registry = registry
         self.pace = pace
-        self.strict = strict
+        self._endpoints = _Endpoints(registry, strict)
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""
-        response = _respond_to_plan(plan, self.registry, self.strict)
+        response = self._endpoints.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs.generate import (
     architecture,
+    batch_plot,
     benchmark_plot,
     commands,
     drawings,
@@ -29,6 +30,7 @@ from docs.generate import (
     python,
     questions,
     terminal,
+    vendors_zh,
 )
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
@@ -59,6 +61,7 @@ PICTURES: dict[Path, Callable[[], str]] = {
         FOLDER.parent / "static" / f"{name}-{shade}.svg": getattr(module, shade)
         for name, module in (
             ("architecture", architecture),
+            ("batch", batch_plot),
             ("benchmarks", benchmark_plot),
             ("faults", faults),
             ("terminal", terminal),
@@ -102,6 +105,8 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield _path(name), _NOTICE + page()
     for provider, text in provider_pages.pages():
         yield _provider_folder() / f"{provider}.md", _NOT_IN_THE_MENU + _NOTICE + text
+    for vendor, text in vendors_zh.pages():
+        yield FOLDER.parent / "zh" / "vendors" / f"{vendor}.md", _NOTICE + text
 
 
 def _same(path: Path, text: str) -> bool:
@@ -112,9 +117,9 @@ def write() -> list[str]:
     """Write the files that are out of date, remove those of providers that are gone, and return their names."""
     changed = []
     files = dict(_files())
-    _provider_folder().mkdir(exist_ok=True)
     for path, text in files.items():
         if not _same(path, text):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             changed.append(path.stem)
     for path in _gone(files):

@@ -30,9 +30,11 @@ def dark() -> str:
 
 
 def box_imports() -> dict[str, set[str]]:
-    """Return the other boxes that each box imports. Raises `KeyError` for a room that no box has."""
+    """Return the other boxes that each box imports. Raises `ValueError` for a room that no box has."""
     owner = {room: box.name for floor in FLOORS for box in floor.boxes for room in box.all_rooms()}
     found: dict[str, set[str]] = {box.name: set() for floor in FLOORS for box in floor.boxes}
+    if missing := sorted(room_imports().keys() - owner.keys()):
+        raise ValueError(f"{', '.join(missing)}: no box has this room; add one to docs/generate/architecture_plan.py")
     for room, others in room_imports().items():
         found[owner[room]] |= {owner[other] for other in others} - {owner[room]}
     return found
@@ -171,8 +173,8 @@ def _box(box: Box, x: float, y: float, width: float, tall: float) -> Iterator[st
         yield _text(x + width / 2, y + tall / 2 - 3, box.name, "name", "middle")
         yield _text(x + width / 2, y + tall / 2 + 13, box.purpose, "quiet", "middle")
         return
-    yield _text(x + 12, y + 20, box.name, "name")
-    yield _text(x + 22 + 7.6 * len(box.name), y + 20, box.purpose, "quiet")
+    purpose = f'<tspan class="quiet" dx="10">{escape(box.purpose)}</tspan>'
+    yield f'<text x="{x + 12:.1f}" y="{y + 20:g}"><tspan class="name">{escape(box.name)}</tspan>{purpose}</text>'
     names = [room.rpartition("/")[2] for room in rooms]
     gap = 8
     letter = (width - 24 - gap * (len(names) - 1)) / sum(len(name) + 3 for name in names)

@@ -37,12 +37,20 @@ class Floor(msgspec.Struct, frozen=True):
 FLOORS = (
     Floor(
         "Command line",
-        (Box("cli", "commands and their output", 0, 8.6, ("__main__", "cli/commands", "cli", "cli/output")),),
+        (
+            Box(
+                "cli",
+                "commands and their output",
+                0,
+                8.6,
+                ("__main__", "cli/commands", "cli", "cli/output", "cli/matrix", "cli/language"),
+            ),
+        ),
     ),
     Floor(
         "Other programs",
         (
-            Box("daft", "a Daft provider", 0, 2),
+            Box("daft", "answers Daft's prompt", 0, 2),
             Box("ray", "Ray Data, batches over Ray", 2.2, 3.8),
             Box("launch", "starts a vendor's client", 6.2, 2.4),
             Box("sdk", "HTTP clients for SDKs", 9, 3),

@@ -79,7 +79,7 @@ def _head(name: str, color: str) -> str:
 
 
 def _request() -> Drawing:
-    """How a request is built."""
+    """Draw the steps that build a request."""
     drawing = Drawing("From a name, messages and options to a plan; each step may leave a note", 270)
     steps = [
         ("resolve", "the name\nbecomes a Model"),
@@ -109,7 +109,7 @@ def _request() -> Drawing:
 
 
 def _stream() -> Drawing:
-    """How a stream is read."""
+    """Draw the steps that read a stream."""
     drawing = Drawing("From bytes to events and a reply, and how a stream is known to be whole", 310)
     steps = [
         ("bytes", "in pieces\nof any size", "value"),
@@ -139,14 +139,14 @@ def _stream() -> Drawing:
     drawing.arrow((last - wide / 2 - 2, 236), (430, 236))
     drawing.arrow((last - wide / 2 - 2, 262), (430, 262), kind="aside")
     drawing.text(420, 240, "yes: Reply, whole, its calls may be executed", "", "end")
-    drawing.text(420, 266, "no: StreamCut; error.reply has what came, its calls are in incomplete", "", "end")
+    drawing.text(420, 266, "no: StreamCut, and error.reply has what came", "", "end")
     drawing.text(450, 230, "proof", "quiet")
     drawing.text(450, 278, "no proof", "quiet")
     return drawing
 
 
 def _note() -> Drawing:
-    """What a note is."""
+    """Draw the parts of a note."""
     drawing = Drawing(
         "The parts of a note: the flag, what was asked for, what was done, and the line that says so", 232
     )
@@ -176,12 +176,12 @@ def _note() -> Drawing:
         "in reply.notes, on stderr, in the log, in --json, and behind the gateway's header x-cnllm-notes",
         "quiet",
     )
-    drawing.text(566, 185, f"code: {note.code}, stable, for programs", "quiet")
+    drawing.text(772, 185, f"code: {note.code}, stable, for programs", "quiet", "end")
     return drawing
 
 
 def _replay() -> Drawing:
-    """Why reasoning goes back."""
+    """Draw the way of reasoning back to the endpoint."""
     drawing = Drawing("The next request: to the model that wrote the reasoning, and to another one", 288)
     columns = [
         (30, "what is in your history", [("user", "box"), ("reasoning", "value"), ("call", "box"), ("result", "box")]),

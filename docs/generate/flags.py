@@ -203,7 +203,7 @@ def page() -> str:
     parts = [
         "# Flags",
         "What an endpoint does on the wire, as data. A flag that nobody sets is unknown, which is neither false nor "
-        "zero. Where flags stand and which one wins is under [the registry](../how-to/registry.md). Paths are dotted "
+        "zero. Where flags stand and which one wins is under [the registry file](registry-file.md). Paths are dotted "
         "(`thinking.budget_tokens`); a number in a path is an index. In italics stands why there is a flag. The last "
         "column names who sets it in the built-in file.",
     ]

@@ -1,4 +1,4 @@
-"""How many known issues each provider of the built-in registry has, with links to them."""
+"""Count the known issues of each provider of the built-in registry, with links to them."""
 
 from __future__ import annotations
 

@@ -61,9 +61,12 @@ def _access(provider: str, model: Model, models: list[Model]) -> Iterator[str]:
     lines.append(f'cnllm -m {name} "Hi"' if model.flags.base_url else f'cnllm -m {name} --base-url URL "Hi"')
     yield "```sh\n" + "\n".join(lines) + "\n```"
     wires = [registry().resolve(f"{provider}/any", protocol=wire) for wire in registry().wires(f"{provider}/any")]
-    address = {wire.protocol: code(wire.flags.base_url) if wire.flags.base_url else "your own" for wire in wires}
-    yield table(["wire", "address"], [[wire, where] for wire, where in address.items()])
-    yield f"Key: {', '.join(map(code, keys))}." if keys else "It needs no key."
+    yield table(["wire", "address"], [[wire.protocol, _address(wire)] for wire in wires])
+    yield f"Key: {', '.join(map(code, keys))}." if keys else "No key is looked up; `--key-env NAME` names one."
+
+
+def _address(wire: Model) -> str:
+    return code(wire.flags.base_url) if wire.flags.base_url else "give `--base-url`"
 
 
 def _models(models: list[Model]) -> str:

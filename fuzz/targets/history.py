@@ -12,7 +12,7 @@ import msgspec
 
 import cnllm
 from cnllm import CannotSend, engine
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 from cnllm.types.convert import as_messages
 
 from ..given import given, pack

@@ -21,6 +21,8 @@ PACKAGE = Path(__file__).parents[2] / "cnllm"
 SKIPPED = {
     "__init__.py": "names of the package",
     "batch/plot.py": "a picture",
+    "daft/": "what a program in Python reads",
+    "ray/": "what a program in Python reads",
     "cli/commands/models/matrix_": "a page in HTML, and what it is made of",
     "cli/output/curl.py": "a command for a shell",
     "cli/output/json_types.py": "shapes of JSON",

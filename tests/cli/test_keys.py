@@ -129,3 +129,9 @@ def test_the_named_variable_is_tested_and_only_where_it_may_go(machine: Machine)
         assert machine.run("keys", "test", "HOME_OTHER_KEY", "--json").json()["works"] is True
     assert len(peer.received) == 1
     assert "sk-second" in peer.received[0].head
+
+
+def test_the_name_of_a_variable_keeps_its_capitals(machine: Machine) -> None:
+    done = machine.run("keys", "set", "ZAI_API_KEY", stdin="")
+    assert (done.status, done.out) == (2, "")
+    assert "ZAI_API_KEY: " in done.err

@@ -39,6 +39,12 @@ def search_path() -> str:
     return os.pathsep.join([*places, os.environ["PATH"]])
 
 
+def module_folder(*names: str) -> Path | None:
+    """The first of the folders whose node_modules has all of these."""
+    folders = [Path(folder) for folder in _KEPT.split(os.pathsep) if folder]
+    return next((f for f in folders if all((f / "node_modules" / name).is_dir() for name in names)), None)
+
+
 _CLAUDE = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose", "-p")
 _CODEX = ("--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 

@@ -10,7 +10,7 @@ from cases import each
 import cnllm
 from cnllm import engine
 from cnllm.protocols import PROTOCOLS
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 from .support import BUILTIN
 

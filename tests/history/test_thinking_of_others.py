@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 from cases import each
 
 from cnllm import Message, Reasoning, Role, Text, engine
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 from .support import BUILTIN
 

@@ -59,7 +59,7 @@ def sentence_findings(texts: Iterable[Text]) -> Iterator[Finding]:
             continue
         for paragraph in re.split(r"\n\s*\n|\n *[-*] +|\n {2,}(?=\S)", re.sub(r"``?[^`]*``?", "code", text.text)):
             for sentence in re.split(r"(?<=[.!?:;]) +", " ".join(paragraph.split())):
-                words = len(re.findall(r"[A-Za-z'’-]+", sentence))
+                words = sum(word != "code" for word in re.findall(r"[A-Za-z'’-]+", sentence))
                 if words > longest:
                     why = f"it has {words} words: at most {longest}"
                     yield Finding(text.file, text.line, "long sentence", sentence[:60], why)

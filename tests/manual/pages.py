@@ -27,7 +27,8 @@ def pages() -> list[Path]:
     """List the pages that people write."""
     texts = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
     written = [page for page, text in texts.items() if GENERATED not in text[:100]]
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *written]
+    beside = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / ".github").rglob("*.md"))]
+    return [*beside, *written]
 
 
 def blocks(text: str) -> Iterator[Block]:

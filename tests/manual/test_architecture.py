@@ -65,5 +65,5 @@ def test_the_boxes_of_a_floor_stand_side_by_side() -> None:
 def test_a_room_without_a_box_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     lowest = FLOORS[-1]
     monkeypatch.setattr(architecture, "FLOORS", (*FLOORS[:-1], Floor(lowest.name, lowest.boxes[1:])))
-    with pytest.raises(KeyError, match=lowest.boxes[0].name):
+    with pytest.raises(ValueError, match=f"{lowest.boxes[0].name}: no box has this room"):
         architecture.box_imports()

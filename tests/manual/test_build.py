@@ -32,6 +32,9 @@ def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -
     first = (site / "index.html").read_text(encoding="utf-8")
     for name in ("tutorial/getting-started", "reference/flags", "explanation/glossary", "develop/contributing"):
         assert f'href="{name}.html"' in first
+    matrix = (site / "matrix.html").read_text(encoding="utf-8")
+    assert 'href="matrix.html"' in first
+    assert 'href="index.html" data-t="manual"' in matrix, "and back"
     remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
     assert remote == [], "a page of the manual loads nothing from elsewhere"
 
@@ -61,10 +64,17 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 
 def test_readme_and_the_pages_beside_it_link_what_there_is() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "ROADMAP.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (ROOT / target).exists(), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("section", ["tutorial", "how-to", "explanation", "reference"])
+def test_the_first_page_of_a_section_says_what_each_page_is_for(section: str) -> None:
+    folder = ROOT / "docs" / section
+    text = (folder / "index.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(folder.glob("*.md")) if f"]({path.name})" not in text] == ["index.md"]
 
 
 def test_readme_is_short() -> None:

@@ -27,6 +27,7 @@ from .pages import ROOT, Block, blocks, pages
 from .shell import Failed, execute
 
 LANGUAGES = {"python", "sh", "toml", "json", "text", "before", "after"}
+CHINESE = {"zh", "README.zh-CN.md"}  # a folder and a page for readers whose terminal is Chinese
 SERVER = "http://127.0.0.1:8000"  # where a server of the reader's own stands in the pages
 MODELS = ("my-model", "zai-org/GLM-4.7-FP8")  # and what it serves
 
@@ -75,6 +76,9 @@ class Page:
         self._use(overlay)
         for name in endpoints.keys:
             monkeypatch.setenv(name, "sk-of-the-manual")
+        for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("LANG", "zh_CN.UTF-8" if CHINESE & {*path.parts, path.name} else "C.UTF-8")
         monkeypatch.chdir(folder)
 
     def _use(self, file: Path) -> None:

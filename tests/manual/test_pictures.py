@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.generate import PICTURES, benchmark_plot, faults
+from docs.generate import PICTURES, faults
+from docs.generate.shades import dark_only
 
 from .pages import ROOT
 
@@ -48,9 +49,8 @@ def test_the_table_of_faults_has_the_sums_that_were_measured() -> None:
     assert shown.count("hang") == sum("hang" in cells for _, row in table.rows for cells in row)
 
 
-def test_a_page_without_figures_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_without_figures_is_an_error() -> None:
     with pytest.raises(ValueError, match="no table of faults"):
         faults.read_table("# Nothing\n")
-    monkeypatch.setattr(benchmark_plot, "_plot", lambda: "<svg/>")
     with pytest.raises(ValueError, match="no colors for a dark page"):
-        benchmark_plot.dark()
+        dark_only("<svg/>")

@@ -77,7 +77,7 @@ def uses() -> Counter[tuple[str, str]]:
                     walk(flags.Table, inner, "", seen)
             elif key in fields and key != "sources":
                 kind, name = fields[key].type, prefix + key
-                for one in value if isinstance(value, list) else [value]:
+                for one in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
                     if isinstance(one, str | bool):
                         seen.add((name, str(one).lower() if isinstance(one, bool) else one))
                 inner_table = table_of(kind)

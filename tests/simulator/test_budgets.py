@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from cnllm import engine
-from cnllm.simulator.transport import respond
+from cnllm.simulator.respond import respond
 
 from .test_builtin import BUILTIN
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from cnllm import Client, Registry, engine
 from cnllm.registry.model import Model
-from cnllm.simulator.routes import ServedModels, route
+from cnllm.simulator.routes import route
+from cnllm.simulator.served_models import ServedModels
 
 TOOL = {
     "type": "function",

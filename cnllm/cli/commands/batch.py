@@ -16,6 +16,7 @@ EXAMPLES = options.examples(
     "cnllm batch lines.txt.gz -m qwen3-max -o out.jsonl --dry-run",
     "zcat rows.gz | cnllm batch - -m glm-4.7 -o out.jsonl --schema 'name, age int'",
     "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --key-env KEY_A --key-env KEY_B",
+    "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --vendor-batch",
     "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --ray auto",
     "cnllm batch rows.jsonl -m glm-4.7 -o try.jsonl --simulate",
 )
@@ -73,6 +74,9 @@ EXAMPLES = options.examples(
     "--group-by", type=click.Choice(["prefix"]), help="Send rows with the same beginning one after the other."
 )
 @click.option("--cache", is_flag=True, help="Share answers with other runs of equal requests.")
+@click.option(
+    "--vendor-batch", is_flag=True, help="Use the vendor's own batch interface: cheaper, and done within hours."
+)
 @click.option("--strict", is_flag=True, help="Stop at the first line that is no request.")
 @click.option("--dry-run", is_flag=True, help="Estimate tokens, cost and time; send nothing.")
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")

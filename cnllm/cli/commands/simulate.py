@@ -35,8 +35,8 @@ EXAMPLES = options.examples(
 def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
     """Serve made-up answers on this machine, without key or network.
 
-    Every provider of the registry is at /PROVIDER and answers in its own dialect, errors included. cnllm prints
-    the address when the server is ready. Ctrl-C ends it.
+    Every provider of the registry is at /PROVIDER and answers in its own dialect, errors and batches included.
+    cnllm prints the address when the server is ready. Ctrl-C ends it.
 
     With --neutral the models are model-1, model-2, … at /v1/chat/completions, /v1/messages, /v1/responses and
     /v1beta/models/MODEL:generateContent.

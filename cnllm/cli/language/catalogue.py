@@ -19,7 +19,7 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
-_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|'[^']*'|\"[^\"]*\")(?:, \S+)*"  # a number, a name, a quotation; no word
+_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|[A-Z]{2,}|'[^']*'|\"[^\"]*\")(?:, \S+)*"
 _TOKEN = r"(?:'[^']*'|\S*?[^\s,])(?:, \S*[^\s,])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
@@ -85,8 +85,9 @@ class Catalogue:
             return found
         if " · " in text:
             return " · ".join(map(self._parts, text.split(" · ")))
-        if ", " in text and all(found := [self._whole(part) for part in text.split(", ")]):
-            return "，".join(filter(None, found))
+        parts = [self._whole(part) for part in text.split(", ")]
+        if len(known := [part for part in parts if part is not None]) == len(parts):
+            return "，".join(known)
         if (match := _ORIGIN.fullmatch(text)) is not None:
             first, second = self._parts(match[1]), self._parts(match[2])
             if (first, second) == match.groups():
@@ -103,8 +104,9 @@ class Catalogue:
             if (found := self._whole(text[: match.start()])) is not None:
                 return self._join(found, match[0], self._parts(text[match.end() :]))
         for match in [match for match in separators if match[0]][:1]:
-            left, right = self._parts(text[: match.start()]), self._parts(text[match.end() :])
-            return self._join(left, match[0], right) if _CHINESE.match(right) else f"{left}{match[0]}{right}"
+            rest = text[match.end() :]
+            left, right = self._parts(text[: match.start()]), self._parts(rest)
+            return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
         return text
 
     @staticmethod
@@ -113,7 +115,10 @@ class Catalogue:
 
 
 class _Template:
-    """A template and the pattern of its texts. `weight` is the length of its own text; a clause follows another text."""
+    """A template and the pattern of its texts.
+
+    `weight` is the length of its own text. A clause follows another text.
+    """
 
     def __init__(self, entry: Entry) -> None:
         self._message = entry.message

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def language(environ: Mapping[str, str] = os.environ) -> str | None:
 
 @cache
 def _catalogue(name: str) -> Catalogue:
+    from pathlib import Path
+
     from cnllm.cli.language.catalogue import Catalogue, read_catalogue
 
     return Catalogue(read_catalogue(Path(__file__).with_name(f"{name}.po").read_text(encoding="utf-8")))

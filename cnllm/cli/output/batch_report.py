@@ -24,6 +24,10 @@ def report_lines(report: Report) -> Iterator[str]:
     yield f"{head}; {duration(report.seconds)}"
     if report.stopped is not None:
         yield f"stopped: {report.stopped}; run the same command again to go on"
+    if report.by_vendor:
+        yield f"in batches of the vendor: {report.by_vendor:,} rows"
+    if report.waiting:
+        yield f"still at the vendor: {report.waiting:,} rows"
     if report.unsure:
         yield f"unanswered since an earlier run: {report.unsure:,}; they count as paid"
     if report.requests:
@@ -69,7 +73,9 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
         yield f"cost: about {estimate.cost} {estimate.currency}, {estimate.worst_cost} at most"
         if estimate.spent is not None and float(estimate.spent):
             yield f"spent so far: {estimate.spent} {estimate.currency}"
-    if estimate.seconds is None:
+    if estimate.window is not None:
+        yield f"time: up to {estimate.window:g} h, the window of the vendor's batches"
+    elif estimate.seconds is None:
         yield "time: unknown, the limits of the endpoint are; --rpm and --tpm tell them"
     else:
         yield f"time: {duration(estimate.seconds)} or more, by the limits a minute"

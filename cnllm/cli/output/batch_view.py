@@ -64,9 +64,16 @@ def progress_line(progress: Progress, width: int = 80) -> str:
         share = (progress.done + progress.before + progress.failed) / max(progress.total, 1)
         parts[0] = f"{progress.done + progress.before:,}/{progress.total:,} done {share:.0%}"
     optional: list[str] = []
+    if (vendor := progress.vendor) is not None:
+        jobs = f"{vendor.jobs} job{'s' if vendor.jobs > 1 else ''}"
+        parts.append(
+            f"{jobs} at the vendor: {vendor.served:,}/{vendor.rows:,}" + (f" {vendor.word}" if vendor.word else "")
+        )
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
-    if progress.waiting is not None and progress.waiting > 1:
+    if vendor is not None:
+        pass  # nothing of this run is on its way
+    elif progress.waiting is not None and progress.waiting > 1:
         parts.append(f"refused for {duration(progress.waiting)}, waiting")
     else:
         parts.append(f"{_rate(progress.rate)}/s")

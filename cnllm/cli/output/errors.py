@@ -188,7 +188,8 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
     if hint is None and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help shows how it is used"
     message = error.format_message().rstrip(".")
-    return message[:1].lower() + message[1:], hint
+    first = message.split(" ")[0]
+    return (message if first[1:].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
 
 
 class UsageError(click.UsageError):

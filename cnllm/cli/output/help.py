@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from copy import copy
 
 import click
 
@@ -33,7 +34,7 @@ class TranslatedHelp(click.HelpFormatter):
         self.write(f"{' ' * self.current_indent}{translated}{colon}\n")
 
     def write_text(self, text: str) -> None:
-        """Write paragraphs, each wrapped, but for those that begin with a backspace."""
+        """Write paragraphs, each wrapped, except for those that begin with a backspace."""
         indent = " " * self.current_indent
         for index, paragraph in enumerate(re.split(r"\n{2,}", text.strip("\n"))):
             if index:
@@ -43,8 +44,9 @@ class TranslatedHelp(click.HelpFormatter):
             for line in rest if is_written else wrap(" ".join([first, *rest]), self.width - self.current_indent):
                 self.write(f"{indent}{line}".rstrip() + "\n")
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write rows of a name and its help."""
+        rows = list(rows)
         widths = [terminal.display_width(name) for name, _ in rows]
         first = min(max(widths, default=0), col_max) + col_spacing
         indent = " " * self.current_indent
@@ -59,8 +61,17 @@ class TranslatedHelp(click.HelpFormatter):
                 self.write("\n")
 
 
-def translate_command(command: click.Command) -> None:
-    """Translate what a command and its subcommands say of themselves. Its options are translated as they are shown."""
+class _Context(click.Context):
+    formatter_class = TranslatedHelp
+
+
+def translate_command(command: click.Command) -> click.Command:
+    """Return a copy of a command whose help, and that of its subcommands, is in the user's language.
+
+    Its options are translated as they are shown.
+    """
+    command = copy(command)
+    command.context_class = _Context
     if command.help:
         command.help = translate(inspect.cleandoc(command.help))
         sentence = _FIRST_SENTENCE.match(command.help)
@@ -69,8 +80,8 @@ def translate_command(command: click.Command) -> None:
     if command.epilog:
         command.epilog = translate(command.epilog)
     if isinstance(command, click.Group):
-        for child in command.commands.values():
-            translate_command(child)
+        command.commands = {name: translate_command(child) for name, child in command.commands.items()}
+    return command
 
 
 def _translate_row(text: str) -> str:
@@ -85,7 +96,7 @@ def wrap(text: str, width: int) -> list[str]:
     mark that closes, nor after one that opens.
     """
     lines, line, used = list[str](), "", 0
-    for atom in _atoms(text):
+    for atom in _atoms(text.strip()):
         size = terminal.display_width(atom.rstrip())
         if line.strip() and used + size > width:
             lines.append(line.rstrip())

@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _Rules:
-    """What the flags of a model say about its usual replies, looked up once."""
+    """The flags of a model for its usual replies, looked up once."""
 
     __slots__ = ("finish", "flags", "has_hours", "markers", "price", "read", "tags")
 

@@ -14,6 +14,7 @@ import msgspec
 
 from cnllm.protocols import ServerCodec, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
+from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.custom_tools import InputReader, custom_arguments, custom_function, custom_input
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
@@ -364,4 +365,5 @@ CODEC = ServerCodec(
     feature_headers=("openai-beta",),
     paths=("/v1/chat/completions", "/chat/completions"),
     dialects=True,
+    batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )

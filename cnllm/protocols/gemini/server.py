@@ -5,6 +5,7 @@ mapping: `generationConfig` and `generation_config`.
 """
 
 from cnllm.protocols import ServerCodec
+from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.gemini.server_decode import read_request
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
@@ -32,4 +33,5 @@ CODEC = ServerCodec(
     json_mode=("generationConfig.responseMimeType", "application/json"),
     seal_example=lambda token, text: {"thoughtSignature": token},
     late_seals=True,
+    batch=BatchForm(prefix="batches/", iso_times=True),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cnllm.protocols import ServerCodec
+from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.messages.server_decode import read_request
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
@@ -24,4 +25,13 @@ CODEC = ServerCodec(
     feature_headers=("anthropic-beta",),
     paths=("/v1/messages",),
     seal_example=lambda token, text: {"signature": token},
+    batch=BatchForm(
+        job={"type": "message_batch"},
+        prefix="msgbatch_",
+        iso_times=True,
+        served="succeeded",
+        refused="errored",
+        remaining="request_counts.processing",
+        results_url="results_url",
+    ),
 )

@@ -11,6 +11,7 @@ flag says what is done when something happens.
 
 from typing import Annotated, Any
 
+from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, Limits, Price, RateHeaders, Rates, Status
@@ -26,6 +27,7 @@ from cnllm.registry.levels import LEVELS
 __all__ = [
     "LEVELS",
     "Auth",
+    "Batch",
     "Body",
     "Budget",
     "Call",
@@ -129,6 +131,13 @@ class Flags(Base, frozen=True):
     rates: Annotated[
         Rates | None,
         flag("How much the endpoint takes in a time.", "A batch that sends more is refused.", every_wire=True),
+    ] = None
+    batch: Annotated[
+        Batch | None,
+        flag(
+            "The endpoint's own batch interface.",
+            "Many vendors serve requests that can wait for a fraction of the price.",
+        ),
     ] = None
     idempotency: Annotated[
         str | None,

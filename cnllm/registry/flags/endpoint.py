@@ -37,6 +37,13 @@ class Status(Base, frozen=True):
             reasons={"current": "most models are current without this line; it overrides a lower layer"},
         ),
     ] = field(default=None, name="is")
+    released: Annotated[
+        datetime.date | None,
+        flag(
+            "The day on which the vendor released the model.",
+            "Who looks for a model wants the newest first, and ids do not sort by age.",
+        ),
+    ] = None
     since: Annotated[
         datetime.date | None,
         flag("The first day of this state.", "A model is announced as retired before it stops answering."),

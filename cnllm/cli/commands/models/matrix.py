@@ -24,15 +24,14 @@ EXAMPLES = options.examples(
 def matrix(file: str) -> None:
     """Write one page with every model and what it can do, its limits and its price.
 
-    The page needs no other file. Search, filter and sort it in the browser. Each cell shows its source.
+    The page needs no other file. Search, filter, sort and compare in the browser; the page of a model has its known
+    issues and the source of each value.
     """
-    from cnllm.cli.commands.models.matrix_page import render_page
+    from cnllm.cli.matrix.page import render_page
     from cnllm.registry import Registry
-    from cnllm.registry.summary import short_names
 
     registry = Registry.load()
-    names = registry.names()
-    text = render_page([registry.resolve(name) for name in names], short_names(registry.aliases))
+    text = render_page(registry).rstrip("\n")
     if file == "-":
         answer.print_line(text)
         return
@@ -42,4 +41,4 @@ def matrix(file: str) -> None:
         raise errors.UsageError(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
         ) from error
-    stdio.print_line(terminal.escape(f"{len(names)} models are in {file}"))
+    stdio.print_line(terminal.escape(f"{len(registry.names())} models are in {file}"))

@@ -119,6 +119,7 @@ def _card(model: Model, wires: list[str]) -> str:
         ("refused", _parameters(states := parameters(model), "refused")),
         ("ignored", _parameters(states, "ignored")),
         ("price", _price(flags.price)),
+        ("released", str(status.released) if status and status.released else ""),
         ("status", f"{status.is_}{since}{use}" if status and status.is_ else ""),
         *_states(model),
         *[("note", f"{note.said}: {note.did}") for note in model.notes],

@@ -1,0 +1,170 @@
+"""Read what a batch interface answers: jobs, pages of jobs, results of rows. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.jsonpath import get, get_first
+from cnllm.registry.flags.batch import Batch, BatchResult
+
+__all__ = ["JobError", "Page", "RowResult", "VendorJob", "read_file_id", "read_job", "read_page", "read_result"]
+
+Standing = Literal["pending", "done", "failed", "cancelled", "expired"]
+
+
+class JobError(Struct, frozen=True):
+    """An error of a job as a whole. `line` is the line of its file, from 1."""
+
+    message: str
+    code: str | None = None
+    line: int | None = None
+
+
+class VendorJob(Struct, frozen=True):
+    """A job as the vendor describes it. `word` is the vendor's for its state; `files` are those of its results."""
+
+    id: str
+    state: Standing
+    word: str
+    mark: str | None = None
+    created: float | None = None
+    finished: int | None = None
+    errors: tuple[JobError, ...] = ()
+    files: tuple[str, ...] = ()
+    rows: tuple[Any, ...] = ()
+
+
+class Page(Struct, frozen=True):
+    """A page of the list of jobs. `next` names the following one; None where there is none."""
+
+    jobs: tuple[VendorJob, ...]
+    next: str | None
+
+
+class RowResult(Struct, frozen=True):
+    """The result of a row: a response with its status, or an error.
+
+    `free`: it was not paid. `unserved`: it was not served either, because its time was over.
+    """
+
+    id: str
+    status: int
+    body: bytes
+    free: bool = False
+    unserved: bool = False
+
+
+def read_file_id(batch: Batch, data: Any) -> str | None:
+    """Return the id of an uploaded file; None where the answer has none."""
+    value = get(data, (batch.upload.id if batch.upload is not None else None) or "id")
+    return value if type(value) is str and value else None
+
+
+def read_job(batch: Batch, data: Any) -> VendorJob | None:
+    """Return the job in an answer or a list; None where it has no id."""
+    job = batch.job
+    assert job is not None
+    id = get(data, job.id or "id")
+    if type(id) not in (str, int):
+        return None
+    word = get(data, job.state or "")
+    counts = [value for path in job.finished or () if type(value := get(data, path)) is int]
+    results = batch.results
+    files = [value for path in (results.files if results else None) or () if (value := get(data, path))]
+    rows = get(data, results.rows) if results is not None and results.rows else None
+    mark = get(data, job.mark) if job.mark else None
+    return VendorJob(
+        id=str(id),
+        state=(job.states or {}).get(str(word), "pending"),
+        word=str(word),
+        mark=mark if type(mark) is str else None,
+        created=_time(get(data, job.created) if job.created else None),
+        finished=sum(counts) if counts else None,
+        errors=tuple(_job_errors(get(data, job.errors) if job.errors else None)),
+        files=tuple(value for value in files if type(value) is str),
+        rows=tuple(rows) if type(rows) is list else (),
+    )
+
+
+def read_page(batch: Batch, data: Any, number: int) -> Page | None:
+    """Return a page of jobs, whose number counts from 0; None where the answer is no list."""
+    listing = batch.list_
+    assert listing is not None
+    items = get(data, listing.items or "data")
+    if items is None and type(data) is dict and not data.get("error"):
+        items = []  # Google's answers leave an empty list out
+    if type(items) is not list:
+        return None
+    jobs = tuple(job for item in items if (job := read_job(batch, item)) is not None)
+    following: str | None = None
+    if items and (not listing.more or get(data, listing.more) is True):
+        if listing.pages == "token":
+            token = get(data, listing.token or "")
+            following = token if type(token) is str and token else None
+        elif listing.pages == "last-id":
+            following = jobs[-1].id if jobs else None
+        elif listing.pages == "number":
+            following = str(number + 1)
+    return Page(jobs, following)
+
+
+def read_result(result: BatchResult, data: Any) -> RowResult | None:
+    """Return the result of a row; None where it names no row."""
+    id = get(data, result.id or "")
+    if type(id) is not str:
+        return None
+    kind = get(data, result.kind) if result.kind else None
+    if kind is not None and str(kind) in (result.unserved or ()):
+        return RowResult(id, 0, b"", free=True, unserved=True)
+    status = get(data, result.status) if result.status else None
+    body = get_first(data, result.body)
+    if body is not None and type(body) is not str:
+        return RowResult(id, status if type(status) is int and 100 <= status <= 599 else 200, _encode(body))
+    error = get_first(data, result.error)
+    if error is None:
+        error = {"message": body or f"the vendor's result has neither a response nor an error: {_excerpt(data)}"}
+    known = status if type(status) is int and 400 <= status <= 599 else 200  # the engine finds one in the error
+    wrapped = error if type(error) is dict and "error" in error else {"error": error}
+    return RowResult(id, known, _encode(wrapped), free=True)
+
+
+def _job_errors(found: Any) -> list[JobError]:
+    entries = found if type(found) is list else [] if found is None else [found]
+    out = []
+    for entry in entries:
+        if type(entry) is not dict:
+            out.append(JobError(str(entry)))
+            continue
+        message, code, line = entry.get("message"), entry.get("code"), entry.get("line")
+        out.append(
+            JobError(
+                str(message or code or _excerpt(entry)),
+                None if code is None else str(code),
+                line if type(line) is int and line > 0 else None,
+            )
+        )
+    return out
+
+
+def _time(value: Any) -> float | None:
+    """Return a time in seconds since 1970."""
+    if type(value) in (int, float):
+        return value / 1000 if value > 1e11 else float(value)
+    if type(value) is str:
+        try:
+            return datetime.datetime.fromisoformat(value).timestamp()
+        except ValueError:
+            return None
+    return None
+
+
+def _encode(data: Any) -> bytes:
+    return msgspec.json.encode(data)
+
+
+def _excerpt(data: Any) -> str:
+    return _encode(data).decode()[:200]

@@ -1,0 +1,163 @@
+"""Send requests to a batch interface, again where that does no harm, and read the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, BinaryIO, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from cnllm.client.base import is_httpx_transport
+from cnllm.client.credentials import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
+from cnllm.engine.decode.parser import parse_response
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.transports import AsyncHttpx, default_async_transport
+from cnllm.types.policy import Timeouts
+
+__all__ = ["Exchange", "Interrupted", "UnreadableAnswer", "delay_of"]
+
+_TIMEOUTS = Timeouts(first_byte=600.0, idle=120.0)  # a vendor checks a file of hundreds of megabytes before it answers
+_ATTEMPTS = 6
+_LONGEST_DELAY = 60.0
+_MOST_BYTES = 64 * 1024 * 1024  # of an answer that is kept in memory
+_BLOCK = 1 << 16
+
+
+class Interrupted(Exception):
+    """The user stopped the run while it waited."""
+
+
+class UnreadableAnswer(CnllmError):
+    """An answer of a batch interface is not as the registry describes it."""
+
+
+class Exchange:
+    """The connection to one interface with one key. `sleep(seconds)` waits, and raises where the run is stopped."""
+
+    def __init__(self, transport: Any, key: str | None, sleep: Callable[[float], Awaitable[object]]) -> None:
+        if transport is None:
+            transport = default_async_transport()
+        elif is_httpx_transport(transport, "handle_async_request"):
+            transport = AsyncHttpx(transport)
+        self._transport = transport
+        self._key = key
+        self._sleep = sleep
+        self._needles: tuple[bytes, ...] = ()
+        self.requests = 0
+
+    async def repeat(self, plan: Plan) -> Any:
+        """Return the answer to a request that may be sent twice. Raises the error of the last attempt."""
+        return decode_answer(plan, await self._retry(lambda: self._send(plan)))
+
+    async def send(self, plan: Plan) -> Any:
+        """Return the answer to a request that must not be sent twice. Raises the error of the only attempt."""
+        return decode_answer(plan, await self._send(plan))
+
+    async def download(self, plan: Plan, file: BinaryIO) -> None:
+        """Write the body of an answer to a file, from its start. Raises the error of the last attempt.
+
+        The file may hold secrets that the endpoint echoed: `redact` its pieces.
+        """
+
+        async def attempt() -> None:
+            file.seek(0)
+            file.truncate()
+            await self._send(plan, file)
+
+        await self._retry(attempt)
+
+    async def _retry(self, attempt: Callable[[], Any]) -> Any:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await attempt()
+            except (TransportError, EndpointError) as error:
+                retryable = error.retryable or isinstance(error, TransportError)
+                if not retryable or tries >= _ATTEMPTS:
+                    raise
+                await self._sleep(delay_of(error, tries))
+
+    async def _send(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
+        """Return the body of an answer, or write it to a file. Raises `EndpointError` for a refusal."""
+        plan = replace(plan, timeouts=_TIMEOUTS)
+        request = insert_key(plan, self._key)
+        secrets = plan_secrets(request, self._key)
+        self._needles = secret_bytes(secrets)
+        self.requests += 1
+        try:
+            status, headers, chunks = await self._transport.send(request)
+            content = await _read(chunks, file if status < 300 else None)
+            content = self.redact(content)
+            if status >= 300:
+                raise _refusal(plan, status, headers, content)
+        except CnllmError as error:
+            raise redact_error(error, secrets) from error.__cause__
+        return content
+
+    def redact(self, content: bytes) -> bytes:
+        """Return bytes of a downloaded file without the secrets of the requests."""
+        return redact_bytes(self._needles, content)
+
+    async def wait(self, tries: int) -> None:
+        """Wait before another attempt."""
+        await self._sleep(_backoff(tries))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if hasattr(self._transport, "aclose"):
+            await self._transport.aclose()
+
+
+def decode_answer(plan: Plan, content: bytes) -> Any:
+    """Return an answer as JSON. Raises `UnreadableAnswer`."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        shown = " ".join(content[:120].decode("utf-8", "replace").split())
+        raise UnreadableAnswer(
+            f"{plan.method} {plan.url}: the answer is no JSON: {shown}", hint="check base_url and batch in the registry"
+        ) from None
+
+
+def delay_of(error: CnllmError, tries: int) -> float:
+    """Return the seconds to wait after an attempt that failed."""
+    after = error.retry_after if isinstance(error, EndpointError) else None
+    return _backoff(tries) if after is None else max(after, 0.05)
+
+
+def _backoff(tries: int) -> float:
+    delay: float = min(_LONGEST_DELAY, 0.25 * 2**tries) * random.uniform(0.5, 1.0)
+    return delay
+
+
+async def _read(chunks: Any, file: BinaryIO | None) -> bytes:
+    """Return a body, or write it to a file."""
+    content = bytearray()
+    try:
+        async for chunk in chunks:
+            if file is not None:
+                file.write(chunk)
+                continue
+            content += chunk
+            if len(content) > _MOST_BYTES:
+                raise UnreadableAnswer(f"the answer is longer than {_MOST_BYTES >> 20} MB")
+    finally:
+        if hasattr(chunks, "aclose"):
+            with contextlib.suppress(CnllmError, asyncio.CancelledError):
+                await chunks.aclose()
+    return bytes(content)
+
+
+def _refusal(plan: Plan, status: int, headers: Mapping[str, str], content: bytes) -> CnllmError:
+    """Return the typed error of a refusal."""
+    try:
+        parse_response(plan.model, status, dict(headers), content, plan=plan)
+    except EndpointError as error:
+        return error
+    return cast(CnllmError, UnreadableAnswer(f"{plan.method} {plan.url}: HTTP {status}"))

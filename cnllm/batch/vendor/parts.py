@@ -1,0 +1,189 @@
+"""The parts of an output in its state file: one for each job at the vendor, with the rows that wait for it.
+
+A part is stored before anything of it is sent. Its rows are unanswered rows of the state; they wait for the part, and
+are not asked otherwise until it is fetched or released.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.batch.comparison import Bits
+from cnllm.batch.state import RETRYABLE, Mark, Record, State
+
+__all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "Part", "Parts", "WaitingRow"]
+
+INTENT, UPLOADED, SUBMITTED, FETCHED = "intent", "uploaded", "submitted", "fetched"
+"""The states of a part: stored; its file is at the vendor, so that it may be submitted; its job is known; finished."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS parts (
+  number INTEGER PRIMARY KEY, mark TEXT NOT NULL UNIQUE, model TEXT NOT NULL, setting INTEGER NOT NULL,
+  created REAL NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL, file TEXT, job TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS part_rows (
+  seq INTEGER PRIMARY KEY, part INTEGER NOT NULL, position INTEGER NOT NULL, cost INTEGER
+) STRICT;
+CREATE INDEX IF NOT EXISTS part_rows_by_part ON part_rows (part, position);
+"""
+_COLUMNS = "number, mark, model, setting, created, size, state, file, job"
+_MARK_BYTES = 8
+
+
+class Part(Struct, frozen=True, array_like=True):
+    """A part. `mark` is what its job carries, `file` the vendor's id of its upload, `job` that of its job."""
+
+    number: int
+    mark: str
+    model: str
+    setting: int
+    created: float
+    size: int
+    state: str
+    file: str | None = None
+    job: str | None = None
+
+    def row_id(self, position: int) -> str:
+        """Return the id of a row in the job; positions count from 1."""
+        return f"{self.mark}-{position}"
+
+    def position_of(self, id: str) -> int | None:
+        """Return the position of the row with an id; None for an id of another part."""
+        mark, _, digits = id.rpartition("-")
+        return int(digits) if mark == self.mark and digits.isascii() and digits.isdecimal() else None
+
+
+class WaitingRow(Struct, frozen=True, array_like=True):
+    """A row that waits for a part. `cost` is the most that it can cost, in units; `earlier` its line in the output."""
+
+    position: int
+    seq: int
+    number: int
+    identity: bytes | None
+    cost: int | None
+    attempts: int
+    place: int | None
+    length: int | None
+
+    @property
+    def earlier(self) -> tuple[int, int] | None:
+        """Return place and length of an earlier line of the row."""
+        return None if self.place is None or self.length is None else (self.place, self.length)
+
+
+class Parts:
+    """The parts of a state. The tables are made when the first part is stored."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._exists = bool(state.execute("SELECT 1 FROM sqlite_master WHERE name = 'part_rows'").fetchone())
+        if self._exists:  # a crash may have left lines in the output whose rows still wait here
+            with state.writing():
+                state.execute("DELETE FROM part_rows WHERE seq NOT IN (SELECT seq FROM rows WHERE state = 0)")
+
+    def open_parts(self) -> list[Part]:
+        """Return the parts that are not finished, the oldest first."""
+        if not self._exists:
+            return []
+        query = f"SELECT {_COLUMNS} FROM parts WHERE state != ? ORDER BY number"
+        return [Part(*row) for row in self._state.execute(query, FETCHED).fetchall()]
+
+    def known_jobs(self) -> frozenset[str]:
+        """Return the ids of the jobs of all parts, finished ones too."""
+        if not self._exists:
+            return frozenset()
+        rows = self._state.execute("SELECT job FROM parts WHERE job IS NOT NULL").fetchall()
+        return frozenset(row[0] for row in rows)
+
+    def waiting(self) -> Bits:
+        """Return the rows that wait, by their `seq`."""
+        found = Bits()
+        if self._exists:
+            for (seq,) in self._state.execute("SELECT seq FROM part_rows"):
+                found.add(seq)
+        return found
+
+    def reserved(self) -> int:
+        """Return the most that all waiting rows can cost, in units."""
+        if not self._exists:
+            return 0
+        return int(self._state.execute("SELECT total(cost) FROM part_rows").fetchone()[0])
+
+    def count(self, part: Part) -> int:
+        """Return the number of rows that wait for a part."""
+        return int(self._state.execute("SELECT count(*) FROM part_rows WHERE part = ?", part.number).fetchone()[0])
+
+    def rows_of(self, part: Part) -> list[WaitingRow]:
+        """Return the rows that wait for a part, in their order."""
+        query = (
+            "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place, length "
+            "FROM part_rows JOIN rows ON rows.seq = part_rows.seq WHERE part = ? ORDER BY position"
+        )
+        return [WaitingRow(*row) for row in self._state.execute(query, part.number).fetchall()]
+
+    # ── steps of a part, each on the disk when it returns ────────────────────
+
+    def intend(
+        self, model: str, setting: int, marks: Sequence[Mark], costs: Sequence[int | None], first_seq: int
+    ) -> tuple[Part, list[int]]:
+        """Store a part and mark its rows. Return it, and the indexes of the rows whose ids earlier rows have."""
+        state = self._state
+        created, mark = time.time(), secrets.token_hex(_MARK_BYTES)
+        doubled: list[int] = []
+        with state.writing():
+            if not self._exists:
+                state.create_part_tables(_TABLES)
+            found = state.mark(marks, first_seq)
+            number = int(state.execute("SELECT coalesce(max(number), 0) + 1 FROM parts").fetchone()[0])
+            position = 0
+            for index, (wanted, record) in enumerate(zip(marks, found, strict=True)):
+                if not _is_taken(wanted, record, first_seq):
+                    doubled.append(index)
+                    continue
+                position += 1
+                seq = wanted.seq if record is None else record.seq
+                state.execute("INSERT INTO part_rows VALUES (?, ?, ?, ?)", seq, number, position, costs[index])
+            part = Part(number, mark, model, setting, created, position, INTENT)
+            state.execute(
+                f"INSERT INTO parts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",
+                *(getattr(part, name) for name in part.__struct_fields__),
+            )
+        self._exists = True
+        return part, doubled
+
+    def advance(self, part: Part, state: str, *, file: str | None = None, job: str | None = None) -> Part:
+        """Store the next state of a part, and return the part as it is now."""
+        after = replace(part, state=state, file=file or part.file, job=job or part.job)
+        with self._state.writing():
+            self._state.execute(
+                "UPDATE parts SET state=?, file=?, job=? WHERE number=?", state, after.file, after.job, part.number
+            )
+        return after
+
+    def remove_rows(self, seqs: Sequence[int]) -> None:
+        """Let rows wait no longer. Call it in `writing`, with what became of them."""
+        self._state.execute_many("DELETE FROM part_rows WHERE seq = ?", [(seq,) for seq in seqs])
+
+    def ask_again(self, seqs: Sequence[int]) -> None:
+        """Let rows be asked again: they came back without an answer. Call it in `writing`."""
+        self._state.execute_many("UPDATE rows SET state = ? WHERE seq = ?", [(RETRYABLE, seq) for seq in seqs])
+        self.remove_rows(seqs)
+
+    def release(self, part: Part) -> list[WaitingRow]:
+        """Finish a part whose rows were not served: they are as if they had not been sent. Return them."""
+        rows, state = self.rows_of(part), self._state
+        with state.writing():
+            state.forget([row.seq for row in rows if row.place is None])
+            self.ask_again([row.seq for row in rows])
+            state.execute("UPDATE parts SET state = ? WHERE number = ?", FETCHED, part.number)
+        return rows
+
+
+def _is_taken(mark: Mark, record: Record | None, first_seq: int) -> bool:
+    """Whether the state took a mark: the row is new, or from an earlier run and asked again."""
+    return record is None or (mark.retake and record.seq < first_seq)

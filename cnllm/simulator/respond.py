@@ -1,0 +1,160 @@
+"""Return the response of an endpoint to the bytes of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.protocols import server_codec
+from cnllm.registry.model import Model
+from cnllm.simulator import chat, write
+from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
+from cnllm.simulator.read import read_request
+from cnllm.simulator.reply import make_reply
+from cnllm.simulator.request import ParsedRequest, flags_for
+from cnllm.simulator.violations import Violation
+
+__all__ = [
+    "MARK",
+    "ModelLookup",
+    "SimulatedResponse",
+    "error_body",
+    "is_unlisted",
+    "reject",
+    "respond",
+]
+
+MARK = "x-cnllm-simulated"
+_MAX_DEPTH = 128
+_TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
+
+
+class ModelLookup(Protocol):
+    """The part of a registry that the simulator needs."""
+
+    def resolve(self, name: str, *, protocol: str | None = None) -> Model:
+        """Return the model of a name. Raises `UnknownModel`."""
+
+    def names(self) -> list[str]:
+        """Return the names of all models."""
+
+
+class SimulatedResponse(Struct, frozen=True):
+    """A response. Its body comes in pieces, one per event if it streams."""
+
+    status: int
+    headers: dict[str, str]
+    pieces: Iterable[bytes]
+
+
+def is_unlisted(registry: ModelLookup | None, model: Model) -> bool:
+    """Whether the registry lists the endpoint's models but not this one."""
+    if all(note.code != "unknown-model" for note in model.notes):
+        return False
+    return registry is None or any(name.startswith(f"{model.provider}/") for name in registry.names())
+
+
+def respond(
+    model: Model,
+    headers: Mapping[str, str],
+    content: bytes,
+    path: str = "",
+    *,
+    strict: bool = False,
+    unlisted: bool = False,
+    public_name: str | None = None,
+) -> SimulatedResponse:
+    """Return the endpoint's response to these bytes at this path.
+
+    `strict`: refuse everything that the flags deny. `unlisted`: the endpoint does not serve this model.
+    `public_name`: the name that replaces the model's in the response; errors then use general words without names.
+    """
+    try:
+        body = msgspec.json.decode(content)
+    except RecursionError:
+        return _bad_request(model, _TOO_DEEP)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return _bad_request(model, f"The body is not JSON: {error}")
+    if not isinstance(body, dict):
+        return _bad_request(model, "The body is not a JSON object.")
+    if (problem := _body_problem(content, body)) is not None:
+        return _bad_request(model, problem)
+    try:
+        request = read_request(model, body, path)
+        rejection = check_request(
+            model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
+        )
+        return _success(model, request, public_name or model.id) if rejection is None else error_body(rejection)
+    except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
+        return _bad_request(model, f"The body cannot be read: {error}")
+
+
+def _bad_request(model: Model, message: str) -> SimulatedResponse:
+    """Return an error in the shape of the model's wire."""
+    return error_body(error_response(Violation("param", message), [], model))
+
+
+def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
+    """Return why endpoints cannot read a body that is JSON; None if they can."""
+    if content.count(b"[") + content.count(b"{") > _MAX_DEPTH and _is_deep(body):
+        return _TOO_DEEP
+    if b"\\ud" in content or b"\\uD" in content:
+        try:
+            msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            return "The body holds half of a surrogate pair."
+    return None
+
+
+def _is_deep(body: Any) -> bool:
+    """Whether JSON is nested deeper than any endpoint accepts. Walks by levels, without recursion."""
+    level = [body]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
+    flags, thinks = flags_for(model, request)
+    reply = make_reply(name, flags, request, thinks)
+    encoder = chat if server_codec(model.protocol).dialects else write
+    if request.stream:
+        frames = encoder.encode_frames(model, flags, request, reply)
+        return SimulatedResponse(
+            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
+        )
+    body = encoder.encode_body(model, flags, request, reply)
+    return SimulatedResponse(200, _json(), [body])
+
+
+def reject(
+    violation: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
+) -> SimulatedResponse:
+    """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
+    error = error_response(violation, [])
+    if protocol is not None and not (codec := server_codec(protocol)).dialects:
+        body = codec.write_error(status or error.status, violation.message, violation.on)
+        error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
+    response = error_body(ErrorResponse(status=status or error.status, body=error.body))
+    return SimulatedResponse(response.status, response.headers | headers, response.pieces)
+
+
+def error_body(error: ErrorResponse) -> SimulatedResponse:
+    """Return an error as a response."""
+    looks_json = error.body.lstrip().startswith(("{", "["))
+    headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
+    return SimulatedResponse(error.status, headers, [error.body.encode()])
+
+
+def _json() -> dict[str, str]:
+    return {"content-type": "application/json", MARK: "1"}

@@ -1,0 +1,150 @@
+"""The language of the command line: help and messages are in the user's, everything that programs read is English."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.cli.language.messages import language
+from cnllm.cli.output.help import wrap
+from cnllm.cli.output.terminal import display_width
+
+from .support import Machine, read_terminal, terminal
+
+ENGLISH, CHINESE = "C.UTF-8", "zh_CN.UTF-8"
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+@pytest.fixture
+def chinese(machine: Machine) -> Machine:
+    machine.env = {name: value for name, value in machine.env.items() if not name.startswith("LC_")}
+    machine.env["LANG"] = CHINESE
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, None),
+        ({"LANG": "C"}, None),
+        ({"LANG": "C.UTF-8"}, None),
+        ({"LANG": "POSIX", "LANGUAGE": "zh_CN"}, None),
+        ({"LANG": "en_US.UTF-8"}, None),
+        ({"LANG": "de_DE.UTF-8"}, None),
+        ({"LANG": "zh_TW.UTF-8"}, None),
+        ({"LANG": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh_CN.GB18030"}, "zh_CN"),
+        ({"LANG": "zh_SG.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh-Hans_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, None),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_GB.UTF-8"}, None),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "de:zh_CN:en"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LANGUAGE": "en_US:zh_CN"}, None),
+    ],
+)
+def test_the_variables_of_gettext_choose_the_language(variables: dict[str, str], name: str | None) -> None:
+    assert language(variables) == name
+
+
+def test_help_is_chinese(chinese: Machine) -> None:
+    done = chinese.run("--help")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("用法：cnllm [OPTIONS] COMMAND [ARGS]...\n")
+    for words in ("选项：\n", "命令：\n", "示例：\n", "向模型提问并打印回答\n", "显示这份帮助并退出\n"):
+        assert words in done.out
+    assert 'cnllm "Why is the sky blue?"' in done.out
+    call = chinese.run("call", "--help")
+    assert "[默认：ask]" in call.out
+    assert "模型参数：\n" in call.out
+
+
+def test_a_group_lists_its_commands_in_chinese(chinese: Machine) -> None:
+    for group in ("models", "serve", "keys", "logs", "registry"):
+        listing = chinese.run(group, "--help").out.partition("命令：\n")[2].partition("\n\n")[0]
+        assert listing, group
+        assert all(HAN.search(line) for line in listing.splitlines()), listing
+
+
+def test_an_error_and_its_hint_are_chinese(chinese: Machine) -> None:
+    chinese.run("call", "-m", "glm-9", "hi").fails(2, "没有名为 glm-9 的模型\n", "是不是想用 glm")
+    chinese.run("call", "-m", "glm-4.7", "hi").fails(
+        2, "没有 zai 的密钥：ZAI_API_KEY", "未设置", "cnllm keys set ZAI_API_KEY"
+    )
+    chinese.run("call", "--timeout", "soon", "hi").fails(2, "'--timeout' 的值无效：", "用法见 cnllm call --help")
+    chinese.run("batch", "no.jsonl", "-m", "glm-4.7", "-o", "out.jsonl").fails(2, "no.jsonl：没有这个文件或文件夹")
+
+
+def test_c_is_english_whatever_lang_says(chinese: Machine) -> None:
+    chinese.run("call", "-m", "glm-9", "hi", env={"LC_ALL": "C.UTF-8"}).fails(2, "no model is called glm-9")
+
+
+def test_notes_and_usage_are_chinese_and_the_answer_is_the_same(machine: Machine) -> None:
+    call = ("call", "-m", "deepseek-flash", "--simulate", "-p", "foo=1", "--no-log", "hi")
+    english, chinese = (machine.run(*call, env={"LANG": name}) for name in (ENGLISH, CHINESE))
+    assert chinese.out == english.out
+    assert re.search(r"^说明：params: foo=1 → 原样发送：.*（providers\.toml:\d+）$", chinese.err, re.MULTILINE)
+    assert re.search(r"deepseek-flash · 输入 \d+ · 输出 \d+（思考 \d+）", chinese.err)
+
+
+def test_the_line_of_a_simulated_answer_is_english_with_chinese_beside_it(chinese: Machine) -> None:
+    err = chinese.run("call", "-m", "glm-4.7", "--simulate", "hi").err
+    first = err.splitlines()[0]
+    assert first.startswith("cnllm: simulated: this answer is made up on this machine; no model was asked")
+    assert HAN.search(first)
+
+
+@pytest.mark.parametrize("args", [("--json",), ("--events",), ("--plan",)])
+def test_json_is_the_same_in_every_language(machine: Machine, args: tuple[str, ...]) -> None:
+    call = ("call", "-m", "glm-4.7", "--simulate", "--no-log", "-p", "foo=1", *args, "hi")
+    english, chinese = (machine.run(*call, env={"LANG": name}) for name in (ENGLISH, CHINESE))
+    timing = re.compile(r'"(first|total|id)": ?[^,}]*|chatcmpl-\w+')
+    assert timing.sub("", chinese.out) == timing.sub("", english.out)
+    assert not HAN.search(chinese.out)
+
+
+def test_an_exception_is_english(chinese: Machine) -> None:
+    program = "import cnllm\ntry: cnllm.call('glm-9', 'hi')\nexcept cnllm.UnknownModel as error: print(error)"
+    path = chinese.file("program.py", program)
+    done = subprocess.run([sys.executable, path], env=chinese.env, capture_output=True, text=True, check=True)
+    assert done.stdout == "no model is called glm-9\n"
+
+
+def test_english_loads_no_catalogue(machine: Machine) -> None:
+    program = (
+        "import sys\nfrom cnllm.cli import main\n"
+        "main(['call', '--help'])\n"
+        "print([name for name in sys.modules if name in ('cnllm.cli.language.catalogue', 'cnllm.cli.output.help')])"
+    )
+    for name, loaded in ((ENGLISH, 0), (CHINESE, 2)):
+        env = {**machine.env, "LANG": name}
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1].count("cnllm.") == loaded
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_help_fits_the_terminal(chinese: Machine, columns: int) -> None:
+    with terminal(chinese, "call", "--help", columns=columns) as (master, _):
+        shown = read_terminal(master)
+    assert HAN.search(shown)
+    for line in shown.partition("示例")[0].splitlines():
+        assert display_width(line) <= columns or " " not in line.strip(), line
+
+
+@given(text=st.text(st.sampled_from("中文，。（a1 -")), width=st.integers(10, 40))
+def test_wrapped_text_is_the_same_text(text: str, width: int) -> None:
+    lines = wrap(text, width)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    for line in lines:
+        assert not line[0].isspace()
+        assert line == line.rstrip()
+    for before, line in pairwise(lines):
+        assert line[0] not in "，。"
+        assert unicodedata.category(before[-1]) != "Ps"

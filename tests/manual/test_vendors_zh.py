@@ -1,0 +1,44 @@
+"""The pages in Chinese on vendors: every known issue has a sentence, and no endpoint is left out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cnllm.registry.known_issues import known_issues
+from docs.generate.builtin import registry
+from docs.generate.issues_zh import in_chinese
+from docs.generate.vendors_zh import VENDORS, pages
+
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+def test_every_known_issue_has_a_sentence_in_chinese() -> None:
+    for provider in registry().providers:
+        for issue in known_issues(registry().resolve(f"{provider}/any")):
+            assert HAN.search(in_chinese(issue.text)), issue
+
+
+def test_an_issue_without_a_sentence_says_where_to_write_it() -> None:
+    with pytest.raises(LookupError, match=r"docs/generate/issues_zh\.py: no Chinese for 'sings'"):
+        in_chinese("It sings.")
+
+
+def test_numbers_of_an_issue_are_those_of_the_registry() -> None:
+    assert in_chinese("It takes temperature from 0 up to 1.5 only; cnllm moves other values.") == (
+        "`temperature` 只能在 0 到 1.5 之间；超出时 cnllm 会移到范围内或去掉"
+    )
+    assert in_chinese("While it reasons: it refuses seed; cnllm leaves it out, with a note.").startswith(
+        "思考时：拒绝 `seed`"
+    )
+
+
+def test_a_page_has_every_endpoint_with_its_address_and_key() -> None:
+    found = dict(pages())
+    assert found.keys() == {"index", *VENDORS}
+    for name, vendor in VENDORS.items():
+        for provider in vendor.endpoints:
+            flags = registry().resolve(f"{provider}/any").flags
+            assert f"`{flags.base_url}`" in found[name]
+            assert f"`{(flags.keys or [''])[0]}`" in found[name]
