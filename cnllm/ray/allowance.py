@@ -36,13 +36,15 @@ _CAP = "the rest does not fit below the cap"
 class _Run:
     """The money of a run, and its ledger."""
 
-    def __init__(self, hello: Hello, ledger: Ledger) -> None:
+    def __init__(self, now: float, hello: Hello, ledger: Ledger) -> None:
         self.ledger = ledger
         spent = ledger.spent()
         if hello.currency is not None:
             spent[hello.currency] = max(spent.get(hello.currency, 0), hello.committed)
         self.budget = Budget(spent, hello.currency, hello.cap)
         self.stop: str | None = None
+        # What an allowance before this one had reserved counts as spent until its workers report.
+        self.uncertain_until = now + LEASE if self.budget.spent_units else now
         self.written = -1
 
     def committed(self) -> int:
@@ -84,7 +86,7 @@ class Allowance:
         """Take in a report, and return permissions. Raises `CnllmError` where the ledger cannot be written."""
         self.last_report = now
         if report.hello is not None:
-            self._greet(report.worker, report.hello)
+            self._greet(now, report.worker, report.hello)
         worker = self._workers.get(report.worker)
         if worker is None:
             return Grant(False, [], None, None, 0)
@@ -123,7 +125,7 @@ class Allowance:
 
     # ── workers ──────────────────────────────────────────────────────────────
 
-    def _greet(self, name: str, hello: Hello) -> None:
+    def _greet(self, now: float, name: str, hello: Hello) -> None:
         if name in self._workers:
             return
         for other, worker in [*self._workers.items()]:
@@ -134,9 +136,9 @@ class Allowance:
             self._controllers[limits] = Controller(
                 concurrency=limits.concurrency, most=limits.most, requests=limits.requests, tokens=limits.tokens
             )
-        self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(hello))
+        self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(now, hello))
 
-    def _run_of(self, hello: Hello) -> _Run:
+    def _run_of(self, now: float, hello: Hello) -> _Run:
         path = _temporary_path(hello.run + self._place) if hello.state is None else Path(hello.state).absolute()
         if path not in self._ledgers:
             self._ledgers[path] = Ledger(path)
@@ -144,7 +146,7 @@ class Allowance:
                 self._temporary.add(path)
         run = self._runs.get((path, hello.currency))
         if run is None:
-            run = self._runs[path, hello.currency] = _Run(hello, self._ledgers[path])
+            run = self._runs[path, hello.currency] = _Run(now, hello, self._ledgers[path])
         elif hello.cap != run.budget.cap:
             run.budget.cap, run.stop = hello.cap, None
         return run
@@ -200,7 +202,7 @@ class Allowance:
             if wait is None or wait > 0:
                 return _POLL if wait is None else wait
             if not run.budget.has_room(row.reserved):
-                if run.budget.reserved:
+                if run.budget.reserved or now < run.uncertain_until:
                     return _POLL
                 run.stop = _CAP
                 return None

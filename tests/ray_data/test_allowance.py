@@ -202,3 +202,19 @@ def test_one_process_has_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert again.spent() == {"CNY": 5}
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     again.close()
+
+
+def test_a_new_allowance_waits_for_reports_before_it_ends_a_run(tmp_path: Path) -> None:
+    """What its predecessor had reserved may be paid back."""
+    first = Allowance()
+    one = Report("a", [], [Need(1, 50)] * 2, None, hello(tmp_path, "1", cap=100))
+    granted = first.exchange(1.0, one)
+    assert len(granted.tickets) == 2
+    first.close()
+    second = Allowance()
+    again = Report("a", [], [Need(1, 50)], None, hello(tmp_path, "1", cap=100, committed=granted.committed))
+    assert second.exchange(2.0, again).stop is None
+    done = [Done(ticket, "accepted", 50, 20) for ticket in granted.tickets]
+    assert len(second.exchange(3.0, Report("a", done, [Need(1, 50)])).tickets) == 1
+    assert second.exchange(4.0, Report("a", [], [Need(1, 50)])).stop is None
+    second.close()
