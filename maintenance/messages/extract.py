@@ -23,7 +23,7 @@ SKIPPED = {
     "batch/plot.py": "a picture",
     "daft/": "what a program in Python reads",
     "ray/": "what a program in Python reads",
-    "cli/commands/models/matrix_": "a page in HTML, and what it is made of",
+    "cli/matrix/": "a page in HTML, and what it is made of",
     "cli/output/curl.py": "a command for a shell",
     "cli/output/json_types.py": "shapes of JSON",
     "cli/output/flag_table.py": "a table on stdout",
