@@ -51,7 +51,7 @@ def test_the_check_names_an_old_page_and_fails(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(generate, "FOLDER", tmp_path)
     monkeypatch.setattr(generate, "PAGES", {"events": generate.PAGES["events"]})
     monkeypatch.setattr(generate.provider_pages, "pages", lambda: [("zai", "# Z.AI\n")])
-    monkeypatch.setattr(generate.vendors_zh, "pages", lambda: [])
+    monkeypatch.setattr(generate.vendors_zh, "pages", list)
     assert generate.outdated() == ["events", "zai"]
     assert generate.write() == ["events", "zai"]
     assert (generate.outdated(), generate.write()) == ([], [])
