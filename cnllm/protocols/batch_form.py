@@ -1,4 +1,4 @@
-"""Describe what a server of a protocol says in its batch interface beyond what the flags of `batch` name."""
+"""Describe the batch interface of a server of a protocol, beyond the fields that the flags of `batch` name."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ConnectionHost(Protocol):
         """Return the fault for the next request with this header."""
 
     def observe(self, method: str, target: str, phase: str) -> None:
-        """Tell that a request was received, handled or answered."""
+        """Report that a request was received, handled or answered."""
 
 
 class Connection:

@@ -141,7 +141,7 @@ class Server:
             writer.transport.abort()
 
     def observe(self, method: str, target: str, phase: str) -> None:
-        """Tell the observer of a request that it was received, handled or answered."""
+        """Report a request to the observer: it was received, handled or answered."""
         if self._on_request is not None:
             self._on_request(self._step(method, target), target.partition("?")[0], phase)
 

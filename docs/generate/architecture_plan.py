@@ -43,7 +43,7 @@ FLOORS = (
                 "commands and their output",
                 0,
                 8.6,
-                ("__main__", "cli/commands", "cli", "cli/output", "cli/matrix", "cli/language"),
+                ("__main__", "cli/commands", "cli", "cli/matrix", "cli/output", "cli/language"),
             ),
         ),
     ),

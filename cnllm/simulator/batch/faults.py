@@ -26,7 +26,7 @@ __all__ = ["JobFaults", "page_size", "read_job_faults"]
 
 
 class JobFaults(Struct, frozen=True):
-    """What happens to a job; the module explains the words."""
+    """The fate of a job; the module explains the words."""
 
     polls: int = 1
     seconds: float | None = None

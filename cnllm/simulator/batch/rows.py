@@ -27,7 +27,7 @@ class Row(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Why a job cannot be run. `line` counts from 1; None where no single row is at fault."""
+    """The reason why a job cannot be run. `line` counts from 1; None where no single row is at fault."""
 
     code: str
     message: str
@@ -36,7 +36,7 @@ class Problem(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a row: the status and body of its response, or why it was not served."""
+    """The outcome of a row: the status and body of its response, or why it was not served."""
 
     id: str
     status: int = 200
