@@ -10,7 +10,7 @@ from cnllm.gateway.failures import RequestFailed, failure_of
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
-from cnllm.protocols.server_api import ModelCard
+from cnllm.protocols.server_interface import ModelCard
 from cnllm.registry.model import Model
 
 __all__ = ["model_body", "models_body"]

@@ -23,7 +23,7 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 
 if TYPE_CHECKING:
-    from cnllm.protocols.server_api import ServerApi
+    from cnllm.protocols.server_interface import ServerApi
 
 __all__ = [
     "PROTOCOLS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.protocols.server_interface import ModelCard, ServerApi
 
 __all__ = ["API"]
 

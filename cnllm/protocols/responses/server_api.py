@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.protocols.server_interface import ModelCard, ServerApi
 from cnllm.types import Reasoning
 
 __all__ = ["API"]
