@@ -159,7 +159,12 @@ class Model:
         return flags
 
     def derive(self, change: Callable[[Flags], Flags]) -> Model:
-        """Return the same model with changed flags, in every mode. What `explain` says stays that of the registry."""
+        """Return the same model with changed flags, in every mode. What `explain` says stays that of the registry.
+
+        Raises `TypeError` where `change` is no function.
+        """
+        if not callable(change):
+            raise checks.wrong_type("change", change, "a function that takes and returns flags")
         return Model(
             id=self.id,
             provider=self.provider,
