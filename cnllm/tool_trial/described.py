@@ -13,18 +13,7 @@ __all__ = ["with_described_tools"]
 def with_described_tools(model: Model) -> Model:
     """Return the model as an endpoint without tools, for which cnllm describes them in the prompt."""
 
-    def described(flags: Flags) -> Flags:
+    def describe(flags: Flags) -> Flags:
         return replace(flags, tools=replace(flags.tools or Tools(), supported=False, otherwise="prompt"))
 
-    return Model(
-        id=model.id,
-        provider=model.provider,
-        protocol=model.protocol,
-        flags=described(model.flags),
-        notes=lambda: model.notes,
-        distrusts=model.distrusts,
-        flags_for=lambda mode: described(model.flags_for(mode)),
-        where=model.where,
-        layer=model.layer,
-        explain=model.explain,
-    )
+    return model.derive(describe)
