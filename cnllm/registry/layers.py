@@ -15,6 +15,8 @@ from cnllm.registry.provenance import Trace
 
 __all__ = ["Layers"]
 
+_Key = tuple[str, str | None, str | None, bool, frozenset[str]]
+"""Provider, family, protocol, whether the wire is foreign, and the flags that are not taken from the wire."""
 _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 
 
@@ -28,9 +30,9 @@ class Layers:
         self.documents = documents
         self._sections: dict[str, dict[str, None]] = {}
         self._families: dict[str, str | None] = {}
-        self._shared_layers: dict[tuple[str, str | None, str | None, bool], list[Layer]] = {}
-        self._traces: dict[tuple[str, str | None, str | None, bool], dict[int, Trace]] = {}
-        self._merged_tables: dict[tuple[str, str | None, str, bool], dict[str, Any]] = {}
+        self._shared_layers: dict[_Key, list[Layer]] = {}
+        self._traces: dict[_Key, dict[int, Trace]] = {}
+        self._merged_tables: dict[_Key, dict[str, Any]] = {}
 
     def names(self, section: str) -> dict[str, None]:
         """Return the names of a section's tables, from all files."""
@@ -68,19 +70,24 @@ class Layers:
         return said
 
     def provider_layers(
-        self, provider: str, family: str | None, protocol: str | None, foreign: bool = False
+        self,
+        provider: str,
+        family: str | None,
+        protocol: str | None,
+        foreign: bool = False,
+        not_of_wire: frozenset[str] = frozenset(),
     ) -> list[Layer]:
         """Return the layers that all models of a family at a provider share.
 
         `foreign` means that the wire is not the provider's own, which tables of providers and models are about by
-        default.
+        default. Flags in `not_of_wire` are not taken from the wire.
         """
-        key = (provider, family, protocol, foreign)
+        key = (provider, family, protocol, foreign, not_of_wire)
         if key in self._shared_layers:
             return self._shared_layers[key]
         layers = list(self.table_layers(("defaults",), protocol))
         if protocol is not None:
-            layers += self.table_layers(("protocols", protocol), protocol)
+            layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
         for name in reversed(self.extends_chain("providers", provider)):
@@ -91,19 +98,23 @@ class Layers:
         self._shared_layers[key] = layers
         return layers
 
-    def traces(self, provider: str, family: str | None, protocol: str | None, foreign: bool) -> dict[int, Trace]:
+    def traces(
+        self, provider: str, family: str | None, protocol: str | None, foreign: bool, not_of_wire: frozenset[str]
+    ) -> dict[int, Trace]:
         """Return the traces of the layers that all models of a family at a provider share, by the `id` of the layer."""
-        key = (provider, family, protocol, foreign)
+        key = (provider, family, protocol, foreign, not_of_wire)
         if key not in self._traces:
-            shared = self.provider_layers(provider, family, protocol, foreign)
+            shared = self.provider_layers(*key)
             self._traces[key] = {id(layer): Trace(layer, shared) for layer in shared}
         return self._traces[key]
 
-    def merged_table(self, provider: str, family: str | None, protocol: str, foreign: bool) -> dict[str, Any]:
+    def merged_table(
+        self, provider: str, family: str | None, protocol: str, foreign: bool, not_of_wire: frozenset[str]
+    ) -> dict[str, Any]:
         """Return the shared layers merged, once for all models of a family at a provider."""
-        key = (provider, family, protocol, foreign)
+        key = (provider, family, protocol, foreign, not_of_wire)
         if key not in self._merged_tables:
-            self._merged_tables[key] = merge.merge_layers(self.provider_layers(provider, family, protocol, foreign))
+            self._merged_tables[key] = merge.merge_layers(self.provider_layers(*key))
         return self._merged_tables[key]
 
     def table_layers(

@@ -15,6 +15,7 @@ from msgspec import Struct
 from cnllm.registry.documents import Document
 
 __all__ = [
+    "OFFERED_FLAGS",
     "OWN_FLAGS",
     "WEIGHT_FLAGS",
     "Layer",
@@ -23,6 +24,7 @@ __all__ = [
     "flatten",
     "merge_layers",
     "merge_tables",
+    "offers_batches",
     "on_every_wire",
     "stack_layers",
     "unset_path",
@@ -33,6 +35,7 @@ _RULES = "errors"  # lists of rules are joined, nearest layer first; so are thos
 _MARKUP = "leaks"  # joined too, but an empty list removes the rules of lower layers, and no rule occurs twice
 META = ("match", "extends", "same_weights", "unset", "on", "when", "families", "sources", "corrects")
 OWN_FLAGS = frozenset({"batch", "price", "status"})  # no table has them from the one it extends
+OFFERED_FLAGS = frozenset({"batch"})  # the form is the wire's, but only for endpoints that offer it
 WEIGHT_FLAGS = frozenset({"limits", "input"})  # a model has them from one with the same weights only
 
 
@@ -146,6 +149,12 @@ def without_flags(table: dict[str, Any], flags: frozenset[str]) -> dict[str, Any
             mode: {key: value for key, value in inner.items() if key not in flags} for mode, inner in when.items()
         }
     return out
+
+
+def offers_batches(layers: Iterable[Layer]) -> bool:
+    """Whether the layers say that the model is served in batches; the last one that says it counts."""
+    said = [layer.table["batch"].get("available") for layer in layers if "batch" in layer.table]
+    return [value for value in said if value is not None][-1:] == [True]
 
 
 def unset_path(path: str) -> list[str]:

@@ -327,11 +327,16 @@ class Registry:
         if wire != own_protocol or any("on" in layer.table for layer in model_layers):
             model_layers = self._layers.model_layers(lineage, wire, wire != own_protocol)
         layers = [*self._layers.provider_layers(provider, family, wire, foreign), *model_layers]
+        # how a wire's batches look says nothing of an endpoint that is not known to offer any
+        not_of_wire = frozenset() if merge.offers_batches(layers) else merge.OFFERED_FLAGS
+        if not_of_wire:
+            layers = [*self._layers.provider_layers(provider, family, wire, foreign, not_of_wire), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:
             model_layers = [*model_layers, Layer("the call", self._documents[0], (), overrides)]
             layers.append(model_layers[-1])
-        table = merge.merge_layers(model_layers, self._layers.merged_table(provider, family, wire, foreign))
+        shared = (provider, family, wire, foreign, not_of_wire)
+        table = merge.merge_layers(model_layers, self._layers.merged_table(*shared))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
@@ -372,9 +377,7 @@ class Registry:
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
             explain=lambda: list(
-                provenance.facts(
-                    layers, table, when, self._layers.traces(provider, family, wire, foreign), f"{provider}/{id}"
-                )
+                provenance.facts(layers, table, when, self._layers.traces(*shared), f"{provider}/{id}")
             ),
             family=lambda other: self._layers.family(other),  # by the files in use, also after a reload
             data_version=self._data_version,

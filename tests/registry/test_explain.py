@@ -43,15 +43,37 @@ def test_every_fact_of_an_endpoint_has_its_source(registry: Registry) -> None:
 
 
 def test_facts_are_the_flags_and_no_more(registry: Registry) -> None:
-    for name in ("zai/glm-4.7", "deepseek/deepseek-flash", "openai/gpt-5", "openrouter/nobody/knows"):
+    names = {"zai/glm-4.7": False, "deepseek/deepseek-flash": False, "openrouter/nobody/knows": False}
+    names |= {"openai/gpt-5": True}
+    for name, in_batches in names.items():
         provider, _, id = name.partition("/")
         own = registry._layers.model_layers(registry._layers.extends_chain("models", name), "openai-chat")
         table = merge.merge_layers(
             [*registry._layers.provider_layers(provider, registry._layers.family(id), "openai-chat"), *own]
         )
-        facts = registry.resolve(name).explain()
+        model = registry.resolve(name)
+        assert (model.flags.batch is not None and model.flags.batch.available is True) == in_batches
+        if not in_batches:
+            del table["batch"]  # the form of the wire's batches says nothing of an endpoint without any
+        facts = model.explain()
         assert {found.flag: found.value for found in facts} == {".".join(k): v for k, v in merge.flatten(table)}
         assert len(facts) == len({found.flag for found in facts})
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", False),
+        ("batch.available = true\n", True),
+        ("batch.available = false\n", False),
+        ("batch.max_rows = 10\n", False),
+    ],
+)
+def test_a_wire_s_batches_are_those_of_endpoints_that_offer_them(files: Files, lines: str, expected: bool) -> None:
+    model = files.load(HOME + '[models."home/m"]\nlimits.context = 1\n' + lines).resolve("home/m")
+    flags = {found.flag for found in model.explain() if found.flag.startswith("batch.")}
+    assert ("batch.job.path" in flags) is expected
+    assert (model.flags.batch is not None and model.flags.batch.job is not None) is expected
 
 
 def test_the_layer_and_source_of_a_known_fact(registry: Registry) -> None:

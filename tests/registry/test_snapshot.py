@@ -73,8 +73,10 @@ def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[s
     base = merge.merge_layers(
         [*registry._layers.table_layers(("defaults",), wire), *registry._layers.table_layers(("protocols", wire), wire)]
     )
-    below = {".".join(keys): value for keys, value in merge.flatten(base)}
     flags = {fact.flag: fact.value for fact in model.explain()}
+    if not flags.get("batch.available"):
+        del base["batch"]  # the form of a wire's batches is for those who offer them
+    below = {".".join(keys): value for keys, value in merge.flatten(base)}
     tables: dict[str, list[str]] = {}
     for flag in sorted({*flags, *below}):
         if flag in below and flag not in flags and any(other.startswith(f"{flag}.") for other in flags):

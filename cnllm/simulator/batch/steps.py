@@ -62,45 +62,34 @@ class Offers:
     """The batch interfaces of providers, looked up when they are needed."""
 
     def __init__(self) -> None:
-        self._shapes: dict[str, tuple[Interface, ...]] = {}
-        self._offered: dict[tuple[str, str], bool] = {}
+        self._interfaces: dict[str, tuple[Interface, ...]] = {}
 
     def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> Step | None:
         """Return the step that a request to one of a provider's paths is, or None."""
-        shapes = self._shapes.get(provider)
-        if shapes is None:
-            shapes = self._shapes[provider] = _shapes(registry, provider)
+        interfaces = self._interfaces.get(provider)
+        if interfaces is None:
+            interfaces = self._interfaces[provider] = _interfaces(registry, provider)
         for kind in _STEPS:
-            hits = [(shape, names) for shape in shapes if (names := _names(shape, kind, method, path)) is not None]
-            if hits := [(shape, names) for shape, names in hits if self._is_offered(registry, shape)]:
-                return Step(kind, tuple(shape for shape, _ in hits), hits[0][1])
+            hits = [(found, names) for found in interfaces if (names := _names(found, kind, method, path)) is not None]
+            if hits:
+                return Step(kind, tuple(found for found, _ in hits), hits[0][1])
         return None
 
-    def _is_offered(self, registry: ModelLookup, shape: Interface) -> bool:
-        """Whether a provider has the interface: it or one of its models says so. The shape alone is the wire's."""
-        if shape.flags.available is not None:
-            return shape.flags.available
-        provider, protocol = shape.model.provider, shape.model.protocol
-        if (provider, protocol) not in self._offered:
-            names = (name for name in registry.names() if name.startswith(f"{provider}/"))
-            batches = (registry.resolve(name, protocol=protocol).flags.batch for name in names)
-            self._offered[provider, protocol] = any(batch is not None and batch.available for batch in batches)
-        return self._offered[provider, protocol]
 
-
-def _shapes(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
-    """Return a provider's batch interfaces, one per wire, whether it has them or not; none for an unknown provider."""
+def _interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
+    """Return a provider's batch interfaces, one per wire: that of its first model that is served in batches."""
     found: dict[str, Interface] = {}
+    names = [f"{provider}/any", *(name for name in registry.names() if name.startswith(f"{provider}/"))]
     for protocol in (None, *PROTOCOLS):
-        try:
-            model = registry.resolve(f"{provider}/any", protocol=protocol)
-        except UnknownModel:
-            if protocol is None:
-                return ()  # there is no such provider
-            continue
-        flags = model.flags.batch
-        if flags is not None and flags.submit is not None and flags.input != "calls":
-            found.setdefault(model.protocol, Interface(model, flags))
+        for name in names:
+            try:
+                model = registry.resolve(name, protocol=protocol)
+            except UnknownModel:
+                break  # there is no such provider, or it does not speak this protocol
+            flags = model.flags.batch
+            if flags is not None and flags.available and flags.submit is not None and flags.input != "calls":
+                found.setdefault(model.protocol, Interface(model, flags))
+                break
     return tuple(found.values())
 
 
