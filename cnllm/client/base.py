@@ -197,7 +197,7 @@ class BaseClient:
     def _start_one(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None
     ) -> tuple[Call, str | None]:
-        if not isinstance(messages, str | Message | Mapping | Sequence):
+        if type(messages) is not list and not isinstance(messages, str | Message | Mapping | Sequence):
             messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         if "stream" in options:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")

@@ -165,13 +165,14 @@ class Echo:
         if self._finder is None:
             return reply
         # A whole reply has its decoded body in `raw`, which holds the content of every part. Texts are checked below.
-        content: object = None
+        values: Any = (reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
         if type(reply.raw) is not dict:
-            content = ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw)
+            values = ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw, values)
         elif not self._has_clean_body:
-            content = reply.raw
-        values = (content, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
-        if not self._may_hold(values) and not self._text_may_hold(reply):
+            values = (reply.raw, values)
+        elif not reply.notes and not reply.incomplete:
+            values = None  # the others are copies of values in the body
+        if (values is None or not self._may_hold(values)) and not self._text_may_hold(reply):
             return reply if reply.parsed is None else self._clean_parsed(reply)
         finder = self._finder
         fields = {name: clean_data(getattr(reply, name), finder) for name in ("raw_finish", "model", "id")}
@@ -191,8 +192,12 @@ class Echo:
 
     def _text_may_hold(self, reply: Reply) -> bool:
         """Whether text or reasoning may hold a secret, also over several parts or cut off at the end."""
-        heads = [secret[:CUT_SIZE] for secret in self._plain]
-        return any(head in reply.text or head in reply.reasoning for head in heads)
+        text, reasoning = reply.text, reply.reasoning
+        for secret in self._plain:
+            head = secret[:CUT_SIZE]
+            if head in text or head in reasoning:
+                return True
+        return False
 
     def _message(self, message: Message) -> Message:
         parts: list[Part] = list(message.parts)

@@ -42,7 +42,12 @@ def install_log_filter(secrets: Callable[[], Iterable[str]]) -> None:
 
     `secrets` is called only where such lines are written.
     """
-    if "logging" not in sys.modules or not any(logger.isEnabledFor(_DEBUG) for logger in _package_loggers()):
+    if "logging" not in sys.modules:
+        return
+    for logger in _package_loggers():
+        if logger.isEnabledFor(_DEBUG):
+            break
+    else:
         return
     import logging
 

@@ -13,7 +13,7 @@ __all__ = ["counts_reader", "merge_counts", "read_counts"]
 
 _NONE = UsagePaths()
 _DEPTH = 8  # nested objects; no path to a count is longer
-_Paths = tuple[tuple[str, ...], ...]
+_Paths = tuple[tuple[str, str | None], ...]
 
 
 def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
@@ -25,14 +25,26 @@ def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
     """Return `read_counts` for these flags, their paths taken apart once."""
     paths = flags.usage or _NONE
     names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
-    to_reasoning, to_cached, to_written, to_output, to_input, to_total = map(_split, names)
+    places = tuple(map(_split, names))
     excluded = paths.excluded_from_totals or ()
 
     def read(data: dict[str, Any]) -> Usage:
-        reasoning = _count(data, to_reasoning)
-        cached = _count(data, to_cached)
-        written = _count(data, to_written)
-        output, input, total = _count(data, to_output), _count(data, to_input), _count(data, to_total)
+        counts: list[int | None] = []
+        for paths in places:
+            for outer, inner in paths:
+                value = data.get(outer)
+                if inner is not None:
+                    value = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
+                if type(value) is int:
+                    if value >= 0:
+                        counts.append(value)
+                        break
+                elif type(value) is float and value.is_integer() and value >= 0:
+                    counts.append(int(value))
+                    break
+            else:
+                counts.append(None)
+        reasoning, cached, written, output, input, total = counts
         if excluded:
             output = _plus(output, reasoning if "reasoning" in excluded else None)
             input = _plus(input, cached if "cached" in excluded else None)
@@ -45,21 +57,8 @@ def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
 
 
 def _split(paths: list[str] | None) -> _Paths:
-    return tuple(tuple(path.split(".")) for path in paths or ())
-
-
-def _count(data: dict[str, Any], paths: _Paths) -> int | None:
-    """Return the first valid count at one of the paths, or None."""
-    for path in paths:
-        value = data.get(path[0])
-        if len(path) > 1:
-            value = value.get(path[1]) if len(path) == 2 and type(value) is dict else get(value, ".".join(path[1:]))
-        if type(value) is int:
-            if value >= 0:
-                return value
-        elif type(value) is float and value.is_integer() and value >= 0:
-            return int(value)
-    return None
+    """Return each path as its first key and the rest; None where there is no rest."""
+    return tuple((outer, inner or None) for outer, _, inner in (path.partition(".") for path in paths or ()))
 
 
 def _plus(count: int | None, addition: int | None) -> int | None:

@@ -41,7 +41,12 @@ class ToolSet(ABC):
 
 def has_sets(items: Any) -> bool:
     """Whether a list of tools holds a set."""
-    return isinstance(items, list | tuple) and any(isinstance(item, ToolSet) for item in items)
+    if not isinstance(items, list | tuple):
+        return False
+    for item in items:
+        if type(item) is not dict and isinstance(item, ToolSet):  # most tools are dicts, and the second test is slow
+            return True
+    return False
 
 
 def expand_sets(items: Sequence[Any]) -> Sequence[Any]:

@@ -78,7 +78,9 @@ class Pool:
         self._reset()
 
     def _reset(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._place_freed = threading.Condition(self._lock)
+        self._waiting = 0  # threads that wait for a place
         self._idle: deque[Connection] = deque()
         self._busy: set[Connection] = set()
         self._used_places = 0
@@ -87,9 +89,13 @@ class Pool:
         """Take a place and return a good idle connection, or None. Wait while all places are taken."""
         stale: list[Connection] = []
         usable: Connection | None = None
-        with self._condition:
+        with self._lock:
             while self._used_places >= self._limit:
-                self._condition.wait()
+                self._waiting += 1
+                try:
+                    self._place_freed.wait()
+                finally:
+                    self._waiting -= 1
             self._used_places += 1
             while (connection := self._pop_latest(key)) is not None:
                 if connection.is_usable():
@@ -113,12 +119,12 @@ class Pool:
 
     def add(self, connection: Connection) -> None:
         """Register a new connection for a place that was acquired."""
-        with self._condition:
+        with self._lock:
             self._busy.add(connection)
 
     def drop(self, connection: Connection) -> None:
         """Close a connection and keep its place for another one."""
-        with self._condition:
+        with self._lock:
             self._busy.discard(connection)
         connection.sock.close()
 
@@ -127,9 +133,10 @@ class Pool:
         if connection is not None and connection.inherited:  # it belongs to the parent
             return
         discarded = None if reusable else connection
-        with self._condition:
+        with self._lock:
             self._used_places -= 1
-            self._condition.notify()
+            if self._waiting:
+                self._place_freed.notify()
             if connection is not None and connection in self._busy:
                 self._busy.discard(connection)
                 if reusable:
@@ -145,7 +152,7 @@ class Pool:
 
     def close(self) -> None:
         """Close idle connections, and interrupt those in use; their readers notice."""
-        with self._condition:
+        with self._lock:
             idle, self._idle = self._idle, deque()
             busy, self._busy = self._busy, set()
             for connection in busy:  # under the lock, so that none is closed and its number reused meanwhile

@@ -6,6 +6,7 @@ llhttp (by httptools) does the parsing. Body bytes before a fault are delivered 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -17,6 +18,7 @@ __all__ = ["ResponseParser"]
 _HEAD = 102_400  # limit on the bytes of a status line and headers, as in httpx
 _TAIL = 32  # the last bytes of a segment, which are searched for surplus line ends
 _LINE_ENDS = b"\r\n"
+_USUAL_NAME = 64  # bytes of a header's name; longer ones are not remembered
 
 
 class ResponseParser:
@@ -213,7 +215,7 @@ class ResponseParser:
 
     def on_status(self, reason: bytes) -> None:
         """Check the reason phrase."""
-        if b"\0" in reason:
+        if reason.find(b"\0") >= 0:
             self._fail("its status line holds a NUL")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -231,8 +233,11 @@ class ResponseParser:
             return
         headers = self.headers
         for raw, value in self._fields:
-            name = _text(raw).lower()
-            text = _text(value).strip(" \t")
+            name = _field_name(raw) if len(raw) <= _USUAL_NAME else _text(raw).lower()
+            try:
+                text = value.decode().strip(" \t")
+            except UnicodeDecodeError:
+                text = _text(value).strip(" \t")
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
         if status < 200:
             self._fail(f"status {status} is not the answer to a request")
@@ -250,6 +255,12 @@ class ResponseParser:
             self._in_body = False
             self.reusable = not self._rewritten and self._parser.should_keep_alive()
             self._body_pieces = len(self._pieces)
+
+
+@lru_cache(maxsize=256)
+def _field_name(raw: bytes) -> str:
+    """Return the name of a header in lower case. Most responses of an endpoint have the same ones."""
+    return _text(raw).lower()
 
 
 def _text(raw: bytes) -> str:

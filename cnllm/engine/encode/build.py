@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_request"]
 
-_MOST_PREPARED = 64  # sets of options that a model keeps
+_MOST_PREPARED = 64  # keys that a model keeps: two for most sets of options
 _LARGEST_KEY = 100_000  # bytes
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 
@@ -64,8 +64,7 @@ def build_request(
     elif type(stream) is not bool:
         checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
-    key = _options_key(settings, stream)
-    kept = None if key is None else model.memo.get(key)
+    key, kept = _find_kept(model, settings, stream)
     wish = None
     if kept is None:
         if key is not None:  # a copy, which nobody changes later
@@ -102,17 +101,29 @@ def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
 # ── what is kept ─────────────────────────────────────────────────────────────
 
 
-def _options_key(options: dict[str, Any], stream: bool) -> bytes | None:
-    """Return the options as bytes, which hold the type of each value; None where they hold more than plain data.
+def _find_kept(
+    model: Model, options: dict[str, Any], stream: bool
+) -> tuple[bytes | None, dict[bool, Prepared] | None]:
+    """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
+    Its latest version takes half the time, but its bytes also depend on which values are one object: they only serve
+    to find the same options again.
     """
     plain = {name: value for name, value in options.items() if name not in CLIENT_OPTIONS}
+    memo = model.memo
     try:
+        quick_key = marshal.dumps((plain, stream))
+        if (kept := memo.get(quick_key)) is not None:
+            return quick_key, kept
         key = marshal.dumps((plain, stream), _MARSHAL)
     except ValueError:
-        return None
-    return key if len(key) <= _LARGEST_KEY else None
+        return None, None
+    if len(key) > _LARGEST_KEY:
+        return None, None
+    if (kept := memo.get(key)) is not None and len(memo) < _MOST_PREPARED:
+        memo[quick_key] = kept
+    return key, kept
 
 
 def _keep(prepared: Prepared, plan: Plan, key: bytes, images: bool) -> None:

@@ -63,7 +63,7 @@ def make_frame(
     first = {name: body[name] for name in names[:place]}
     rest = {name: body[name] for name in names[place + 1 :]}
     try:
-        head, tail, values = _encode(first)[1:-1], _encode(rest)[1:-1], marshal.dumps((first, rest), 2)
+        head, tail, values = _encode(first)[1:-1], _encode(rest)[1:-1], marshal.dumps((first, rest))
     except (ValueError, TypeError):  # a value of the caller's own type, or half of a character
         return None
     before = b"{%b%b%b:" % (head, b"," if head else b"", _encode(key))
