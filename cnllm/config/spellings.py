@@ -22,7 +22,6 @@ _SEPARATOR = ":?"
 _PREFIX_SIZE = 3
 _SIGNS = ("%", "&", "\\u", "\\x")
 _SIGN_BYTES = tuple(sign.encode() for sign in _SIGNS)
-_MIN_CHECKED = 64
 
 
 class SecretFinder:
@@ -100,7 +99,7 @@ class SecretFinder:
 
     def spans(self, text: str, *, cut: bool = False) -> list[tuple[int, int]]:
         """Return the places of secrets as sorted (start, end) without overlaps. `cut`: beginnings at an end count."""
-        if len(text) > _MIN_CHECKED and not self.may_hold(text.encode("utf-8", "surrogatepass")):
+        if not self.may_hold(text.encode("utf-8", "surrogatepass")):
             return []
         spans: list[tuple[int, int]] = []
         for head, form, is_base64 in self._forms:

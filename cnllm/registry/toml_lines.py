@@ -40,7 +40,7 @@ def _unquote(key: str) -> str:
     return str(tomllib.loads(f"k = {key}")["k"])
 
 
-_HEADER = re.compile(r"^[ \t]*\[[^\n\[].*$", re.MULTILINE)
+_HEADER = re.compile(r"[ \t]*\[[^\[]")
 
 
 def line_of(text: str, path: list[str]) -> int | None:
@@ -50,19 +50,17 @@ def line_of(text: str, path: list[str]) -> int | None:
     """
     best: tuple[int, bool, int] | None = None  # length of the match, whether a line names it, line (negative)
     name = path[1] if len(path) > 1 else path[0]
-    for header in () if _has_multiline_strings(text) else _HEADER.finditer(text):
-        if name not in header[0]:
-            continue
-        keys, end = read_keys(text, header.start() + header[0].index("[") + 1)
+    for begin, header in () if _has_multiline_strings(text) else _headers(text, name):
+        keys, end = read_keys(text, begin + header.index("[") + 1)
         shared = min(len(keys), len(path))
-        after = header[0][end - header.start() :]
+        after = header[end - begin :]
         if keys[:shared] != path[:shared] or after[:1] != "]" or after[1:].strip()[:1] not in ("", "#"):
             continue
-        start = text.count("\n", 0, header.start())
+        start = text.count("\n", 0, begin)
         if len(keys) > len(path):
             best = max(best or (0, False, 0), (shared, False, -start - 1))
             continue
-        table_lines = key_lines(text, header.start(), first=True)
+        table_lines = key_lines(text, begin, first=True)
         for length in range(len(path), len(keys) - 1, -1):
             line = table_lines.get("\0".join(path[:length]))
             if line is not None:
@@ -72,6 +70,17 @@ def line_of(text: str, path: list[str]) -> int | None:
         return -best[2]
     lines = key_lines(text)  # the text has a form that the fast search does not know
     return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
+
+
+def _headers(text: str, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the beginning and the text of each line that is a table's header and holds the name."""
+    position = text.find(name)
+    while position >= 0:
+        begin, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+        end = end if end >= 0 else len(text)
+        if _HEADER.match(text, begin, end):
+            yield begin, text[begin:end]
+        position = text.find(name, end)
 
 
 def _has_multiline_strings(text: str) -> bool:

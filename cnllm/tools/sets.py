@@ -43,7 +43,7 @@ def has_sets(items: Any) -> bool:
     """Whether a list of tools holds a set."""
     if not isinstance(items, list | tuple):
         return False
-    for item in items:
+    for item in items:  # noqa: SIM110 (a generator costs more than the tests)
         if type(item) is not dict and isinstance(item, ToolSet):  # most tools are dicts, and the second test is slow
             return True
     return False

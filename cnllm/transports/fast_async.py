@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.plan import Plan
@@ -21,6 +20,9 @@ from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, 
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import LoopPool
 from cnllm.transports.request_head import encode_head
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["AsyncFast"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.plan import Plan
@@ -20,9 +20,13 @@ from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
 from cnllm.transports.request_head import encode_head
 
+if TYPE_CHECKING:
+    import ssl
+
 __all__ = ["Fast"]
 
 _SIZE = 65536  # bytes of one read
+_LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 
 
 class Fast:
@@ -100,7 +104,7 @@ class Fast:
     def _connect(self, address: Address, seconds: float | None) -> Connection:
         sock: socket.socket | None = None
         try:
-            sock = socket.create_connection((address.host, address.port), seconds)
+            sock = socket.create_connection((_host_name(address.host), address.port), seconds)  # type: ignore[arg-type]
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.encrypted:
                 sock = self._shared_tls_context().wrap_socket(sock, server_hostname=address.host)
@@ -121,6 +125,12 @@ class Fast:
             if self._tls_context is None:
                 self._tls_context = tls.client_context()
             return self._tls_context
+
+
+def _host_name(host: str) -> str | bytes:
+    """Return a host for the resolver: as bytes if it is plain, which need no codec of international names."""
+    is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
+    return host.encode() if is_plain else host
 
 
 def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
@@ -162,7 +172,7 @@ def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
         count = sock.send(data)
     except TimeoutError:
         raise
-    except (OSError, ssl.SSLError):
+    except OSError:  # ssl.SSLError is one
         if connection.used:
             return False
         raise

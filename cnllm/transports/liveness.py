@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import select
-import ssl
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["MAX_IDLE", "has_only_tls_data", "is_unusable"]
 
@@ -16,12 +19,14 @@ def is_unusable(fd: int, idle_since: float) -> bool:
     return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or _readable(fd)
 
 
-def has_only_tls_data(sock: ssl.SSLSocket) -> bool:
+def has_only_tls_data(sock: socket.socket) -> bool:
     """Whether the unread bytes belong to TLS only, such as session tickets. Afterwards the timeout is 0."""
+    from ssl import SSLWantReadError
+
     sock.settimeout(0)
     try:
         sock.recv(1)
-    except ssl.SSLWantReadError:
+    except SSLWantReadError:
         return True
     except OSError:
         pass

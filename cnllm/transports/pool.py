@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
 import time
 from collections import deque
@@ -46,14 +45,15 @@ class Connection:
         """
         if not is_unusable(self.sock.fileno(), self.idle_since):
             return True
-        if (
-            not isinstance(self.sock, ssl.SSLSocket)
-            or self.reader.complete
-            or time.monotonic() - self.idle_since > MAX_IDLE
-        ):
+        if not self.is_encrypted or self.reader.complete or time.monotonic() - self.idle_since > MAX_IDLE:
             return False
         self.timeout = 0
         return has_only_tls_data(self.sock)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the socket is one of `ssl`."""
+        return self.key[0]
 
     def interrupt(self) -> None:
         """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""

@@ -101,9 +101,7 @@ def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
 # ── what is kept ─────────────────────────────────────────────────────────────
 
 
-def _find_kept(
-    model: Model, options: dict[str, Any], stream: bool
-) -> tuple[bytes | None, dict[bool, Prepared] | None]:
+def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, Prepared] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
