@@ -11,20 +11,22 @@ __all__ = ["fields", "table"]
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
     """Return rows under their heads, as wide as necessary. The columns in `right` are right-aligned."""
-    cells = [[terminal.escape(cell.replace("\n", " ")) for cell in row] for row in [heads, *rows]]
-    widths = [max(terminal.display_width(row[column]) for row in cells) for column in range(len(heads))]
-    lines = []
-    for row in cells:
-        padded = [
-            f"{_padding(cell, width)}{cell}" if column in right else f"{cell}{_padding(cell, width)}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+    columns = [_padded(cells, is_right=column in right) for column, cells in enumerate(zip(heads, *rows, strict=True))]
+    return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
 
 
-def _padding(cell: str, width: int) -> str:
-    return " " * (width - terminal.display_width(cell))
+def _padded(cells: Sequence[str], *, is_right: bool) -> list[str]:
+    """Return the cells of a column, all of the same width, without control characters."""
+    text = "".join(cells)
+    if text.isascii() and text.isprintable():  # most columns: every character takes one place
+        size = max(map(len, cells))
+        return [cell.rjust(size) for cell in cells] if is_right else [cell.ljust(size) for cell in cells]
+    cells = [terminal.escape(cell.replace("\n", " ")) for cell in cells]
+    widths = [terminal.display_width(cell) for cell in cells]
+    size = max(widths)
+    padding = [" " * (size - width) for width in widths]
+    pairs = zip(padding, cells, strict=True) if is_right else zip(cells, padding, strict=True)
+    return list(map("".join, pairs))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:

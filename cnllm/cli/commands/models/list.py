@@ -102,7 +102,9 @@ def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, 
     short = summary.short_names(listing.aliases)
     matcher = _Filters(listing, **filters)
     text = (part or "").casefold()
-    names = [n for n in listing.models if any(text in x.casefold() for x in (n, *short.get(n, ())))]
+    names = listing.models
+    if text:
+        names = [n for n in names if any(text in x.casefold() for x in (n, *short.get(n, ())))]
     rows = [row for row in map(listing.row, names) if matcher.has_provider(row)]
     current = [row for row in rows if with_retired or row["status"] != "retired"]
     results = [(row, matcher.fits(row)) for row in current]
