@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from benchmarks.peers import BARE, HAND, KEPT, OFF, PYDANTIC, RAW, RAW_GATEWAY, READY, TYPED
+from benchmarks.peers import AIOHTTP, BARE, HAND, KEPT, OFF, PYDANTIC, RAW, RAW_GATEWAY, READY, TYPED
 
 
 class Form(Enum):
@@ -114,5 +114,13 @@ ABOUT = {
         "Messages → chat is the way of Claude Code to an endpoint of the chat protocol.",
         (RAW_GATEWAY,),
         Form.LOAD,
+    ),
+    "batch": About(
+        "A batch",
+        "one row",
+        "20,000 prompts, each in a request of its own, to a stub that answers after 50 ms. By hand there is no file, "
+        "no state, no retry; `cnllm batch` reads a file, keeps each answer durably, and writes a file. The start of "
+        "the process is not in it.",
+        (AIOHTTP,),
     ),
 }

@@ -9,6 +9,7 @@ from benchmarks.peers import (
     AIOHTTP,
     BARE,
     CNLLM,
+    CNLLM_BATCH,
     CNLLM_SERVE,
     CODEC,
     DIRECT,
@@ -172,7 +173,7 @@ def _cold(results: Results) -> list[Goal]:
 
     nothing, click = row(cases.NOTHING, "python -c pass"), row(cases.HELP, "a bare click program")
     helped, hand, stdlib = row(cases.HELP), row(cases.ONE_CALL, HAND), row(cases.ONE_CALL, STDLIB)
-    fast, over = row(cases.ONE_CALL, FAST), row(cases.ONE_CALL, CNLLM)
+    fast, over, many = row(cases.ONE_CALL, FAST), row(cases.ONE_CALL, CNLLM), row(cases.LIST_MANY)
     ms = _milliseconds
     return [
         _goal("import cnllm: wall beyond `python -c pass`", beyond, (row(cases.IMPORT), nothing), 15, "ms", of=ms),
@@ -182,7 +183,9 @@ def _cold(results: Results) -> list[Goal]:
         _goal("cnllm call, over httpx: wall against an http.client script", ratio, (over, stdlib), 2, of=ms),
         _goal("cnllm call, [fast]: wall against an http.client script", ratio, (fast, stdlib), 2, of=ms),
         _goal("cnllm models list: wall against cnllm --help", ratio, (row(cases.LIST), helped), 1.5, of=ms),
+        _goal("cnllm models list, 5,000 models: wall against cnllm --help", ratio, (many, helped), 1.5, of=ms),
         _goal("a model's name completed: wall", spread, (row(cases.TAB),), 60, "ms", of=ms),
+        _goal("a model's name completed, of 5,000: wall", spread, (row(cases.TAB_MANY),), 60, "ms", of=ms),
         _goal(
             "a call kept on disk: wall beyond --no-log", beyond, (row(cases.KEPT), row(cases.UNKEPT)), 15, "ms", of=ms
         ),
@@ -240,6 +243,13 @@ def _gateway(results: Results) -> list[Goal]:
     ]
 
 
+def _batch(results: Results) -> list[Goal]:
+    rows = tuple(results.row("batch", cases.BATCH, peer) for peer in (CNLLM_BATCH, AIOHTTP))
+    return [_goal("a row of a batch: CPU against aiohttp by hand", ratio, rows, 1.5)]
+
+
 def goals(results: Results) -> list[Goal]:
     """Return all goals, whether measured or not."""
-    return [part for make in (_streams, _requests, _concurrent, _cold, _rest, _gateway) for part in make(results)]
+    return [
+        part for make in (_streams, _requests, _concurrent, _cold, _rest, _gateway, _batch) for part in make(results)
+    ]

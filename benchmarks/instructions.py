@@ -5,7 +5,6 @@ twice, with different numbers of calls, and the difference is divided by the dif
 machine vary twofold; these numbers by less than one in a hundred. They say nothing about waiting for memory.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.payloads import Setting
 from benchmarks.peers import PEERS
-from benchmarks.processes import PATIENCE, Command, environment, worker_command
+from benchmarks.processes import PATIENCE, Command, environment, use_every_core, worker_command
 from benchmarks.venvs import ROOT
 
 _TOTAL = re.compile(r"I +refs: +([\d,]+)")
@@ -54,15 +53,9 @@ def _count(command: Sequence[str | Path], home: Path, transport: str, lines: str
             text=True,
             timeout=10 * PATIENCE,
             check=False,
-            preexec_fn=_use_every_core,
+            preexec_fn=use_every_core,  # instructions do not depend on the core
         )
     except subprocess.TimeoutExpired:
         return None
     found = _TOTAL.search(done.stderr)
     return int(found[1].replace(",", "")) if found and done.returncode == 0 else None
-
-
-def _use_every_core() -> None:
-    """Undo that a measuring process keeps to one core: instructions do not depend on it."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))

@@ -14,6 +14,7 @@ BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing ke
 READY, CODEC = "orjson.dumps of the ready body", "orjson.dumps and loads of the same bodies"
 RAW_GATEWAY, DIRECT = "raw asyncio gateway", "the stub without a gateway"
 CNLLM_SERVE, CNLLM_SQLITE = "cnllm serve", "cnllm serve, sqlite"
+CNLLM_BATCH = "cnllm batch"
 PORTKEY, LITELLM_PROXY = "Portkey", "LiteLLM proxy"
 KEPT, ANEW, PYDANTIC = "jsonschema, validator kept", "jsonschema.validate each time", "pydantic, a model by hand"
 

@@ -58,6 +58,12 @@ def stub() -> Iterator[int]:
         server.terminate()
 
 
+def use_every_core() -> None:
+    """Undo, in a child process, that a measuring process keeps to one core."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
 def worker_command(peer: Peer, task: str, setting: Setting) -> list[str | Path]:
     """Return what starts a runner in its own process. Raises `Missing` where its environment is not there."""
     if not (python := binary(env=peer.env)).exists():

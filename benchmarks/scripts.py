@@ -1,6 +1,16 @@
 """One streamed call as a program of its own, by every peer: what a user's first script pays. BASE is the stub."""
 
 CLICK = "import click\n@click.command()\ndef main():\n    click.echo('hello')\nmain()\n"
+PROVIDER = """[providers.bench]
+title = "Bench"
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+keys = ["BENCH_KEY"]
+"""
+MODEL = """[models."bench/model-{number}"]
+limits = {{ context = 131072, output = 8192 }}
+price = {{ currency = "USD", input = 0.5, output = 2 }}
+"""
 BY_HAND = """import json, os, httpx
 body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 headers = {"authorization": "Bearer " + os.environ["BENCH_KEY"]}

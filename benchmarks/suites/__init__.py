@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.results import Row
-from benchmarks.suites import cold, gateway, memory, parsing, registry, requests, streams
+from benchmarks.suites import batch, cold, gateway, memory, parsing, registry, requests, streams
 
 SUITES: dict[str, Callable[[Bench], list[Row]]] = {
     "cold": cold.cold,
@@ -19,5 +19,6 @@ SUITES: dict[str, Callable[[Bench], list[Row]]] = {
     "validate": parsing.validate,
     "registry": registry.registry,
     "gateway": gateway.gateway,
+    "batch": batch.batch,
 }
 """In the order in which they run and are reported."""

@@ -1,10 +1,11 @@
 """Whole processes, from their start to their end."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks import scripts
 from benchmarks.bench import HURRIED, Bench, Whole, left_out
-from benchmarks.cases import HELP, IMPORT, KEPT, LIST, NOTHING, ONE_CALL, TAB, UNKEPT
+from benchmarks.cases import HELP, IMPORT, KEPT, LIST, LIST_MANY, NOTHING, ONE_CALL, TAB, TAB_MANY, UNKEPT
 from benchmarks.payloads import texts
 from benchmarks.peers import (
     ANTHROPIC,
@@ -49,6 +50,7 @@ def cold(bench: Bench) -> list[Row]:
     cnllm, python = binary("cnllm"), binary()
     click = bench.home / "bare_click.py"
     click.write_text(scripts.CLICK)
+    many = f"XDG_CONFIG_HOME={_many_models(bench.home / 'many')}"
     simulated: Command = [cnllm, "call", "--model", "glm-4.7", "--simulate", "hi"]
     late = _SLOW if bench.effort.quick else ()
     rows = bench.processes(
@@ -66,12 +68,23 @@ def cold(bench: Bench) -> list[Row]:
             ],
             ONE_CALL: _calls(bench),
             LIST: [Whole(ENGINE, [cnllm, "models", "list"], "glm-4.7")],
+            LIST_MANY: [Whole(ENGINE, ["env", many, cnllm, "models", "list"], "bench/model-3999")],
             TAB: [Whole(ENGINE, ["env", *_TAB, cnllm], "plain,glm-4.7\n")],
+            TAB_MANY: [Whole(ENGINE, ["env", many, *_TAB, cnllm], "plain,glm-4.7\n")],
             UNKEPT: [Whole(ENGINE, [*simulated, "--no-log"])],
             KEPT: [Whole(ENGINE, simulated)],
         },
     )
     return rows + left_out("cold", IMPORT, late, HURRIED)
+
+
+def _many_models(folder: Path) -> Path:
+    """Write an overlay with which the registry describes 5,000 models, and return its folder."""
+    (folder / "cnllm").mkdir(parents=True, exist_ok=True)
+    overlay = folder / "cnllm" / "providers.toml"
+    overlay.write_text(scripts.PROVIDER + "".join(scripts.MODEL.format(number=number) for number in range(4_000)))
+    overlay.chmod(0o600)
+    return folder
 
 
 def _calls(bench: Bench) -> Sequence[Whole]:

@@ -144,17 +144,19 @@ class StreamParser:
         out: list[Event] = []
         builder = self._builder
         fast_decode, max_size, kinds = self._fast_decode, self._max_fast_piece, self._fast_kinds
+        is_any_size = max_size == sys.maxsize
         run: list[str] = []  # neighbours of one kind
         kind: str | int | None = None
         for data in self._framing.feed(chunk):
             if fast_decode is not None and (match := fast_decode(data)) is not None:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
-                if field in kinds and (len(text) < max_size or type(field) is int):
-                    if field != kind and run:
-                        self._deliver_run(kind, run, out)
-                        run = []
-                    kind = field
+                if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
+                    if field != kind:
+                        if run:
+                            self._deliver_run(kind, run, out)
+                            run = []
+                        kind = field
                     run.append(text)
                     continue
             if run:

@@ -18,6 +18,7 @@ __all__ = ["TOO_LONG", "SseParser"]
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event beyond the limit."""
 
+_NEWLINE = 0x0A
 _MAX_END_MARKER = 64  # bytes of a line with the end marker
 _BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
@@ -52,6 +53,8 @@ class SseParser:
                 return []
         if chunk.find(b"\r") >= 0 or self._was_cr:  # `in` costs more: it first tries whether its left is a number
             chunk = self._unify(chunk)
+        if self._data is None and not self._event and (events := self._plain_events(chunk)) is not None:
+            return events
         lines = chunk.split(b"\n")
         if len(lines) == 1:
             if chunk:
@@ -67,7 +70,7 @@ class SseParser:
             self._line.append(rest)
         data = before = self._data
         event = self._event
-        if data is None and not event and len(lines) != 3 and (events := _uniform_events(lines)) is not None:
+        if data is None and not event and len(lines) != 3 and (events := _named_events(lines)) is not None:
             self._size = len(rest)
             return events
         out: list[bytes] = []
@@ -141,6 +144,40 @@ class SseParser:
         self._line = []
         return head[3:] if head.startswith(_BOM) else head
 
+    def _plain_events(self, chunk: bytes) -> list[bytes] | None:
+        """Return the data of the events that these bytes complete; None where one is not a single line of data.
+
+        Nearly all streams have no others. Taken apart at the borders of events they cost half of what lines cost.
+        """
+        if chunk.find(b"\n") < 0:
+            return None
+        text = chunk
+        if self._line:
+            text = b"".join([*self._line, chunk])
+        elif (event := _single_event(chunk)) is not None:
+            self._size = 0
+            return [event]
+        if text[:5] != b"data:":
+            return None
+        events = text.split(b"\n\ndata:")
+        end = events[-1].find(b"\n\n")
+        if end >= 0:
+            rest = events[-1][end + 2 :]
+            events[-1] = events[-1][:end]
+        else:
+            rest = b"data:" + events.pop()
+            if not events:
+                return None
+        events[0] = events[0][5:]
+        if rest.find(b"\n") >= 0:
+            return None
+        for event in events:
+            if event.find(b"\n") >= 0:
+                return None
+        self._line = [rest] if rest else []
+        self._size = len(rest)
+        return events
+
     def _unify(self, chunk: bytes) -> bytes:
         """Convert CR and CRLF to LF, also where a CRLF is cut in two."""
         if self._was_cr and chunk.startswith(b"\n"):
@@ -151,17 +188,21 @@ class SseParser:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _uniform_events(lines: list[bytes]) -> list[bytes] | None:
-    """Return the data of events of the same form; None where the forms differ.
+def _single_event(text: bytes) -> bytes | None:
+    """Return the data of one event with one line of data, as most servers send each; None where the text is another.
 
-    Each has one line of data, with or without a name before it, as in nearly all streams.
+    A name other than that of an error adds nothing to the data.
     """
-    if len(lines) == 2:  # one event in each piece, as most servers send them
-        return [lines[0][5:]] if not lines[1] and lines[0].startswith(b"data:") else None
-    if not len(lines) % 2 and not any(lines[1::2]):
-        data = [line[5:] for line in lines[::2] if line.startswith(b"data:")]
-        if len(data) * 2 == len(lines):
-            return data
+    begin, end = 0, text.find(b"\n")
+    if text[:6] == b"event:" and text.find(b"error", 0, end) < 0:
+        begin, end = end + 1, text.find(b"\n", end + 1)
+    if end != len(text) - 2 or text[-1] != _NEWLINE or text[begin : begin + 5] != b"data:":
+        return None
+    return text[begin + 5 : end]
+
+
+def _named_events(lines: list[bytes]) -> list[bytes] | None:
+    """Return the data of events that have a name and one line of data each; None where there are others."""
     if not len(lines) % 3 and not any(lines[2::3]):
         data = [line[5:] for line in lines[1::3] if line.startswith(b"data:")]
         names = [line for line in lines[::3] if line.startswith(b"event:") and line.find(b"error") < 0]
