@@ -80,7 +80,7 @@ def _headers(text: str, name: str) -> Iterator[tuple[int, str]]:
         end = end if end >= 0 else len(text)
         if _HEADER.match(text, begin, end):
             yield begin, text[begin:end]
-        position = text.find(name, end)
+        position = text.find(name, end + 1)  # from the next line on: a name may be empty
 
 
 def _has_multiline_strings(text: str) -> bool:
