@@ -25,7 +25,7 @@ python -m benchmarks            # measures everything, writes this page, {PLOT} 
 python -m benchmarks --quick --compare HEAD   # is anything slower than in the stored run? Writes nothing
 ```
 
-On a quiet machine a run takes about half an hour, one with `--quick` ten minutes; `--only SUITE` measures one suite
+On a quiet machine a run takes about forty minutes, one with `--quick` ten minutes; `--only SUITE` measures one suite
 and prints it. `report` makes page and plot again from `results.json` without measuring. `setup --latest` takes the
 newest releases of everyone and pins those. `--compare` takes a results.json or a git revision that has one, prints the
 ratios to it with their spread, and exits with 1 where something of cnllm is slower or larger beyond it. A run wants
@@ -53,12 +53,15 @@ are those since the start).
 """
 
 
+_PROFILE = "Where a goal is not met, [PROFILE.md](PROFILE.md) shows where the rest goes."
+
+
 def report(results: Results) -> str:
     """Return the whole page."""
     found = table("target | measured | goal | met", [goal.row() for goal in goals(results)])
     seen = table("environment | versions", [(env, ", ".join(names)) for env, names in results.versions])
     parts = [HEAD.strip(), f"{results.how}: {results.machine}.", seen, "## Goals", found]
-    return "\n\n".join([*parts, *(suite(results, name) for name in ABOUT)]) + "\n"
+    return "\n\n".join([*parts, _PROFILE, *(suite(results, name) for name in ABOUT)]) + "\n"
 
 
 def suite(results: Results, name: str) -> str:
