@@ -134,8 +134,13 @@ def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
 
 def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for lists of markers that are empty or incomplete, and for tags without a partner."""
-    if cls is Reasoning and type(tags := data.get("tags")) is list and (len(tags) % 2 or not all(tags)):
-        yield Fault([*path, "tags"], f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag")
+    tags = data.get("tags") if cls is Reasoning else None
+    if type(tags) is list and (len(tags) % 2 or not all(tags[1::2])):
+        message = f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
+        yield Fault([*path, "tags"], f'{message}; an opening tag that the model never writes is ""')
+    elif type(tags) is list and "" in tags and data.get("tags_at") in ("start", "anywhere"):
+        message = f"{dotted_path([*path, 'tags_at'])} has no effect: a text whose opening tag is empty begins inside it"
+        yield Fault([*path, "tags_at"], message)
     if cls is Leak:
         for key in ("open", "close", "format", "parts"):
             if type(items := data.get(key)) is list and not (items and all(items)):

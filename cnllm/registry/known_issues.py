@@ -143,7 +143,9 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "reasoning.replay": lambda v: _REPLAY.get(v, ""),
     "reasoning.if_missing": lambda v: _EMPTY.get(v, "") if isinstance(v, str) else "",
     "reasoning.tags": lambda v: (
-        f"may write its reasoning between {v[0]} and {v[1]} in the text; cnllm takes it out" if len(v) > 1 else ""
+        f"may write its reasoning {f'between {v[0]} and' if v[0] else 'before'} {v[1]} in the text; cnllm takes it out"
+        if len(v) > 1
+        else ""
     ),
     "leaks": lambda v: "may write tool calls as text; cnllm makes calls of those that were offered" if v else "",
     "tools.supported": lambda v: "takes no tools; cnllm describes them in the prompt" if v is False else "",

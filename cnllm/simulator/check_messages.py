@@ -299,7 +299,7 @@ def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
     value = get(turn.wire, path) if path else None
     match form(rules):
         case "tags":
-            return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
+            return rules.tags is not None and len(rules.tags) > 1 and rules.tags[1] in turn.text
         case "content-parts":
             return "other" in turn.media or bool(turn.seals)
         case "details":

@@ -141,6 +141,16 @@ def test_the_template_may_have_opened_the_block() -> None:
     assert split(["</think>yes"], "start-open") == ("", "yes")
 
 
+@times(100)
+@given(answers, cuts)
+def test_without_an_opening_tag_the_text_up_to_the_closing_one_is_thinking(text: str, where: list[int]) -> None:
+    thought, tag, said = text.partition("|answer|")
+    for at in PLACES:
+        assert split(cut(text, where), at, ["", "|answer|"]) == (thought, said.lstrip())
+    found = split(cut(f"{text}|answer|yes", where), "start", ["", "|answer|"])
+    assert found == (thought, f"{said}|answer|yes".lstrip() if tag else "yes")
+
+
 def test_tags_in_the_answer_stay_in_it_where_thinking_comes_first() -> None:
     assert split(["<think>a</think>use <think>b</think>"], "start") == ("a", "use <think>b</think>")
 

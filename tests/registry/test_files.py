@@ -247,7 +247,8 @@ def test_loading_tells_the_first_fault_and_how_many_more(files: Files) -> None:
         ("['<a>']", False),
         ("['<a>', '</a>', '<b>']", False),
         ("['<a>', '']", False),
-        ("['', '</a>']", False),
+        ("['', '</a>']", True),
+        ("['<a>', '</a>', '', '']", False),
     ],
 )
 @each("place", ["", "when.stream."])

@@ -35,7 +35,7 @@ def _has_reasoning(message: dict[str, Any], field: str, rules: ReasoningRules) -
     content = message.get("content")
     match form(rules):
         case "tags":
-            return bool(rules.tags) and type(content) is str and (rules.tags or [""])[0] in content
+            return bool(rules.tags) and type(content) is str and (rules.tags or ["", ""])[1] in content
         case "content-parts":
             return type(content) is list and any(type(p) is dict and p.get("type") == rules.part for p in content)
         case _:

@@ -21,7 +21,8 @@ class TagSplitter:
 
     `tags` are an opening and a closing tag, then pairs of other spellings. `at` is "start" (the opening tag may stand
     only before all other text), "start-open" (the prompt template has written it: the text begins inside a block), or
-    "anywhere". A closing tag at the start, or again after a block, is removed: see `take_stray_closers`. `raw` is the
+    "anywhere". An empty opening tag means "start-open": there is none, and the text up to its closing tag is reasoning.
+    A closing tag at the start, or again after a block, is removed: see `take_stray_closers`. `raw` is the
     text of the tagged blocks with their tags.
     """
 
@@ -43,7 +44,7 @@ class TagSplitter:
     def __init__(self, tags: list[str], at: str = "start") -> None:
         self._pairs, self._strays, self._first, self._longest = _parse_tags(tuple(tags))
         self._close = self._strays  # the closing tags of the open block
-        self._at = at
+        self._at = at = "start-open" if "" in tags[::2] else at
         # before: only white space so far; inside: in a block; after: right after a block; text: in the answer;
         # plain: in the answer, and tags are no longer recognised
         self._state = "inside" if at == "start-open" else "before"
@@ -223,8 +224,8 @@ class TagSplitter:
 @lru_cache(maxsize=64)
 def _parse_tags(tags: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...], frozenset[str], int]:
     """Return the pairs of tags, the closing tags, the first characters of all, and the longest opening tag's length."""
-    pairs = dict(zip(tags[::2], tags[1::2], strict=True))
-    return pairs, tuple(pairs.values()), frozenset(tag[0] for tag in tags), max(map(len, pairs))
+    pairs = {opening: closing for opening, closing in zip(tags[::2], tags[1::2], strict=True) if opening}
+    return pairs, tags[1::2], frozenset(tag[0] for tag in tags if tag), max(map(len, pairs), default=0)
 
 
 def _merge_neighbours(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:

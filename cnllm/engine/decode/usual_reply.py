@@ -36,9 +36,9 @@ class _Rules:
     def __init__(self, model: Model, flags: Flags) -> None:
         reasoning = flags.reasoning
         usual_reader = wire(model.protocol).usual_reader
-        is_open = reasoning is not None and reasoning.tags_at == "start-open"  # then a text begins with reasoning
+        is_open = reasoning is not None and (reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2])
         self.flags = flags
-        self.read = None if usual_reader is None or is_open else usual_reader(flags)
+        self.read = None if usual_reader is None or is_open else usual_reader(flags)  # an open text begins as reasoning
         self.tags = () if reasoning is None else (*(reasoning.tags or ()), *(reasoning.answer_tags or ()))
         self.finish = flags.finish or {}
         self.price = flags.price

@@ -143,7 +143,8 @@ class Reasoning(Base, frozen=True):
     tags: Annotated[
         list[str] | None,
         flag(
-            "The opening and closing tag of reasoning inside the text; further pairs may follow.",
+            "The opening and closing tag of reasoning inside the text; further pairs may follow. An empty opening tag "
+            "means that there is none: the text up to the closing tag is reasoning.",
             "Models write reasoning between tags, and servers without a parser for them pass the tags on.",
             every_wire=True,
         ),
