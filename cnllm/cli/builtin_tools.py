@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ast
 import datetime
+import errno
 import math
 import operator
+import os
+import stat
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = ["SAFE", "calc", "read", "time"]
 
@@ -49,10 +55,20 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _describe(text: str) -> Callable[[_F], _F]:
+    """Set the docstring of a tool, which its model reads. `python -OO` removes the ones that are written as such."""
+
+    def describe(function: _F) -> _F:
+        function.__doc__ = text
+        return function
+
+    return describe
+
+
+@_describe("The current date, time and day of the week.")
 def time(
     zone: Annotated[str | None, "An IANA time zone such as Asia/Shanghai; left out: this machine's."] = None,
 ) -> str:
-    """The current date, time and day of the week."""
     if zone is None:
         now = datetime.datetime.now().astimezone()
     else:
@@ -65,8 +81,8 @@ def time(
     return f"{now.isoformat(timespec='seconds')} {now:%A}"
 
 
+@_describe("Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions.")
 def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"]) -> int | float:
-    """Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions."""
     if len(expression) > _MAX_EXPRESSION:
         raise ValueError("the expression is too long")
     try:
@@ -116,22 +132,97 @@ def _check_number(value: Any) -> int | float:
     return value  # type: ignore[no-any-return]
 
 
+@_describe(
+    "Read a text file below the current folder. Hidden files and folders are not read, and links are not followed."
+)
 def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"]) -> str:
-    """Read a text file below the current folder. Hidden files and folders are not read."""
-    root = Path.cwd().resolve()
-    target = (root / path).resolve()  # resolves links, so that a link out of the folder is refused
-    if not target.is_relative_to(root):
-        raise ValueError(f"{path} is not below the current folder")
-    if any(part.startswith(".") for part in target.relative_to(root).parts):
-        raise ValueError(f"{path} is hidden, and hidden files are not read")
-    if not target.is_file():
-        raise ValueError(f"there is no file {path}")
-    with target.open("rb") as file:
-        data = file.read(4 * _MAX_TEXT + 4)
+    parts = _parts_below(path)
+    descriptor = _open_below(path, parts)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"there is no file {path}")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(4 * _MAX_TEXT + 4)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
     if b"\0" in data:
         raise ValueError(f"{path} is no text")
     text = data.decode("utf-8-sig", "replace")
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
+
+
+def _parts_below(path: str) -> tuple[str, ...]:
+    """Return the components of a path below the current folder. Raise `ValueError` for a path that leads elsewhere."""
+    if "\0" in path:
+        raise ValueError("a path has no NUL character")
+    root = os.getcwd()
+    normal = Path(os.path.normpath(os.path.join(root, path)))  # links are not followed, so `a/..` is no more than `.`
+    if not normal.is_relative_to(root):
+        raise ValueError(f"{path} is not below the current folder")
+    parts = normal.relative_to(root).parts
+    if not parts:
+        raise ValueError(f"there is no file {path}")
+    if any(part.startswith(".") for part in parts):
+        raise ValueError(f"{path} is hidden, and hidden files are not read")
+    return parts
+
+
+def _open_below(path: str, parts: tuple[str, ...]) -> int:
+    """Open a file below the current folder for reading, and follow no link on the way.
+
+    Each component is opened in the folder before it, so that another program which exchanges a folder for a link gains
+    nothing. A system that cannot open relative to a folder gets a check before and one after.
+    """
+    try:
+        return _open_in_steps(parts) if _OPENS_IN_FOLDERS else _open_checked(parts)
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}") from None
+    except OSError as error:
+        is_link = error.errno in _LINK_ERRORS and any(map(os.path.islink, accumulate(parts, os.path.join)))
+        if is_link:
+            raise ValueError(f"{path} leads over a link, and links are not followed") from None
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+
+_OPENS_IN_FOLDERS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
+_LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP))
+_READ = os.O_RDONLY
+for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # O_NONBLOCK: a pipe does not block the open
+    _READ |= getattr(os, _flag, 0)
+
+
+def _open_in_steps(parts: tuple[str, ...]) -> int:
+    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    for part in parts[:-1]:
+        try:
+            inner = os.open(part, _READ | os.O_DIRECTORY, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    try:
+        return os.open(parts[-1], _READ, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _open_checked(parts: tuple[str, ...]) -> int:
+    """Open a file whose path has no link, as far as that can be seen from outside."""
+    places = [os.path.abspath(place) for place in accumulate(parts, os.path.join)]
+    before = [os.lstat(place) for place in places]
+    descriptor = os.open(places[-1], _READ)
+    after = [os.lstat(place) for place in places]
+    unchanged = all(map(os.path.samestat, before, after)) and os.path.samestat(os.fstat(descriptor), after[-1])
+    if unchanged and not any(stat.S_ISLNK(status.st_mode) or _is_junction(status) for status in after):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _is_junction(status: os.stat_result) -> bool:
+    """Whether a folder of Windows stands for another one."""
+    return bool(getattr(status, "st_reparse_tag", 0))
 
 
 SAFE: dict[str, Callable[..., Any]] = {"time": time, "calc": calc, "read": read}

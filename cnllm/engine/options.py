@@ -111,10 +111,10 @@ def read_options(
                 values[name] = ClientData(given.protocol, merged) if type(given) is ClientData else merged
         values = {**defaults, **values}
         fields["defaults"] = frozenset(defaults)
-    fields["params"] = {name: _param(name, values[name]) for name in _PARAMS if name in values}
+    fields["params"] = {name: _typed_param(name, values[name]) for name in _PARAMS if name in values}
     extra_params = sorted(name for name in values if name not in _KNOWN and (name in EXTRA_PARAMS or name in declared))
     for name in extra_params:
-        fields["params"][name] = _param(name, values[name])
+        fields["params"][name] = _typed_param(name, values[name])
     for name, value in values.items():
         if name in _READERS:
             fields[name] = _READERS[name](value)
@@ -196,6 +196,41 @@ def _param(name: str, value: Any) -> Any:
         value = list(value)
     checks.check_json_value(name, value)
     return value
+
+
+def _typed_param(name: str, value: Any) -> Any:
+    """Return a parameter as a JSON value of its own type, where it has one; 12.0 is the whole number 12.
+
+    Raises `TypeError` or `ValueError`: an endpoint would ignore a value of another type, or refuse it after the prompt
+    was sent. `extra_body` takes any value.
+    """
+    value = _param(name, value)
+    kind = type(value)
+    if name in _WHOLE_NUMBERS and kind is not int:
+        if kind is not float:
+            raise checks.wrong_type(name, value, "a whole number")
+        if not value.is_integer():
+            raise checks.wrong_value(name, value, "a whole number")
+        return int(value)
+    if name in _NUMBERS and kind is not float and kind is not int:
+        raise checks.wrong_type(name, value, "a number")
+    if name == "logprobs" and kind is not bool and kind is not int:
+        raise checks.wrong_type(name, value, "True or False")
+    if name == "stop" and kind is not str:
+        if not isinstance(value, Sequence):
+            raise checks.wrong_type(name, value, "a string or a list of strings")
+        for text in value:
+            checks.require_text("stop: one of them", text)
+    if name == "logit_bias":
+        table = checks.as_dict(name, value, "a dict of numbers")
+        for token, bias in table.items():
+            if isinstance(bias, bool) or not isinstance(bias, numbers.Real | Decimal):
+                raise checks.wrong_type(f"logit_bias[{checks.short_text(token)}]", bias, "a number")
+    return value
+
+
+_WHOLE_NUMBERS = frozenset(("max_tokens", "seed", "top_k", "top_logprobs"))
+_NUMBERS = frozenset(("temperature", "top_p", "presence_penalty", "frequency_penalty"))
 
 
 def _reasoning(value: Any) -> str | int:
@@ -353,7 +388,7 @@ def _bool_reader(name: str) -> Callable[[Any], Any]:
     """Return a reader for a boolean option."""
 
     def read(value: Any) -> Any:
-        if not isinstance(value, bool | int | str):
+        if not isinstance(value, bool):
             raise checks.wrong_type(name, value, "True or False")
         return value
 

@@ -59,6 +59,24 @@ def test_a_table_separated_by_tabs_or_semicolons(tmp_path: Path) -> None:
         assert contents(tmp_path / name) == [(2, "1", "a, b")]
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_header_may_hold_line_breaks_and_separators(tmp_path: Path, mark: str, end: str) -> None:
+    for name, separator in (("in.csv", ","), ("in.csv", ";"), ("in.tsv", "\t")):
+        header = [f'"id{end}of ""it"", ; \t"', '"text"', f'"x{end}{end}y"']
+        rows = [separator.join(fields) for fields in (header, ["1", '"a, b"', "c"], ["2", f'"d{end}e"', "f"])]
+        (tmp_path / name).write_bytes((mark + end.join(rows) + end).encode())
+        assert [row[2] for row in contents(tmp_path / name, "{text}")] == ["a, b", f"d{end}e"]
+        assert open_reader(tmp_path / name, Template("{text}")).columns == (
+            f'id{end}of "it", ;',
+            "text",
+            f"x{end}{end}y",
+        )
+    (tmp_path / "in.csv").write_text('"text,id\n1,2\n')  # the quote never ends
+    with pytest.raises(CnllmError, match="has no column text"):
+        contents(tmp_path / "in.csv", "{text}")
+
+
 def test_parquet(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

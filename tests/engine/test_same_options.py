@@ -129,8 +129,10 @@ def spoil(value: Any) -> None:
 
 def test_numbers_of_another_type_are_other_options() -> None:
     model = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
-    bodies = [engine.build_request(model, "Hi", temperature=value).content for value in (1, 1.0, True)]
-    assert [body.partition(b'"temperature":')[2] for body in bodies] == [b"1}", b"1.0}", b"true}"]
+    bodies = [engine.build_request(model, "Hi", temperature=value).content for value in (1, 1.0)]
+    assert [body.partition(b'"temperature":')[2] for body in bodies] == [b"1}", b"1.0}"]
+    bodies = [engine.build_request(model, "Hi", logprobs=value).content for value in (1, True)]
+    assert [body.partition(b'"logprobs":')[2] for body in bodies] == [b"1}", b"true}"]
 
 
 def test_a_model_keeps_a_bounded_number_of_options() -> None:

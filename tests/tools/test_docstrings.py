@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import subprocess
+import sys
 
 from cases import each
 
@@ -80,3 +84,36 @@ def test_each_style_says_the_same(doc: str) -> None:
 def test_what_is_odd_is_read_as_far_as_it_goes(doc: str, text: str, parameters: dict[str, str]) -> None:
     found = parse_docstring(doc)
     assert (found.text, found.parameters) == (text, parameters)
+
+
+def test_without_docstrings_the_built_in_tools_are_described_and_others_noted() -> None:
+    code = """
+import cnllm, json
+from cnllm.cli import builtin_tools
+
+@cnllm.tool
+def bare(city: str):
+    "The weather."
+
+@cnllm.tool(description="The weather.")
+def described(city: str):
+    "The weather."
+
+tools = [*builtin_tools.SAFE.values(), bare, described]
+plan = cnllm.Client(simulate=True).plan("glm-4.7", "hi", tools=tools)
+texts = {tool["function"]["name"]: tool["function"].get("description") for tool in plan.body["tools"]}
+print(json.dumps([texts, [str(note) for note in plan.notes if note.code == "tool-description"]]))
+"""
+    out = {}
+    for level in ("0", "2"):
+        environment = {**os.environ, "PYTHONOPTIMIZE": level}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+        out[level] = json.loads(done.stdout)
+    assert all(out["0"][0].values())
+    assert out["0"][1] == []
+    assert {name: text for name, text in out["2"][0].items() if name != "bare"} == {
+        name: text for name, text in out["0"][0].items() if name != "bare"
+    }
+    assert not out["2"][0]["bare"]
+    assert len(out["2"][1]) == 1
+    assert "bare" in out["2"][1][0]

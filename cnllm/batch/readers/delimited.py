@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
+from itertools import chain
 
 from cnllm.batch.readers.bytes_input import BytesInput
 from cnllm.batch.readers.table import check_columns, columns_content
@@ -25,10 +27,14 @@ class DelimitedReader:
         self._data = data
         self._template = template
         self._encoding = data.encoding()
-        head = data.start().decode(self._encoding, "replace").lstrip("\ufeff").splitlines()[:1]
-        first = head[0] if head else ""
-        self._delimiter = "\t" if tab else max(",;\t", key=first.count)
-        names = tuple(name.strip() for name in next(csv.reader([first], delimiter=self._delimiter), []))
+        start = data.start().decode(self._encoding, "replace").lstrip("\ufeff")
+        self._delimiter = "\t" if tab else max(",;\t", key=_header_text(start).count)
+        csv.field_size_limit(_MOST)
+        try:
+            header = next(csv.reader(io.StringIO(start, newline=""), delimiter=self._delimiter), [])
+        except csv.Error as error:
+            raise CnllmError(f"{self.name}: its header is not valid CSV: {error}") from error
+        names = tuple(name.strip() for name in header)
         if not names:
             raise CnllmError(f"{self.name} is empty", hint="its first line names the columns")
         doubled = [name for name in names if names.count(name) > 1]
@@ -40,9 +46,9 @@ class DelimitedReader:
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows from the start, without the header."""
-        csv.field_size_limit(_MOST)
         with io.TextIOWrapper(self._data.open(), self._encoding, errors="surrogateescape", newline="") as text:
-            reader = csv.reader(text, delimiter=self._delimiter)
+            first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
+            reader = csv.reader(chain([first], text), delimiter=self._delimiter)
             next(reader, None)
             while True:
                 try:
@@ -79,3 +85,11 @@ class DelimitedReader:
         """Return the number of lines; None for a pipe."""
         lines = self._data.count_lines()
         return None if lines is None else max(0, lines - 1)
+
+
+def _header_text(start: str) -> str:
+    """Return the header without its quoted fields: what separates the columns stands outside of quotes."""
+    return next(iter(_QUOTED.sub("", start).splitlines()), "")
+
+
+_QUOTED = re.compile(r'(?:^|(?<=[,;\t]))"(?:[^"]|"")*"?')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
 from cnllm.engine.adjustments import Ledger
@@ -20,6 +22,11 @@ def drop_unsupported(
 
     A choice without tools goes, too. Raises `CannotSend` where the caller's policy asks for that.
     """
+    if sys.flags.optimize > 1 and options.tools:
+        for tool in options.tools:
+            if tool.description is None and tool.definition is None:
+                did = "sent without a description: python -OO removes docstrings, `tool(description=…)` stays"
+                ledger.note("tool-description", "tools", tool.name, did)
     if options.tools and flags.tools is not None and flags.tools.supported is False:
         if prompted_tools.is_prompted(flags, ledger.for_option("tools").policy):
             return prompted_tools.remove_tools(_check_choice(options, ledger), ledger)

@@ -1,0 +1,63 @@
+"""An option of a closed type: another type never goes to the endpoint, whatever the policy."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from cases import each
+
+import cnllm
+from cnllm import engine
+
+REGISTRY = cnllm.Registry.load()
+MODEL = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+WRONG: dict[str, list[Any]] = {
+    "parallel_tool_calls": ["no", "true", 0, 1, 1.0, [], {}],
+    "prefill": ["yes", 1, []],
+    "temperature": ["0.5", "hot", True, [0.5], {"value": 1}],
+    "top_p": ["0.5", False, [1]],
+    "presence_penalty": ["1", True],
+    "frequency_penalty": ["1", True],
+    "max_tokens": ["100", 10.5, True, [100], float("nan"), float("inf")],
+    "seed": ["7", 7.5, True],
+    "top_k": ["7", 7.5, True],
+    "top_logprobs": ["7", 7.5, True],
+    "logprobs": ["yes", 1.5, []],
+    "stop": [5, True, {"a": 1}, ["a", 5], [["a"]]],
+    "logit_bias": ["5", ["a"], {"5": "high"}, {"5": True}],
+    "corrections": ["1", 1.5, True, -1],
+    "reasoning": [1.5, [], "very"],
+    "if_cut": [True, "perhaps"],
+    "on_unsupported": [True, "perhaps"],
+    "recover_text_calls": [True, "perhaps"],
+    "extra_body": ["x", 5, [1]],
+    "extra_headers": ["x", 5, [1]],
+    "params": ["x", 5, [1]],
+    "tools": ["x", 5],
+}
+TOOL = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
+
+
+@each("policy", ["adjust", "error", "send"])
+def test_a_value_of_another_type_is_refused_by_name(policy: str) -> None:
+    for name, values in WRONG.items():
+        for value in values:
+            options = {"tools": [TOOL], "on_unsupported": policy} | {name: value}
+            with pytest.raises((TypeError, ValueError), match=name):
+                engine.build_request(MODEL, "Hi", **options)
+            if name in ("parallel_tool_calls", "temperature", "max_tokens", "stop", "logit_bias"):
+                with pytest.raises((TypeError, ValueError), match=name):
+                    engine.build_request(MODEL, "Hi", tools=[TOOL], params={name: value})
+
+
+def test_what_means_the_same_is_taken() -> None:
+    plan = engine.build_request(
+        MODEL, "Hi", max_tokens=12.0, temperature=Decimal("0.5"), stop=("a", "b"), logit_bias={"5": 1.5}, seed=7.0
+    )
+    body = {name: plan.body[name] for name in ("temperature", "stop", "logit_bias", "seed")}
+    assert body == {"temperature": 0.5, "stop": ["a", "b"], "logit_bias": {"5": 1.5}, "seed": 7}
+    limit = plan.body.get("max_tokens", plan.body.get("max_completion_tokens"))
+    assert (limit, type(limit)) == (12, int)
+    assert engine.build_request(MODEL, "Hi", extra_body={"temperature": "hot"}).body["temperature"] == "hot"
