@@ -22,16 +22,10 @@ __all__ = ["RawLog", "raw_log_folder"]
 
 FILE_BYTES = 16 * 1024 * 1024
 FILES = 16
-_ON = ("1", "on", "true", "yes")
-_OFF = ("0", "off", "false", "no")
 
 
-def raw_log_folder(setting: bool | str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of the log, or None where it is off. The default is `CNLLM_RAW_LOG`."""
-    if setting is None:
-        setting = os.environ.get("CNLLM_RAW_LOG", "").strip() or False
-        if isinstance(setting, str) and setting.lower() in (*_ON, *_OFF):
-            setting = setting.lower() in _ON
+def raw_log_folder(setting: bool | str | os.PathLike[str]) -> Path | None:
+    """Return the folder of the log, or None where it is off."""
     if setting is True or setting is False:
         return paths.data_dir() / "raw" if setting else None
     checks.require_path("raw_log", setting)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import client_factory, option_parsing
 from cnllm.cli.output import errors, stdio, stdout
+from cnllm.config.environment import check_settings
 
 if TYPE_CHECKING:
     from cnllm.batch.report import Report
@@ -25,6 +26,7 @@ _INTERRUPTED, _PARTIAL = errors.INTERRUPTED, errors.PARTIAL
 
 def run_batch(params: dict[str, Any]) -> int:
     """Run a batch and return the exit status."""
+    check_settings()
     box = _toolbox(params)
     try:
         settings = _settings(params, box)

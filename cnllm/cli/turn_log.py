@@ -6,7 +6,6 @@ continues a conversation needs the store.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -178,11 +177,11 @@ class LoggedTurn:
 
 def _mode() -> log_mode.Mode:
     """Return the log mode. If it cannot be read, log nothing: the user may have turned logging off."""
+    if (mode := log_mode.variable_mode()) is not None:
+        return mode
     try:
         return log_mode.mode()
     except CnllmError as error:
-        if os.environ.get("CNLLM_LOG"):
-            raise
         _report_failure(error)
         return "off"
 

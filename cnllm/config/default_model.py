@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
-from cnllm.config import paths, private_files
+from cnllm.config import environment, paths, private_files
 from cnllm.errors import CnllmError
 
 __all__ = ["VARIABLE", "default_model", "set_default_model"]
@@ -16,16 +15,18 @@ VARIABLE = "CNLLM_MODEL"
 
 def default_model() -> tuple[str, str] | None:
     """Return the name of the default model, and the place that sets it; None where nothing does."""
-    if name := os.environ.get(VARIABLE, "").strip():
+    if name := environment.read_setting("model"):
         return name, VARIABLE
     file = _file()
     try:
-        stored = file.read_text(encoding="utf-8").strip()
+        stored = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{file} cannot be read: {error}", hint="cnllm models default M writes it anew") from error
-    return (stored, str(file)) if stored else None
+    if not stored.strip():
+        return None
+    return environment.parse_setting("model", stored, file, "cnllm models default M writes it anew"), str(file)
 
 
 def set_default_model(name: str | None) -> None:

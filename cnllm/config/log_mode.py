@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from cnllm.config import paths, private_files
+from cnllm.config import environment, paths, private_files
 from cnllm.errors import CnllmError
 
-__all__ = ["Mode", "mode", "set_mode"]
+__all__ = ["Mode", "mode", "set_mode", "variable_mode"]
 
 Mode = Literal["on", "no-exchanges", "off"]
 """Log everything; log conversations without raw requests and responses; log nothing."""
@@ -17,18 +17,21 @@ Mode = Literal["on", "no-exchanges", "off"]
 
 def mode() -> Mode:
     """Return the current mode. Raise `CnllmError` for an unknown word."""
-    variable = os.environ.get("CNLLM_LOG")
-    if variable:
-        return _parse_mode(variable.strip().lower(), f"CNLLM_LOG={variable}")
+    if (setting := variable_mode()) is not None:
+        return setting
+    hint = "run cnllm logs on, or cnllm logs off, to rewrite it"
     try:
-        stored = _file().read_text().strip()
+        stored = _file().read_text()
     except (FileNotFoundError, NotADirectoryError):
         return "on"
     except (OSError, UnicodeDecodeError) as error:
-        raise CnllmError(
-            f"{_file()} cannot be read: {error}", hint="run cnllm logs on, or cnllm logs off, to rewrite it"
-        ) from error
-    return _parse_mode(stored, str(_file()), "run cnllm logs on, or cnllm logs off, to rewrite it")
+        raise CnllmError(f"{_file()} cannot be read: {error}", hint=hint) from error
+    return environment.parse_setting("log", stored, _file(), hint)  # type: ignore[no-any-return]
+
+
+def variable_mode() -> Mode | None:
+    """Return the mode that CNLLM_LOG sets, if it sets one. Raise `CnllmError` for an unknown word."""
+    return environment.read_setting("log")  # type: ignore[no-any-return]
 
 
 def set_mode(mode: Mode) -> None:
@@ -44,11 +47,3 @@ def set_mode(mode: Mode) -> None:
 
 def _file() -> Path:
     return paths.data_dir() / "logging"
-
-
-def _parse_mode(word: str, place: str, hint: str | None = None) -> Mode:
-    """Return the mode of this name. Raise `CnllmError` for an unknown word."""
-    for mode in get_args(Mode):
-        if word == mode:
-            return mode  # type: ignore[no-any-return]
-    raise CnllmError(f"{place}: {word!r} is not one of {', '.join(get_args(Mode))}", hint=hint)

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from cnllm.config.environment import read_setting
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,20 +37,10 @@ def cache_dir() -> Path:
 
 def folder(kind: str) -> str:
     """Return a folder as text: "config", "data" or "cache". pathlib costs milliseconds, which matter to completion."""
-    value = os.environ.get(f"CNLLM_{kind.upper()}_DIR")
-    if not value:
+    value: str | None = read_setting(f"{kind}_dir")
+    if value is None:
         return _linux_folder(kind) or _platform_folder(kind)
-    if not value.startswith("~"):
-        return value
-    path = os.path.expanduser(value)
-    if path.startswith("~"):
-        from cnllm.errors import CnllmError
-
-        raise CnllmError(
-            f"CNLLM_{kind.upper()}_DIR={value}: there is no home folder of such a user",
-            hint="use the full path of the folder",
-        )
-    return path
+    return os.path.expanduser(value)
 
 
 def _path(path: str) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from cnllm.client.async_client import AsyncClient
+from cnllm.config import environment
 from cnllm.gateway.access import LOOPBACK, Access, digest
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
@@ -26,13 +26,7 @@ from cnllm.registry import Registry
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
 
-__all__ = ["ADMIN_VARIABLE", "KEY_VARIABLE", "Gateway"]
-
-KEY_VARIABLE = "CNLLM_SERVE_KEY"
-"""The environment variable with the key that clients must send."""
-
-ADMIN_VARIABLE = "CNLLM_ADMIN_KEY"
-"""The environment variable with the operator's key."""
+__all__ = ["Gateway"]
 
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0
@@ -76,10 +70,11 @@ class Gateway:
         recent: Recent | None = None,
         spans: ServerSpans | None = None,
     ) -> None:
+        environment.check_settings()  # now: a later error would be the answer to a client
         if keys is None:
-            key = os.environ.get(KEY_VARIABLE)
+            key = environment.read_secret("serve_key")
             if not key:
-                raise ValueError(f"no key for clients is set: set {KEY_VARIABLE}, or pass keys=[…]; keys=() needs none")
+                raise ValueError("no key for clients is set: set CNLLM_SERVE_KEY, or pass keys=[…]; keys=() needs none")
             keys = [key]
         elif isinstance(keys, str):
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
@@ -87,7 +82,7 @@ class Gateway:
         self._models = dict(models or {})
         self._hosts = hosts
         self._key_book = key_book
-        self._admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
+        self._admin_key = admin_key or environment.read_secret("admin_key")
         self._simulate = simulate
         self._on_event = None if spans is None else spans.calls
         self._client = client

@@ -16,11 +16,9 @@ from pathlib import Path
 from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 
-__all__ = ["KEY_BYTES", "VARIABLE", "key_file_path", "keys_in_file", "keys_in_variable", "new_key"]
+__all__ = ["KEY_BYTES", "key_file_path", "keys_in_file", "keys_in_variable", "new_key"]
 
 KEY_BYTES = 32
-VARIABLE = "CNLLM_GATEWAY_KEY"
-"""The environment variable that holds the keys, and then wins over the file."""
 
 _MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
@@ -49,7 +47,7 @@ def keys_in_variable(text: str) -> list[bytes]:
     keys = [_parse_key(word) for word in re.split(r"[\s,]+", text.strip(" ,"))]
     if None in keys:
         raise CnllmError(
-            f"{VARIABLE} holds a key that is not {KEY_BYTES} random bytes in base64 or hex",
+            f"CNLLM_GATEWAY_KEY holds a key that is not {KEY_BYTES} random bytes in base64 or hex",
             hint=f"make one with: {_MAKE}; separate several with commas, the first one seals",
         )
     return [key for key in keys if key is not None]
@@ -69,7 +67,7 @@ def keys_in_file(path: Path) -> list[bytes]:
     except OSError as error:
         raise CnllmError(
             f"the key file {path} cannot be used: {error.strerror}",
-            hint=f"name another file, or set {VARIABLE} to a key",
+            hint="name another file, or set CNLLM_GATEWAY_KEY to a key",
         ) from error
     return _parse(path, text)
 

@@ -16,14 +16,15 @@ import binascii
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnllm.config.distribution import install_command
+from cnllm.config.environment import read_secret
 from cnllm.errors import CnllmError
-from cnllm.gateway.key_file import KEY_BYTES, VARIABLE, key_file_path, keys_in_file, keys_in_variable
+from cnllm.gateway.key_file import KEY_BYTES, key_file_path, keys_in_file, keys_in_variable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -59,15 +60,14 @@ class Keyring:
         self._sealing = _key_id(keys[0])
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | None = None) -> Keyring:
-        """Return the keys of `CNLLM_GATEWAY_KEY` in `env` (the environment), or else those of the key file.
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Keyring:
+        """Return the keys of `CNLLM_GATEWAY_KEY`, or else those of the key file.
 
         The file is `serve.keys` in the configuration folder unless `path` names another. It is created, with one new
         key, where there is none. Raise `CnllmError` for keys or a file that cannot be used, and for a file that other
         users can read.
         """
-        text = (os.environ if env is None else env).get(VARIABLE, "").strip()
-        if text:
+        if text := read_secret("gateway_key"):
             return cls(keys_in_variable(text))
         _require_package()  # before a file is created
         return cls(keys_in_file(Path(path) if path is not None else key_file_path()))

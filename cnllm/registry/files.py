@@ -6,6 +6,7 @@ import os
 from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
+from cnllm.config.environment import read_setting
 
 __all__ = ["RELEASE", "UPDATES", "builtin_file", "catalogue_file", "data_files", "data_folder", "overlay_files"]
 
@@ -31,7 +32,7 @@ def _packaged(name: str) -> str:
 
 def overlay_files() -> list[str]:
     """List the user's registry files: those of CNLLM_PROVIDERS, otherwise providers.toml in the config folder."""
-    listed = os.environ.get("CNLLM_PROVIDERS")
+    listed: str | None = read_setting("providers")
     if listed is not None:
         return [path for path in listed.split(os.pathsep) if path]
     user_file = os.path.join(paths.folder("config"), "providers.toml")

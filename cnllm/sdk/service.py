@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cnllm.client.async_stream import AsyncStream
 from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
-from cnllm.config.settings import read_settings
+from cnllm.config.environment import call_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import client_protocol
@@ -76,10 +76,10 @@ class Service:
         self.keys = keys
         self.simulate = client.simulate
         self.offline = client.simulate or options.get("api_key") is not None
-        settings = read_settings()
+        timeouts, default_retry, _ = call_settings()
         timeout, retry = options.get("timeout"), options.get("retry")
-        self.timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
-        self.retries = (settings.retry if retry is None else retry).attempts > 1
+        self.timeouts = timeouts if timeout is None else Timeouts.of(timeout)
+        self.retries = (default_retry if retry is None else retry).attempts > 1
 
 
 class SdkRequest:

@@ -19,19 +19,17 @@ with.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
 from cnllm.config.distribution import install_command
+from cnllm.config.environment import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.httpx_async import AsyncHttpx
 
 __all__ = ["AsyncHttpx", "AsyncTransport", "Httpx", "Transport", "default_async_transport", "default_transport"]
-
-_VARIABLE = "CNLLM_TRANSPORT"
 
 
 class Transport(Protocol):
@@ -67,20 +65,17 @@ def default_async_transport() -> AsyncTransport:
 
 
 def _use_fast() -> bool:
-    name = os.environ.get(_VARIABLE, "")
-    if name not in ("", "httpx", "httpx2", "fast"):
-        hint = f"{_VARIABLE} is httpx, httpx2 or fast"
-        raise CnllmError(f"{_VARIABLE}={name}: there is no such transport", hint=hint)
+    name = read_setting("transport")
     if name == "fast" and not _has_httptools():
         raise CnllmError(
-            f"{_VARIABLE}=fast: httptools, which it needs, is not installed",
+            "CNLLM_TRANSPORT=fast: httptools, which it needs, is not installed",
             hint=f"{install_command('fast')}, or CNLLM_TRANSPORT=httpx",
         )
     return name not in ("httpx", "httpx2") and _has_httptools()
 
 
 def _family() -> str:
-    return "httpx2" if os.environ.get(_VARIABLE) == "httpx2" else "httpx"
+    return "httpx2" if read_setting("transport") == "httpx2" else "httpx"
 
 
 @functools.cache

@@ -29,6 +29,7 @@ from docs.generate import (
     providers,
     python,
     questions,
+    settings,
     terminal,
     vendors_zh,
 )
@@ -40,6 +41,7 @@ FOLDER = Path(__file__).parent.parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "commands": commands.page,
     "options": options.page,
+    "settings": settings.page,
     "python": python.page,
     "events": events.page,
     "errors": errors.page,

@@ -1,4 +1,4 @@
-"""The options of a call and of a tool loop, and the settings from the environment."""
+"""The options of a call and of a tool loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cnllm.client.runs import LoopSettings
-from cnllm.config.settings import VARIABLES
 from cnllm.types.call_options import CallOptions, LoopOptions, MixedList
 from docs.generate.markdown import cell, table
 from docs.generate.option_docs import descriptions
@@ -35,9 +34,7 @@ def page() -> str:
                 ["option", "values", "default", "meaning"],
                 [[*row[:2], f"`{defaults[row[0].strip('`')]!r}`", row[2]] for row in _rows(LoopOptions)],
             ),
-            "## Of the environment",
-            "A client takes these where it is not told otherwise.",
-            table(["variable", "meaning"], [[f"`{name}`", cell(text)] for name, text in VARIABLES.items()]),
+            "Waits, attempts, limits and the raw log of a client can also come from [the settings](settings.md).",
         ]
     ) + "\n"  # fmt: skip
 

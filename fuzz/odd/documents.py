@@ -16,7 +16,7 @@ from msgspec import Struct
 import cnllm
 from cnllm import engine
 from cnllm.config import keys
-from cnllm.config.settings import read_settings
+from cnllm.config.environment import check_settings
 from cnllm.registry.documents import Document
 from cnllm.registry.flags import Flags
 
@@ -232,7 +232,7 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 def _set(variable: str, value: str) -> None:
     with _variable(variable, value):
-        read_settings()
+        check_settings()
         if variable in ("CNLLM_PROVIDERS", "CNLLM_CONFIG_DIR", "CNLLM_CACHE_DIR"):
             cnllm.Registry.load().names()
         if variable == "CNLLM_CONFIG_DIR":

@@ -17,7 +17,7 @@ from typing import Any
 import cnllm
 from cnllm import cassette, engine, sentences, store, tools, transports
 from cnllm import registry as registry_module
-from cnllm.config import keys, settings
+from cnllm.config import keys
 from cnllm.transports import fast
 from cnllm.types import policy
 
@@ -35,7 +35,6 @@ MODULES: tuple[ModuleType, ...] = (
     sentences,
     registry_module,
     keys,
-    settings,
     policy,
     transports,
     fast,
@@ -216,7 +215,7 @@ def public() -> Iterator[tuple[str, Any]]:
             if callable(value) and id(value) not in seen and not isinstance(value, ModuleType):
                 seen.add(id(value))
                 short = module.__name__.rpartition(".")[2]
-                yield (f"{short}.{name}" if module in (keys, tools, settings) else name), value
+                yield (f"{short}.{name}" if module in (keys, tools) else name), value
 
 
 def instances() -> dict[str, Callable[[], Any]]:

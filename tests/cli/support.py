@@ -67,6 +67,13 @@ class Machine:
     def config(self) -> Path:
         return self.home / "config"
 
+    @property
+    def unset(self) -> dict[str, str]:
+        """The environment without any setting of cnllm's: its folders are where the system has them."""
+        env = {name: value for name, value in self.env.items() if not name.startswith("CNLLM_")}
+        folders = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(self.home / "system"))
+        return {**env, **folders, "XDG_CACHE_HOME": self.env["CNLLM_CACHE_DIR"]}
+
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "cnllm", *args]
 

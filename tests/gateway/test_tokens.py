@@ -156,14 +156,14 @@ def test_the_file_is_created_once_and_private(tmp_path: Path) -> None:
     path = tmp_path / "new" / "serve.keys"
     usual = os.umask(0)
     try:
-        token = Keyring.load(path, {}).seal("me", b"x")
+        token = Keyring.load(path).seal("me", b"x")
     finally:
         os.umask(usual)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [file.name for file in path.parent.iterdir()] == ["serve.keys"]
     before = path.read_bytes()
-    assert Keyring.load(path, {}).open("me", token) == b"x"
+    assert Keyring.load(path).open("me", token) == b"x"
     assert path.read_bytes() == before
 
 
@@ -175,7 +175,7 @@ def test_its_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 RACE = (
     "import sys\nfrom cnllm.gateway import tokens\nprint('ready', flush=True)\nsys.stdin.read(1)\n"
-    "print(tokens.Keyring.load(sys.argv[1], {}).seal('me', b'x'))"
+    "print(tokens.Keyring.load(sys.argv[1]).seal('me', b'x'))"
 )
 NO_LINKS = "import errno, os\ndef link(*args): raise OSError(errno.EPERM, 'no links here')\nos.link = link\n"
 
@@ -197,7 +197,7 @@ def test_processes_that_start_at_once_share_one_key(tmp_path: Path, before: str)
             out, error = run.communicate(timeout=60)
             assert run.returncode == 0, error
             tokens.append(out.strip())
-        ring = Keyring.load(path, {})
+        ring = Keyring.load(path)
         assert [ring.open("me", token) for token in tokens] == [b"x"] * 4
     assert sorted(file.name for file in tmp_path.iterdir()) == ["0.keys", "1.keys", "2.keys"]
 
@@ -210,41 +210,47 @@ def test_a_crash_while_it_is_written_leaves_no_file(tmp_path: Path, step: str) -
     run.communicate("x", timeout=60)
     assert run.returncode == -9
     assert not path.exists()
-    assert Keyring.load(path, {}).open("me", Keyring.load(path, {}).seal("me", b"x")) == b"x"
+    assert Keyring.load(path).open("me", Keyring.load(path).seal("me", b"x")) == b"x"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o601])
 def test_a_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "serve.keys"
-    Keyring.load(path, {})
+    Keyring.load(path)
     path.chmod(mode)
     with pytest.raises(CnllmError, match=rf"other users can open .*serve\.keys \(mode {mode:04o}\)") as caught:
-        Keyring.load(path, {})
+        Keyring.load(path)
     assert caught.value.hint is not None
     assert f"chmod 600 {path}" in caught.value.hint
     path.chmod(0o600)
-    Keyring.load(path, {})
+    Keyring.load(path)
 
 
-def test_the_environment_wins(tmp_path: Path) -> None:
+def test_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = RING.seal("me", b"x")
     padded, hexadecimal = base64.b64encode(KEY).decode(), KEY.hex()
     other = key_file.new_key().hex()
     for text in (TEXT, padded, hexadecimal, f" {TEXT} ", f"{TEXT},{other}", f"{TEXT}\n{other}", f"{TEXT}, {other},"):
-        ring = Keyring.load(tmp_path / "serve.keys", {"CNLLM_GATEWAY_KEY": text})
+        monkeypatch.setenv("CNLLM_GATEWAY_KEY", text)
+        ring = Keyring.load(tmp_path / "serve.keys")
         assert ring.open("me", token) == b"x"
         assert RING.open("me", ring.seal("me", b"y")) == b"y"
-    assert Keyring.load(tmp_path / "k", {"CNLLM_GATEWAY_KEY": f"{other},{TEXT}"}).open("me", token) == b"x"
+    monkeypatch.setenv("CNLLM_GATEWAY_KEY", f"{other},{TEXT}")
+    assert Keyring.load(tmp_path / "k").open("me", token) == b"x"
     assert list(tmp_path.iterdir()) == []
-    Keyring.load(tmp_path / "serve.keys", {"CNLLM_GATEWAY_KEY": " "})
+    monkeypatch.setenv("CNLLM_GATEWAY_KEY", " ")
+    Keyring.load(tmp_path / "serve.keys")
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_weak_or_broken_key_of_the_environment_is_refused_and_not_shown(tmp_path: Path) -> None:
+def test_a_weak_or_broken_key_of_the_environment_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for text in ("secret", "x" * 32, TEXT[:-1], TEXT + "A", f"{TEXT},secret", "é" * 43, "ab" * 31, f"{TEXT}=="):
+        monkeypatch.setenv("CNLLM_GATEWAY_KEY", text)
         with pytest.raises(CnllmError, match="CNLLM_GATEWAY_KEY") as caught:
-            Keyring.load(tmp_path / "serve.keys", {"CNLLM_GATEWAY_KEY": text})
+            Keyring.load(tmp_path / "serve.keys")
         shown = f"{caught.value} {caught.value.hint}"
         assert text not in shown.replace("secrets", "")
         assert TEXT not in shown
@@ -253,10 +259,10 @@ def test_a_weak_or_broken_key_of_the_environment_is_refused_and_not_shown(tmp_pa
 
 def test_several_keys_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "serve.keys"
-    ring = Keyring.load(path, {})
+    ring = Keyring.load(path)
     old = ring.seal("me", b"x")
     path.write_text(f"# a comment\n\n{TEXT}\n" + path.read_text())
-    both = Keyring.load(path, {})
+    both = Keyring.load(path)
     assert both.open("me", old) == b"x"
     assert RING.open("me", both.seal("me", b"y")) == b"y"
 
@@ -273,32 +279,32 @@ def test_a_file_that_cannot_be_used_is_a_typed_error(tmp_path: Path) -> None:
         path.write_bytes(content)
         path.chmod(0o600)
         with pytest.raises(CnllmError, match=words) as caught:
-            Keyring.load(path, {})
+            Keyring.load(path)
         assert "secret" not in str(caught.value)
         assert caught.value.hint
     path.unlink()
     os.mkfifo(path, 0o600)
     with pytest.raises(CnllmError, match="not a regular file"):
-        Keyring.load(path, {})
+        Keyring.load(path)
     for place in (tmp_path, tmp_path / "serve.keys" / "below"):
         with pytest.raises(CnllmError) as caught:
-            Keyring.load(place, {})
+            Keyring.load(place)
         assert str(place) in str(caught.value)
         assert caught.value.hint
 
 
 def test_a_linked_file_is_created_at_its_real_place(tmp_path: Path) -> None:
     (tmp_path / "link.keys").symlink_to(tmp_path / "real" / "serve.keys")
-    token = Keyring.load(tmp_path / "link.keys", {}).seal("me", b"x")
+    token = Keyring.load(tmp_path / "link.keys").seal("me", b"x")
     assert (tmp_path / "link.keys").is_symlink()
-    assert Keyring.load(tmp_path / "real" / "serve.keys", {}).open("me", token) == b"x"
+    assert Keyring.load(tmp_path / "real" / "serve.keys").open("me", token) == b"x"
 
 
 def test_without_the_package_there_is_a_hint_and_no_file(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom cnllm.gateway import tokens\nassert 'cryptography' not in sys.modules\n"
         "sys.modules['cryptography'] = None\n"
-        "try: tokens.Keyring.load(sys.argv[1], {})\nexcept Exception as error: print(type(error).__name__, error.hint)"
+        "try: tokens.Keyring.load(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error.hint)"
     )
     out, error = script(code, str(tmp_path / "serve.keys")).communicate(timeout=60)
     assert out.strip() == "CnllmError pip install 'cnllm-client[serve]'", error

@@ -167,13 +167,11 @@ def off() -> None:
 
 
 def _set_mode(mode: Mode) -> None:
-    import os
-
     from cnllm.config import log_mode
 
     log_mode.set_mode(mode)
-    variable = os.environ.get("CNLLM_LOG")
-    if variable and log_mode.mode() != mode:
+    variable = log_mode.variable_mode()
+    if variable not in (None, mode):
         errors.print_error(f"CNLLM_LOG={variable} wins over this setting", "unset CNLLM_LOG")
 
 

@@ -14,6 +14,7 @@ import click
 from cnllm.cli import options
 from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.config import environment
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def serve(
     from cnllm.gateway.server import address_url, listen, run, run_workers
     from cnllm.registry import Registry
 
+    environment.check_settings()
     models = _mapped_models(maps)
     key_book = None if no_key else open_book(store or "sqlite:")
     keys, new_key = _client_keys(key, keys_file, no_key, key_book)
@@ -123,7 +125,7 @@ def serve(
             )
         if no_key:
             raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
-    if ui and not (admin_key or os.environ.get(_ADMIN) or keys or keys_file):
+    if ui and not (admin_key or environment.read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
@@ -201,7 +203,7 @@ def _client_keys(
             raise errors.UsageError("--no-key with a key", "leave one of them out")
         return [], None
     keys = [key] if key else []
-    if not keys and keys_file is None and (variable := os.environ.get(_VARIABLE)):
+    if not keys and keys_file is None and (variable := environment.read_secret("serve_key")):
         keys = [variable]
     if keys_file is not None or keys or (book is not None and _has_keys(book)):
         return keys, None

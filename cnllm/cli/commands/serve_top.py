@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,19 +13,19 @@ from cnllm.cli import options
 from cnllm.cli.output import answer, errors
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
+from cnllm.config.environment import read_secret
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.table import Scrape
 
 __all__ = ["top"]
 
-_KEYS = ("CNLLM_ADMIN_KEY", "CNLLM_SERVE_KEY")
 _CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command(epilog=options.examples("cnllm serve top --url http://127.0.0.1:8641", "cnllm serve top --once --key K"))
 @click.option("--url", metavar="URL", default="http://127.0.0.1:8641", show_default=True, help="The gateway.")
-@click.option("--key", metavar="K", help=f"The operator's key. Default: {_KEYS[0]}, else {_KEYS[1]}.")
+@click.option("--key", metavar="K", help="The operator's key. Default: CNLLM_ADMIN_KEY, else CNLLM_SERVE_KEY.")
 @click.option("--interval", metavar="S", type=click.FloatRange(0.2, 3600), default=2.0, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Print the table once and end.")
 def top(url: str, key: str | None, interval: float, once: bool) -> None:
@@ -37,9 +36,9 @@ def top(url: str, key: str | None, interval: float, once: bool) -> None:
     """
     from cnllm.gateway.monitoring.table import HEADS, rows
 
-    key = key or next((os.environ[name] for name in _KEYS if os.environ.get(name)), None)
+    key = key or read_secret("admin_key") or read_secret("serve_key")
     if key is None:
-        raise errors.UsageError("/metrics needs a key", f"--key K, or set {_KEYS[0]}")
+        raise errors.UsageError("/metrics needs a key", "--key K, or set CNLLM_ADMIN_KEY")
     before: Scrape | None = None
     while True:
         now = _scrape(url, key)
