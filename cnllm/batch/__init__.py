@@ -17,6 +17,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from cnllm.types import checks
+
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
     from cnllm.batch.progress import Progress
@@ -64,6 +66,7 @@ def make_settings(
     max_cost: float | str | Decimal | None = None,
     currency: str | None = None,
     assume_price: Price | None = None,
+    assume_output: int | None = None,
     rpm: float | None = None,
     tpm: float | None = None,
     attempts: int = 3,
@@ -103,6 +106,7 @@ def make_settings(
         max_cost=None if max_cost is None else Decimal(str(max_cost)),
         currency=currency,
         assume_price=assume_price,
+        assume_output=checks.number("assume_output", assume_output, 1, none=True),
         rpm=rpm,
         tpm=tpm,
         attempts=attempts,

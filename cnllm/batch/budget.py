@@ -5,7 +5,12 @@ from __future__ import annotations
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
 
-__all__ = ["Budget", "RetryBudget"]
+__all__ = ["CAP_REACHED", "Budget", "RetryBudget"]
+
+CAP_REACHED = "the rest does not fit below the cap"
+_UNBOUNDED = (
+    "the most that a request can cost is not known, so --max-cost cannot be held: give --max-tokens or --assume-output"
+)
 
 
 class Budget:
@@ -29,8 +34,12 @@ class Budget:
         return self.spent.get(self.currency, 0) if self.currency is not None else 0
 
     def has_room(self, units: int | None) -> bool:
-        """Whether a request fits below the cap."""
-        return self.cap is None or self.spent_units + self.reserved + (units or 0) <= self.cap
+        """Whether a request fits below the cap; one whose worst case is unknown does not."""
+        return self.cap is None or (units is not None and self.spent_units + self.reserved + units <= self.cap)
+
+    def refusal(self, units: int | None) -> str:
+        """Return why a request has no room, and never will."""
+        return _UNBOUNDED if units is None else CAP_REACHED
 
     def reserve(self, units: int | None) -> None:
         """Keep the worst case of a request that is about to be sent."""

@@ -48,7 +48,8 @@ def estimate_run(
     jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: Budget, window: float | None = None
 ) -> Estimate:
     """Return the estimate. `jobs` yields the first rows as jobs, and None for each further row."""
-    rows = faults = sample = tokens_in = tokens_out = cost = worst = 0
+    rows = faults = sample = tokens_in = tokens_out = cost = 0
+    worst: int | None = 0
     unpriced = price.currency is None
     shown: list[str] = []
     for job in jobs:
@@ -68,7 +69,7 @@ def estimate_run(
         if not unpriced:
             expected = cost_of(Usage(input=read, output=written), price.price_of(plan))
             cost += 0 if expected is None else units_of(expected.amount)
-            worst += job.reserved or 0
+            worst = None if worst is None or job.reserved is None else worst + job.reserved
     scale = (rows - faults) / sample if sample else 0
     tokens_in, tokens_out = round(tokens_in * scale), round(tokens_out * scale)
     return Estimate(
@@ -78,7 +79,7 @@ def estimate_run(
         output_tokens=tokens_out,
         typical_output=_TYPICAL_OUTPUT,
         cost=None if unpriced else f"{amount_of(round(cost * scale)):f}",
-        worst_cost=None if unpriced else f"{amount_of(round(worst * scale)):f}",
+        worst_cost=None if unpriced or worst is None else f"{amount_of(round(worst * scale)):f}",
         currency=price.currency,
         spent=None if unpriced else f"{amount_of(budget.spent_units):f}",
         seconds=_seconds(lanes, rows - faults, tokens_in + tokens_out),

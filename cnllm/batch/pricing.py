@@ -8,8 +8,7 @@ from cnllm.batch.settings import Settings
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.money import units_of
-from cnllm.estimates.quote import quote
+from cnllm.estimates.quote import output_bound, quote, reply_cost
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -23,10 +22,13 @@ _TYPICAL_OUTPUT = 512
 class RequestPrice:
     """The prices of a run. `currency` is None where no price is known."""
 
-    def __init__(self, currency: str | None, assumed: Price | None, steps: int = 1) -> None:
+    def __init__(
+        self, currency: str | None, assumed: Price | None, steps: int = 1, assumed_output: int | None = None
+    ) -> None:
         self.currency = currency
         self._assumed = assumed
         self._steps = steps
+        self._assumed_output = assumed_output
 
     def cost_of(self, plan: Plan) -> int | None:
         """Return the most that a request can cost, in units; None where that is unknown."""
@@ -34,13 +36,15 @@ class RequestPrice:
             return None
         if self._assumed is not None:
             plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
+        if self._assumed_output is not None and output_bound(plan) is None:
+            plan = replace(plan, max_output=self._assumed_output)
         cost = quote(plan).cost
         return None if cost is None else cost * self._steps
 
     def paid(self, reply: Reply) -> int | None:
         """Return what a reply cost, in units; None where that is unknown."""
         cost = reply.cost if self._assumed is None else cost_of(reply.usage, self._assumed)
-        return None if cost is None or cost.currency != self.currency else units_of(cost.amount)
+        return reply_cost(reply, cost, self.currency)
 
     def price_of(self, plan: Plan) -> Price | None:
         """Return the price of a request's tokens."""
@@ -61,8 +65,9 @@ def request_price(settings: Settings, model: Model) -> RequestPrice:
     currency = known.currency if known is not None and has_price else None
     if assumed is not None and not has_price:
         currency = assumed.currency or settings.currency
+    price = RequestPrice(currency, None if has_price else assumed, steps, settings.assume_output)
     if settings.max_cost is None:
-        return RequestPrice(currency, None if has_price else assumed, steps)
+        return price
     if currency is None:
         raise CnllmError(
             f"the price of {model.name} is not known, so --max-cost cannot be held",
@@ -73,4 +78,4 @@ def request_price(settings: Settings, model: Model) -> RequestPrice:
             f"--currency {settings.currency}, but the price of {model.name} is in {currency}",
             hint=f"give the cap in {currency}: --max-cost X --currency {currency}",
         )
-    return RequestPrice(currency, None if has_price else assumed, steps)
+    return price

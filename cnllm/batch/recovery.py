@@ -93,16 +93,19 @@ def _state_of(line: Line) -> int:
 def _line_cost(line: Line, spent: Spent, reserved: int | None, currency: str | None) -> int | None:
     """Return the cost of a line in units, and add it to what was spent.
 
-    Of a line without a cost the reserved amount counts, unless the endpoint refused the request.
+    Of a line without a cost, and of one whose tokens nobody counted, the reserved amount counts, unless the endpoint
+    refused the request.
     """
     if line.from_cache:
         return 0
     cost = line.reply.cost if line.reply is not None else None
+    units = None
     if cost is not None:
         try:
             units = units_of(Decimal(cost.amount))
         except InvalidOperation:
             return None
+    if cost is not None and units is not None and (units or not reserved):
         spent[cost.currency] = spent.get(cost.currency, 0) + units
         return units
     if line.error is not None and (line.error.status or 0) >= 400:

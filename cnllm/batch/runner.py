@@ -206,9 +206,10 @@ class Runner:
 
     async def _admit(self, job: Job) -> None:
         """Reserve what a request may cost, and mark it."""
-        while not self._budget.has_room(job.reserved):
+        is_sent = job.outcome is None
+        while is_sent and not self._budget.has_room(job.reserved):
             if not self._dispatcher.in_flight and not self._marking and not self._ready:
-                self.stop.set("cap", "the rest does not fit below the cap")
+                self.stop.set("cap", self._budget.refusal(job.reserved))
                 self._notify()
             if self.stop.kind is not None:
                 return

@@ -31,6 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_cost: Decimal | None = None
     currency: str | None = None
     assume_price: Price | None = None
+    assume_output: int | None = None
     attempts: int = 3
     unsure: Literal["ask", "skip"] = "ask"
     changed: Literal["stop", "keep", "redo"] = "stop"

@@ -140,6 +140,7 @@ def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
             max_cost=_amount(params["max_cost"]),
             currency=params["currency"],
             assume_price=_assumed_price(params["assume_price"], params["currency"]),
+            assume_output=params["assume_output"],
             rpm=params["rpm"],
             tpm=params["tpm"],
             attempts=params["attempts"],

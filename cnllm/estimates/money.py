@@ -19,8 +19,8 @@ CURRENCY = re.compile("[A-Z]{3}")
 
 
 def units_of(amount: Decimal) -> int:
-    """Return an amount in units, rounded up."""
-    return int((amount * UNITS).to_integral_value(ROUND_CEILING))
+    """Return an amount in units, rounded up. More than `LARGEST` counts as that: no store could add it."""
+    return LARGEST * UNITS if amount > LARGEST else int((amount * UNITS).to_integral_value(ROUND_CEILING))
 
 
 def amount_of(units: int) -> Decimal:

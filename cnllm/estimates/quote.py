@@ -16,10 +16,10 @@ from msgspec import Struct
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
 from cnllm.registry.flags import Price
-from cnllm.types import Media, Message, Opaque, Reply, ToolResult
+from cnllm.types import Cost, Media, Message, Opaque, Reply, ToolResult
 from cnllm.types.media import media_kind
 
-__all__ = ["Quote", "input_bound", "output_bound", "quote", "settled_cost", "worst_cost"]
+__all__ = ["Quote", "input_bound", "output_bound", "quote", "reply_cost", "settled_cost", "worst_cost"]
 
 _TEMPLATE = 1024  # tokens that an endpoint itself puts around a conversation and its tools
 _PER_MESSAGE = 16
@@ -67,12 +67,22 @@ def settled_cost(quote: Quote, reply: Reply | None) -> int | None:
 
     Of a stream that was cut and repeated, the usage of the first attempt is not known: it counts in full.
     """
-    if reply is None or reply.cost is None or reply.cost.currency != quote.currency:
+    cost = None if reply is None else reply_cost(reply, reply.cost, quote.currency)
+    if reply is None or cost is None:
         return None
-    cost = units_of(reply.cost.amount)
     if any(note.code == _AGAIN for note in reply.notes):
         cost += quote.attempt or 0
     return cost
+
+
+def reply_cost(reply: Reply, cost: Cost | None, currency: str | None) -> int | None:
+    """Return the cost of a reply in units, None where it is not known in this currency.
+
+    A usage without a token of input, or without one of output for a reply that has some, was not counted.
+    """
+    if cost is None or cost.currency != currency or not reply.usage.input:
+        return None
+    return None if reply.message.parts and not reply.usage.output else units_of(cost.amount)
 
 
 def worst_cost(price: Price, input: int, output: int) -> int:

@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags, UsagePaths
-from cnllm.types import Usage
+from cnllm.types import Event, Usage
+from cnllm.types.checks import short_text
 
-__all__ = ["counts_reader", "merge_counts", "read_counts"]
+if TYPE_CHECKING:
+    from cnllm.protocols.decode_sink import EventSink
+
+__all__ = ["add_counts", "as_count", "merge_counts", "read_counts", "strict_counts_reader"]
+
+LARGEST_COUNT = 2**53
+"""The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
 
 _NONE = UsagePaths()
+_NO_COUNTS = Usage()
 _DEPTH = 8  # nested objects; no path to a count is longer
 _Paths = tuple[tuple[str, str | None], ...]
 
 
 def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
     """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown."""
-    return counts_reader(flags)(data)
+    return strict_counts_reader(flags, strict=False)(data) or _NO_COUNTS
 
 
-def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
-    """Return `read_counts` for these flags, their paths taken apart once."""
+def add_counts(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+    """Give the counts of a usage object to a sink, with a note on those that are no counts."""
+    out: list[Event] = []
+    for path, value in _invalid_counts(data, flags.usage or _NONE):
+        did = "unknown: a count of tokens is a whole number from 0 to 2**53"
+        out += sink.note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
+    return sink.add_usage(read_counts(data, flags)) + out
+
+
+def _invalid_counts(data: dict[str, Any], paths: UsagePaths) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each count that was reported and is none."""
+    for names in (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write):
+        for path in names or ():
+            value = get(data, path)
+            if value is not None and as_count(value) is None:
+                yield path, value
+
+
+def as_count(value: Any) -> int | None:
+    """Return a count of tokens; None for a value that is none."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
+
+
+def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict[str, Any]], Usage | None]:
+    """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
     paths = flags.usage or _NONE
     names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
     places = tuple(map(_split, names))
     excluded = paths.excluded_from_totals or ()
 
-    def read(data: dict[str, Any]) -> Usage:
+    def read(data: dict[str, Any]) -> Usage | None:
         counts: list[int | None] = []
         for paths in places:
             for outer, inner in paths:
@@ -36,12 +69,14 @@ def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
                 if inner is not None:
                     value = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
                 if type(value) is int:
-                    if value >= 0:
+                    if 0 <= value <= LARGEST_COUNT:
                         counts.append(value)
                         break
-                elif type(value) is float and value.is_integer() and value >= 0:
-                    counts.append(int(value))
+                elif type(value) is float and (count := as_count(value)) is not None:
+                    counts.append(count)
                     break
+                if strict and value is not None:
+                    return None
             else:
                 counts.append(None)
         reasoning, cached, written, output, input, total = counts
@@ -50,7 +85,7 @@ def counts_reader(flags: Flags) -> Callable[[dict[str, Any]], Usage]:
             input = _plus(input, cached if "cached" in excluded else None)
             input = _plus(input, written if "cache_write" in excluded else None)
         if total is None and input is not None and output is not None:
-            total = input + output
+            total = _bounded(input + output)
         return Usage(input, output, total, reasoning, cached, written)
 
     return read
@@ -63,7 +98,12 @@ def _split(paths: list[str] | None) -> _Paths:
 
 def _plus(count: int | None, addition: int | None) -> int | None:
     """Return a count plus another one, if both are known."""
-    return count if count is None or addition is None else count + addition
+    return count if count is None or addition is None else _bounded(count + addition)
+
+
+def _bounded(count: int) -> int | None:
+    """Return a sum; None where it is larger than a count can be."""
+    return count if count <= LARGEST_COUNT else None
 
 
 def merge_counts(counts: dict[str, Any], addition: dict[str, Any], depth: int = _DEPTH) -> None:

@@ -30,7 +30,6 @@ LEASE = 15.0
 """Seconds without a report after which the permissions of a worker are taken back."""
 _HUNGRY = 1.0  # seconds for which a worker counts among those that share an endpoint
 _POLL = 0.02  # seconds until a worker asks again where an answer of another one must come first
-_CAP = "the rest does not fit below the cap"
 
 
 class _Run:
@@ -202,9 +201,9 @@ class Allowance:
             if wait is None or wait > 0:
                 return _POLL if wait is None else wait
             if not run.budget.has_room(row.reserved):
-                if run.budget.reserved or now < run.uncertain_until:
+                if row.reserved is not None and (run.budget.reserved or now < run.uncertain_until):
                     return _POLL
-                run.stop = _CAP
+                run.stop = run.budget.refusal(row.reserved)
                 return None
             number = next(self._numbers)
             run.budget.reserve(row.reserved)

@@ -19,11 +19,11 @@ class Model:
     Each row needs `messages` or `prompt`, or what `prompt="Translate: {text}"` fills in. The columns `text`,
     `reasoning`, `finish`, `usage`, `cost` and `error` are added, each name with `prefix` before it.
 
-    `rpm`, `tpm`, `concurrency`, `max_cost`, `currency`, `assume_price` and `attempts` are those of `cnllm.batch.run`,
-    and hold for all workers together. `state` is a file in which what was spent and what was answered outlives the run:
-    the cap then holds for all runs with that file, and rows that are finished are not asked again. `id_column` names
-    the column by which they are known. `key_env` is the variable that holds the key on each node. All other options
-    are those of a call.
+    `rpm`, `tpm`, `concurrency`, `max_cost`, `currency`, `assume_price`, `assume_output` and `attempts` are those of
+    `cnllm.batch.run`, and hold for all workers together. `state` is a file in which what was spent and what was
+    answered outlives the run: the cap then holds for all runs with that file, and rows that are finished are not asked
+    again. `id_column` names the column by which they are known. `key_env` is the variable that holds the key on each
+    node. All other options are those of a call.
 
     Called with a batch, outside of `map_batches`, it answers it in this process. Raises `TypeError` and `ValueError`
     for an option that is wrong, and the errors of a request that cannot be built; nothing is sent before.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,79 @@ def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:
         report = run(server, tmp_path, prompts(3), flags=flags, max_cost=1, currency="CNY", assume_price=price)
         assert report.done == 3
         assert report.cost == 3 * ANSWER
+
+
+def test_an_unknown_bound_needs_an_assumed_one(tmp_path: Path) -> None:
+    flags = 'price = { currency = "CNY", input = 2.0, output = 8.0 }'
+    with stub() as server:
+        report = run(server, tmp_path, prompts(3), flags=flags, max_cost=1, currency="CNY")
+        assert (server.log, report.stop_kind, report.cost) == ([], "cap", 0)
+        assert report.stopped is not None
+        assert "--assume-output" in report.stopped
+        source = [{"id": "known", "prompt": "p", "max_tokens": 1000}, *prompts(2)]  # a row may bound itself
+        assert run(server, tmp_path, source, flags=flags, max_cost=1, currency="CNY").done == 1
+        report = run(server, tmp_path, source, flags=flags, max_cost=1, currency="CNY", assume_output=1000)
+        assert (report.done, report.cost) == (3, 3 * ANSWER)
+        with pytest.raises((TypeError, ValueError), match="assume_output"):
+            run(server, tmp_path, source, flags=flags, max_cost=1, currency="CNY", assume_output=0)
+
+
+def test_without_a_known_bound_a_cap_holds_by_the_assumed_one(tmp_path: Path) -> None:
+    flags = 'price = { currency = "CNY", input = 2.0, output = 8.0 }'
+    with stub(latency=0.002, rule=long) as server:
+        cap = 10 * EXPENSIVE
+        report = run(server, tmp_path, prompts(100), flags=flags, max_cost=cap, currency="CNY", assume_output=1000)
+        assert report.cost == EXPENSIVE * len(server.log) <= cap
+        assert report.stop_kind == "cap"
+
+
+UNREPORTED: list[Any] = [
+    None,
+    {},
+    [],
+    {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    {"prompt_tokens": 10, "completion_tokens": 0},
+    {"prompt_tokens": 0, "completion_tokens": 5},
+    {"prompt_tokens": -5, "completion_tokens": -5},
+    {"prompt_tokens": 10, "completion_tokens": 5.5},
+    {"prompt_tokens": "10", "completion_tokens": "5"},
+    {"prompt_tokens": 10, "completion_tokens": 2**53 + 1},
+    {"prompt_tokens": 2**63, "completion_tokens": 5},
+    {"prompt_tokens": 10**400, "completion_tokens": 5},
+    {"prompt_tokens": 1e308, "completion_tokens": 1e308},
+]
+
+
+@pytest.mark.parametrize("usage", UNREPORTED, ids=range(len(UNREPORTED)))
+def test_a_usage_that_was_not_reported_is_charged_with_its_reservation(tmp_path: Path, usage: Any) -> None:
+    body: dict[str, Any] = reply("word " * 1000)
+    del body["usage"]
+    if usage is not None:
+        body["usage"] = usage
+    with stub(rule=lambda prompt, server: (200, body, {})) as server:
+        cap = 5 * EXPENSIVE
+        report = run(server, tmp_path, prompts(40), flags=PRICE, max_cost=cap, currency="CNY")
+        assert 0 < len(server.log) <= 5
+        assert report.done == len(server.log)
+        assert EXPENSIVE * len(server.log) <= report.cost <= cap  # type: ignore[operator]
+        asked = len(server.log)
+        with pytest.raises(CnllmError, match="leaves no room"):
+            run(server, tmp_path, prompts(40), flags=PRICE, max_cost=cap, currency="CNY")
+        assert len(server.log) == asked
+
+
+def test_no_count_ends_a_run_and_no_rerun_pays_again(tmp_path: Path) -> None:
+    counts = [2**53, float(2**53), 2**53 + 1, 2**63 - 1, 2**63, 10**19, 10**400, 1e308, -1, -(2**70)]
+    bodies = {}
+    for index, count in enumerate(counts):
+        bodies[f"p{index}"] = reply("x")
+        bodies[f"p{index}"]["usage"] = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), count)
+    flags = 'price = { currency = "CNY", input = 9e6, output = 9e6 }\nlimits = { context = 8192, output = 1000 }'
+    with stub(rule=lambda prompt, server: (200, bodies[prompt], {})) as server:
+        for _ in range(2):
+            report = run(server, tmp_path, prompts(len(counts)), flags=flags)
+            assert (report.done, report.failed, report.stopped) == (len(counts), 0, None)
+            assert len(server.log) == len(counts)
 
 
 def test_a_cap_in_another_currency_is_refused(tmp_path: Path) -> None:

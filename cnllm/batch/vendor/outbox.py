@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import CAP_REACHED, Budget
 from cnllm.batch.comparison import Bits
 from cnllm.batch.job import Job
 from cnllm.batch.rows import Row
@@ -58,6 +58,7 @@ class Outbox:
         self.open: list[Part] = []
         self.refusal: str | None = None
         self.messages: list[str] = []
+        self.cap_reason = CAP_REACHED
 
     async def settle(self) -> None:
         """Find the jobs of parts that an earlier run left, and free the rows of those without one."""
@@ -112,6 +113,7 @@ class Outbox:
             if not self._budget.has_room(job.reserved):
                 await self._submit_part()
                 self._held = job
+                self.cap_reason = self._budget.refusal(job.reserved)
                 return True
             if not self._packer.has_room(size):
                 await self._submit_part()

@@ -79,7 +79,7 @@ class VendorRun:
                 waited = bool(self._open)
                 await self._poll()
                 if has_more and not waited and self.stopped is None:
-                    self.stopped = ("cap", "the rest does not fit below the cap")
+                    self.stopped = ("cap", self._outbox.cap_reason)
         except Interrupted:
             self._outbox.drop()
             self._stop_if_asked()

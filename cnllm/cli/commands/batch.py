@@ -59,6 +59,12 @@ EXAMPLES = options.examples(
 @click.option("--currency", metavar="C", help="The currency of --max-cost: CNY, USD, …")
 @click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
 @click.option(
+    "--assume-output",
+    metavar="N",
+    type=click.IntRange(1),
+    help="The most tokens of a reply, where no limit is known.",
+)
+@click.option(
     "--attempts", metavar="N", type=click.IntRange(1), default=3, help="Tries of a row that fails. Default: 3."
 )
 @click.option(

@@ -13,7 +13,7 @@ from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
 from cnllm.protocols.reported import find_error, has_error_status
-from cnllm.protocols.usage import read_counts
+from cnllm.protocols.usage import add_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
@@ -34,7 +34,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     out: list[Event] = []
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.add_usage(read_counts(usage, flags))
+        out += add_counts(usage, flags, sink)
     choices = data.get("choices")
     if type(choices) is not list:
         return out

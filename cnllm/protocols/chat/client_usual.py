@@ -7,7 +7,7 @@ from typing import Any
 from cnllm.jsonpath import get_first
 from cnllm.protocols import UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import find_fault
-from cnllm.protocols.usage import counts_reader
+from cnllm.protocols.usage import strict_counts_reader
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
@@ -21,7 +21,7 @@ def usual_reader(flags: Flags) -> UsualReader:
     """Return the reader of usual bodies for these flags."""
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     usage_at = (flags.usage.at if flags.usage else None) or ()
-    read_usage = counts_reader(flags)
+    read_usage = strict_counts_reader(flags)
     fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
 
     def read(data: dict[str, Any]) -> UsualMessage | None:
@@ -54,13 +54,16 @@ def usual_reader(flags: Flags) -> UsualReader:
             if data.get(key) and find_fault(data, flags) is not None:
                 return None
         usage = get_first(data, usage_at)
+        counts = read_usage(usage) if type(usage) is dict else _NO_USAGE
+        if counts is None:
+            return None
         created = data.get("created")
         return UsualMessage(
             content,
             reasoning,
             calls,
             finish,
-            read_usage(usage) if type(usage) is dict else _NO_USAGE,
+            counts,
             _text(data.get("id")),
             _text(data.get("model")),
             (created or None) if type(created) in (int, float) else None,

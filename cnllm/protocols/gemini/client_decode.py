@@ -18,7 +18,7 @@ from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
 from cnllm.protocols.reported import find_error
-from cnllm.protocols.usage import read_counts
+from cnllm.protocols.usage import add_counts, as_count
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
@@ -47,7 +47,7 @@ def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = Fals
     out: list[Event] = []
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.add_usage(read_counts(_merge_usage(usage, sink), flags))
+        out += add_counts(_merge_usage(usage, sink), flags, sink)
     candidates = data.get("candidates")
     for position, candidate in enumerate(candidates if type(candidates) is list else ()):
         if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
@@ -185,12 +185,12 @@ def _merge_usage(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
     if "candidatesTokenCount" in counts:
         return counts
     totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
-    if not all(type(v) is int for v in totals):
+    if any(as_count(v) is None for v in totals):
         return counts
     prompt_and_thoughts = [
-        counts.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+        as_count(counts.get(k)) or 0 for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
     ]
-    rest = counts["totalTokenCount"] - sum(v for v in prompt_and_thoughts if type(v) is int)
+    rest = counts["totalTokenCount"] - sum(prompt_and_thoughts)
     if rest >= 0:
         counts["candidatesTokenCount"] = rest
         sink.state["derived"] = True  # until the next counts come

@@ -15,7 +15,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import find_error, has_error_status
-from cnllm.protocols.usage import merge_counts, read_counts
+from cnllm.protocols.usage import add_counts, merge_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
@@ -84,7 +84,7 @@ def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
         return []
     counts = sink.state.setdefault(_COUNTS, {})
     merge_counts(counts, usage)
-    return sink.add_usage(read_counts(counts, flags))
+    return add_counts(counts, flags, sink)
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────

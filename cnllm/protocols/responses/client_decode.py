@@ -27,7 +27,7 @@ from cnllm.protocols.responses.client_records import (
     item_type,
     output_records,
 )
-from cnllm.protocols.usage import merge_counts, read_counts
+from cnllm.protocols.usage import add_counts, merge_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
@@ -74,7 +74,7 @@ def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, is_final: 
     if type(usage) is dict:
         state = output_records(sink)
         merge_counts(state.usage, usage)
-        out += sink.add_usage(read_counts(state.usage, flags))
+        out += add_counts(state.usage, flags, sink)
     status = data.get("status")
     if is_final and type(status) is str and status:
         sink.raw_finish = status
