@@ -70,8 +70,10 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     if estimate.cost is None:
         yield "cost: unknown, there is no price for this model; --assume-price IN/OUT --currency C"
     else:
-        most = "and no known bound" if estimate.worst_cost is None else f"{estimate.worst_cost} at most"
-        yield f"cost: about {estimate.cost} {estimate.currency}, {most}"
+        if estimate.worst_cost is None:
+            yield f"cost: about {estimate.cost} {estimate.currency}; the most is not known"
+        else:
+            yield f"cost: about {estimate.cost} {estimate.currency}, {estimate.worst_cost} at most"
         if estimate.spent is not None and float(estimate.spent):
             yield f"spent so far: {estimate.spent} {estimate.currency}"
     if estimate.window is not None:
