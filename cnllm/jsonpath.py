@@ -1,6 +1,7 @@
 """Read, set, remove, merge and compare values in JSON-like data by dotted paths.
 
-A number in a path is the index of a list when reading. When writing, only objects are entered and created.
+A number in a path is the index of a list when reading. When writing, only objects are entered and created. The path `.`
+is the data itself, when reading.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["contains", "get", "get_first", "leaves", "merge_patch", "remove", "set_value"]
+__all__ = ["contains", "get", "get_first", "leaves", "merge_patch", "nest", "path_fault", "remove", "set_value"]
 
 
 def get(data: Any, path: str) -> Any:
     """Return the value at a path, or None."""
     if "." not in path and type(data) is dict:  # most paths
         return data.get(path)
+    if path == ".":
+        return data
     for key in path.split("."):
         if type(data) is dict:
             data = data.get(key)
@@ -43,6 +46,29 @@ def set_value(data: dict[str, Any], path: str, value: Any) -> None:
             inner = data[key] = {}
         data = inner
     data[last] = value
+
+
+def nest(path: str, value: Any) -> dict[str, Any]:
+    """Return an object that holds nothing but a value at a path."""
+    data: dict[str, Any] = {}
+    set_value(data, path, value)
+    return data
+
+
+def path_fault(path: str, *, written: bool) -> str | None:
+    """Return why a path never names a value, None where it may; `written`: values are set or removed there, too."""
+    keys = path.split(".")
+    if path == "." and not written:
+        return None
+    if not all(keys):
+        return "a key between its dots is empty"
+    if path.startswith(("$", "/")) or "[" in path:
+        return "a path is keys with dots between them, as in `choices.0.usage`"
+    if path != path.strip() or any(key != key.strip() for key in keys):
+        return "there is a space beside a key"
+    if written and any(key.isdigit() for key in keys):
+        return "a number is the index of a list, and a value is set only in objects"
+    return None
 
 
 def remove(data: Any, path: str) -> Any:

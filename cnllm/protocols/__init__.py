@@ -175,8 +175,10 @@ class Wire(Struct, frozen=True):
     `encode_body(request, flags)` returns the body without parameters and patches, which are data; its messages stand
     under the key `turns`. `encode_turns(messages, flags, names)` returns what stands there, on wires where nothing else
     of the body depends on the messages. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
+    `make_decoder(flags)` returns that function for an endpoint, where its flags change the form of chunks.
     `fast_decoder(flags)` returns the fast decoder of the most common chunk. `usual_reader(flags)` returns the
-    reader of whole bodies of the usual form, which returns None for any other. `ordered`: parts come one after the
+    reader of whole bodies of the usual form, which returns None for any other. Both are None for an endpoint whose
+    flags they do not know. `ordered`: parts come one after the
     other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
     parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
     at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
@@ -190,8 +192,9 @@ class Wire(Struct, frozen=True):
     decode_chunk: Callable[..., list[Event]]
     turns: str
     encode_turns: Callable[[Sequence[Message], Flags, dict[str, str]], list[dict[str, Any]]] | None = None
-    fast_decoder: Callable[[Flags], FastDecoder] | None = None
-    usual_reader: Callable[[Flags], UsualReader] | None = None
+    make_decoder: Callable[[Flags], Callable[..., list[Event]]] | None = None
+    fast_decoder: Callable[[Flags], FastDecoder | None] | None = None
+    usual_reader: Callable[[Flags], UsualReader | None] | None = None
     ordered: bool = True
     json_arrays: bool = False
     list_params: tuple[str, ...] = ()

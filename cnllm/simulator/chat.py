@@ -16,6 +16,7 @@ from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
+from cnllm.simulator.chat_paths import place_choice, place_message
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
@@ -37,6 +38,7 @@ class _Shape(Struct, frozen=True):
     kind: str
     key: str = ""
     twin: str = ""
+    form: str = "parts"
     open_tag: str = ""
     close_tag: str = ""
 
@@ -57,9 +59,10 @@ def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: Simul
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
             for c in reply.calls
         ]
+    message = place_message(message, flags)
     choice = {"index": 0, "message": message, "finish_reason": _finish_word(flags, reply.finish)}
-    body = {**_head(reply, "chat.completion"), "choices": [choice]}
-    set_value(body, _usage_at(flags), _usage(flags, reply))
+    body = place_choice(_head(reply, "chat.completion"), choice, flags)
+    _put_usage(body, flags, reply)
     return msgspec.json.encode(body)
 
 
@@ -67,21 +70,22 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     """Yield the same reply as server-sent events: a comment, one `data:` frame each, and `[DONE]` at the end."""
     head = _head(reply, "chat.completion.chunk")
 
-    def frame(choices: list[dict[str, Any]], **fields: Any) -> bytes:
-        return b"data: " + msgspec.json.encode({**head, "choices": choices, **fields}) + b"\n\n"
+    def frame(choice: dict[str, Any] | None, *, has_usage: bool = False) -> bytes:
+        chunk = place_choice(head, choice, flags)
+        if has_usage:
+            _put_usage(chunk, flags, reply)
+        return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
     yield _KEEP_ALIVE
     for delta in _deltas(flags, reply):
-        yield frame([{"index": 0, "delta": delta, "finish_reason": None}])
+        yield frame({"index": 0, "delta": place_message(delta, flags), "finish_reason": None})
     last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": _finish_word(flags, reply.finish)}
     place = _stream_usage(flags, request)
     if place == "choice":
         set_value(last, _usage_in_choice(flags), _usage(flags, reply))
-    ending: dict[str, Any] = {}
-    set_value(ending, _usage_at(flags), _usage(flags, reply))
-    yield frame([last], **(ending if place == "last" else {}))
+    yield frame(last, has_usage=place == "last")
     if place == "chunk":
-        yield frame([], **ending)
+        yield frame(None, has_usage=True)
     yield DONE
 
 
@@ -111,6 +115,7 @@ def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative):
         yield {"content": text}
     whole_calls = flags.stream is not None and flags.stream.tools is False
+    whole_calls = whole_calls or (flags.tools is not None and flags.tools.arguments == "object")
     for index, call in enumerate(reply.calls):
         first = {"name": call.name, "arguments": call.arguments if whole_calls else ""}
         yield {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": first}]}
@@ -131,7 +136,7 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
     if reasoning is None:
         return _Shape("none")
     if reasoning.shape == "content-parts" and reasoning.part:
-        return _Shape("content-parts", key=reasoning.part)
+        return _Shape("content-parts", key=reasoning.part, form=reasoning.part_form or "parts")
     if reasoning.fields and reasoning.shape != "tags":
         first, replay_field = reasoning.fields[0], reasoning.replay_field
         is_twin = replay_field in reasoning.fields and replay_field != first and form(reasoning) in ("details", BOTH)
@@ -152,7 +157,8 @@ def _put_reasoning(target: dict[str, Any], shape: _Shape, text: str) -> None:
 
 
 def _part(shape: _Shape, text: str) -> dict[str, Any]:
-    return {"type": shape.key, shape.key: [{"type": "text", "text": text}]}
+    forms: dict[str, Any] = {"text": text, "texts": [text], "parts": [{"type": "text", "text": text}]}
+    return {"type": shape.key, shape.key: forms[shape.form]}
 
 
 def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
@@ -172,6 +178,14 @@ def _finish_word(flags: Flags, finish: str) -> str:
 def _usage_at(flags: Flags) -> str:
     paths = (flags.usage.at if flags.usage is not None else None) or ["usage"]
     return next((p for p in paths if not p.startswith("choices.")), "usage")
+
+
+def _put_usage(body: dict[str, Any], flags: Flags, reply: SimulatedReply) -> None:
+    """Write the token counts into a body or a chunk."""
+    if (path := _usage_at(flags)) == ".":
+        body.update(_usage(flags, reply))
+    else:
+        set_value(body, path, _usage(flags, reply))
 
 
 def _usage_in_choice(flags: Flags) -> str:

@@ -127,6 +127,7 @@ def _missing_result(pending: list[Any], index: int) -> Violation:
 def _calls(context: RequestContext) -> Iterator[Violation]:
     rules = context.flags.tools
     objects = context.flags.simulator is not None and context.flags.simulator.object_arguments is True
+    objects = objects or (rules is not None and rules.arguments == "object")
     for index, turn in enumerate(context.request.turns):
         if turn.calls == ():
             path = f"messages[{index}].tool_calls"
@@ -138,7 +139,10 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
             elif rules is not None and rules.call_id_pattern and not _matches(rules.call_id_pattern, call.id):
                 message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
-            if not _is_object(call.arguments, objects):
+            if rules is not None and rules.arguments == "object" and not isinstance(call.arguments, dict):
+                message = f"{path}: the arguments must be an object, not a text."
+                yield Violation("arguments", message, param=f"{path}.function.arguments", index=index)
+            elif not _is_object(call.arguments, objects):
                 message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
@@ -223,8 +227,8 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
     allowed = {
         *_KEYS,
         *CONTENT_SUBSTITUTES,
-        *((rules and rules.fields) or ()),
-        *((reasoning and reasoning.fields) or ()),
+        *(path.partition(".")[0] for path in (rules and rules.fields) or ()),
+        *(path.partition(".")[0] for path in (reasoning and reasoning.fields) or ()),
     }
     for index, turn in enumerate(context.request.turns):
         for key in set(turn.keys) - allowed:
@@ -293,6 +297,14 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
             return []
 
 
+def _has_part(turn: ParsedMessage, rules: Reasoning) -> bool:
+    """Whether a message has a part of reasoning, with the form in which the endpoint writes it."""
+    content = turn.wire.get("content")
+    parts = [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+    values = [part.get(rules.part) for part in parts if rules.part is not None and part.get("type") == rules.part]
+    return bool(values) and all(isinstance(value, str if rules.part_form == "text" else list) for value in values)
+
+
 def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
     """Whether a message carries its reasoning, in the form that the endpoint requires."""
     path = text_place(rules)
@@ -301,7 +313,7 @@ def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
         case "tags":
             return rules.tags is not None and len(rules.tags) > 1 and rules.tags[1] in turn.text
         case "content-parts":
-            return "other" in turn.media or bool(turn.seals)
+            return bool(turn.seals) or _has_part(turn, rules)
         case "details":
             return isinstance(value, list) and bool(value)
         case "seal":

@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 
 from cnllm.simulator.faults import HEADER, InjectedFault
-from cnllm.simulator.respond import SimulatedResponse, reject
+from cnllm.simulator.respond import NDJSON, SimulatedResponse, reject
 from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import ServedModels
 from cnllm.simulator.violations import Violation
@@ -137,7 +137,7 @@ class Connection:
     async def send(self, response: SimulatedResponse, fault: InjectedFault | None, *, no_body: bool = False) -> bool:
         """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
         pieces = list(response.pieces)
-        streams = response.headers.get("content-type") == "text/event-stream"
+        streams = response.headers.get("content-type") in ("text/event-stream", NDJSON)
         headers = dict(response.headers)
         if fault is not None and not streams:
             pieces = _quarters(b"".join(pieces))

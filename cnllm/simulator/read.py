@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from cnllm.jsonpath import get
 from cnllm.protocols import ServerCodec, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
+from cnllm.simulator.chat_paths import usual_body, usual_messages
 from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.media import media_kind
@@ -19,8 +22,14 @@ __all__ = ["read_request"]
 def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest:
     """Parse a body. Never raises: `broken` names the place that does not have the shape of the wire."""
     codec = server_codec(model.protocol)
+    body, misplaced = usual_body(body, model.flags)
     if codec.dialects:
-        return chat_request.read_chat_request(body)
+        body, unread = usual_messages(body, model.flags)
+        parsed = chat_request.read_chat_request(body)
+        misplaced = misplaced or unread
+        return parsed if misplaced is None else msgspec.structs.replace(parsed, broken=misplaced)
+    if misplaced is not None:
+        return ParsedRequest(body=body, turns=(), broken=misplaced)
 
     def stamp(data: Any) -> Seal:
         return Seal(model.protocol, model.provider, model.id, data)

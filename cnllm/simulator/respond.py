@@ -19,6 +19,7 @@ from cnllm.simulator.violations import Violation
 
 __all__ = [
     "MARK",
+    "NDJSON",
     "ModelLookup",
     "SimulatedResponse",
     "error_body",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 MARK = "x-cnllm-simulated"
+NDJSON = "application/x-ndjson"
 _MAX_DEPTH = 128
 _TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
 
@@ -130,11 +132,21 @@ def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedRespon
     encoder = chat if server_codec(model.protocol).dialects else write
     if request.stream:
         frames = encoder.encode_frames(model, flags, request, reply)
+        if flags.stream is not None and flags.stream.framing == "ndjson":
+            is_marked = flags.stream.terminator in ("done", "any")
+            lines = (line for frame in frames if (line := _json_line(frame, is_marked=is_marked)))
+            return SimulatedResponse(200, {"content-type": NDJSON, "cache-control": "no-cache", MARK: "1"}, lines)
         return SimulatedResponse(
             200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
         )
     body = encoder.encode_body(model, flags, request, reply)
     return SimulatedResponse(200, _json(), [body])
+
+
+def _json_line(frame: bytes, *, is_marked: bool) -> bytes:
+    """Return the data of an event as a line: nothing for a comment, and for an end marker that is not used."""
+    data = b"".join(line[5:].strip() for line in frame.split(b"\n") if line.startswith(b"data:"))
+    return b"" if not data or (data == b"[DONE]" and not is_marked) else data + b"\n"
 
 
 def reject(

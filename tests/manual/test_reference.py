@@ -108,11 +108,17 @@ def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
     # The limits of an account, which its owner knows; the header of gateways that count a repeated request once; and
     # how far a list of jobs lags behind, which no vendor tells.
     own = {"rates.requests", "rates.tokens", "idempotency", "batch.list.delay"}
+    # Servers that nobody has seen yet: tests/engine/test_quirks.py draws them.
+    own |= {"messages.answer_field", "body.rename", "reasoning.part_form", "stream.framing"}
+    own |= {f"reply.{name}" for name in ("choices", "message", "delta", "finish")}
+    own |= {f"tools.call_paths.{name}" for name in ("id", "name", "arguments")}
+    own |= {f"tools.{name}" for name in ("calls_field", "arguments", "result_role", "result_id", "result_field")}
     assert unset <= {"stream_path", "headers", "body.drop"} | own
     # A budget, so that nobody adds one lightly: 89 before files, prefill, recovery and the form of strict tools came,
     # 99 before the tags of an answer, the weights of a model and the end of a promotion did, 102 before the rates, and
     # 113 before the batch interfaces: places in five requests and their answers, each named once, in place of code.
-    assert len(rows) < 162
+    # 161 before the paths of what a wire has at one place: each is a quirk that could not be described.
+    assert len(rows) < 175
     for name in ("reasoning.replay", "params.NAME", "tools.schema"):
         assert f"| `{name}` |" in page("flags")
     for value in ("tool-turns", "since-user"):

@@ -335,6 +335,7 @@ def test_the_fast_way_and_the_full_one_agree() -> None:
     quick = wire("gemini").fast_decoder
     assert quick is not None
     read = quick(model().flags)
+    assert read is not None
     assert read(dumps(answer({"text": "hi"}, finish=None, **usage(totalTokenCount=1)))) == ("hi", None)
     assert read(dumps(answer(thought("hm"), finish=None))) == ("hm", "thought")
     odd: list[Any] = [

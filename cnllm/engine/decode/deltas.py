@@ -150,8 +150,13 @@ def pack_pieces(pieces: list[str], start: int) -> int:
     return len(pieces)
 
 
-def join_fragments(details: list[Any], snapshots: bool) -> list[Any]:
-    """Join fragments of one item again: neighbours with the same type and index, as their endpoints require."""
+def join_fragments(details: list[Any], snapshots: bool, part: str | None = None) -> list[Any]:
+    """Join fragments of one item again: neighbours with the same type and index, as their endpoints require.
+
+    `part` is the type of the parts of content that hold reasoning.
+    """
+    if part is not None and any(type(item) is dict and item.get("type") == part for item in details):
+        return _join_parts(details, snapshots, part)
     out: list[Any] = []
     texts: dict[str, _Fragments] = {}  # texts of the last item, where it has fragments
     for item in details:
@@ -188,6 +193,52 @@ def _settle(out: list[Any], texts: dict[str, _Fragments]) -> None:
     """Write the joined texts into the last item."""
     for key, fragments in texts.items():
         out[-1][key] = "".join(fragments.pieces)
+
+
+def _join_parts(details: list[Any], snapshots: bool, part: str) -> list[Any]:
+    """Join the parts of content with reasoning that follow each other; other items stay as they are."""
+    out: list[Any] = []
+    texts: list[Any] = []  # of the last part: fragments of a text, texts of parts, and others as they are
+    for item in [*details, None]:
+        last = out[-1] if texts else None
+        continues = type(item) is dict and item.get("type") == part and type(item.get(part)) in (str, list)
+        if last is not None and not (continues and type(item[part]) is type(last[part])):
+            whole = [_inner_part(inner) for inner in texts]
+            last[part] = whole[0] if type(last[part]) is str else whole
+            texts = []
+        if not continues:
+            out += [] if item is None else [item]
+            continue
+        inner = [item[part]] if type(item[part]) is str else item[part]
+        if not texts:
+            out.append(dict(item))
+            texts = [_inner_fragments(one) for one in inner]
+            continue
+        out[-1].update({key: value for key, value in item.items() if key != part and value is not None})
+        for index, one in enumerate(map(_inner_fragments, inner)):
+            before = texts[-1]
+            if index == 0 and type(one) is tuple and type(before) is tuple and one[0] == before[0]:
+                before[1].add("".join(one[1].pieces), snapshots)
+            else:
+                texts.append(one)
+    return out
+
+
+def _inner_fragments(inner: Any) -> Any:
+    """Return a text, or a part of text, as (its other keys, its fragments); anything else as it is."""
+    if type(inner) is str:
+        return None, _Fragments(inner)
+    if type(inner) is dict and type(inner.get("text")) is str:
+        return {**inner, "text": None}, _Fragments(inner["text"])
+    return inner
+
+
+def _inner_part(inner: Any) -> Any:
+    """Return what `_inner_fragments` was given, with all of its fragments."""
+    if type(inner) is not tuple:
+        return inner
+    text = "".join(inner[1].pieces)
+    return text if inner[0] is None else {**inner[0], "text": text}
 
 
 class _Fragments:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.engine.decode import endpoint_errors
 from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, short_text
-from cnllm.engine.decode.json_array import JsonArrayElements
+from cnllm.engine.decode.json_array import JsonArrayElements, JsonLines
 from cnllm.engine.decode.reply_setup import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.sse import TOO_LONG, SseParser
@@ -54,6 +54,7 @@ class StreamParser:
         "_head",
         "_headers",
         "_limits",
+        "_lines",
         "_max_fast_piece",
         "_may_begin",
         "_mode",
@@ -98,11 +99,14 @@ class StreamParser:
         self._builder = reply_builder(model, flags, tools, plan)
         answer = plan.answer if plan is not None else None
         self._output_reader = None if answer is None else OutputReader(answer, self._builder)
-        self._framing: SseParser | JsonArrayElements = SseParser(limits.event)
+        self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(limits.event)
         self._arrays = codec.json_arrays
+        framing = flags.stream.framing if flags.stream else None
+        self._lines = framing == "ndjson" and (plan is None or plan.stream)
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # sse or whole; "" until the first bytes decide it
-        self._decode_chunk = codec.decode_chunk
+        make_decoder = codec.make_decoder
+        self._decode_chunk = codec.decode_chunk if make_decoder is None else make_decoder(flags)
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
@@ -220,9 +224,13 @@ class StreamParser:
     def _detect_mode(self, head: bytes, *, at_end: bool = False) -> str | None:
         """Return the mode that the first bytes indicate; None while they allow several.
 
-        On a wire that knows arrays of chunks, an array counts as a stream of them.
+        On a wire that knows arrays of chunks, an array counts as a stream of them; so do lines of JSON where the
+        endpoint streams them.
         """
         mode = detect_mode(head, at_end=at_end)
+        if mode == "whole" and self._lines and head.removeprefix(BOM).lstrip(BLANK)[:1] == b"{":
+            self._framing = JsonLines(self._limits.event)
+            return "sse"
         if mode == "whole" and self._arrays and head.removeprefix(BOM).lstrip(BLANK)[:1] == b"[":
             self._framing = JsonArrayElements(self._limits.event)
             return "sse"

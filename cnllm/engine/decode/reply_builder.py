@@ -754,7 +754,8 @@ class ReplyBuilder:
 
     def _seal(self) -> Seal | None:
         snapshots = self._deltas["thought"].mode in ("cumulative", "either")
-        data: Any = (self._details if self.whole else join_fragments(self._details, snapshots)) or None
+        part = self.flags.reasoning.part if self.flags.reasoning else None
+        data: Any = (self._details if self.whole else join_fragments(self._details, snapshots, part)) or None
         if data is None and self.splitter is not None and self.splitter.raw:
             data = self.splitter.raw
         if self.leaks is not None and self.leaks.thought_of:

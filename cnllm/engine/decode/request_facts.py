@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Reasoning as ReasoningRules
 from cnllm.registry.reasoning_form import form, text_place
@@ -23,23 +24,23 @@ def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     without: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):
         if type(message) is dict and message.get("role") == "assistant":
-            (with_reasoning if _has_reasoning(message, field, rules) else without).append(index)
+            content = get(message, (flags.messages and flags.messages.answer_field) or "content")
+            (with_reasoning if _has_reasoning(message, content, field, rules) else without).append(index)
     return (
         f"the request had about {size // 4} tokens; sent with reasoning: {_list_messages(with_reasoning)}; "
         f"without it: {_list_messages(without)}"
     )
 
 
-def _has_reasoning(message: dict[str, Any], field: str, rules: ReasoningRules) -> bool:
-    """Whether a message holds its reasoning."""
-    content = message.get("content")
+def _has_reasoning(message: dict[str, Any], content: Any, field: str, rules: ReasoningRules) -> bool:
+    """Whether a message with this content holds its reasoning."""
     match form(rules):
         case "tags":
             return bool(rules.tags) and type(content) is str and (rules.tags or ["", ""])[1] in content
         case "content-parts":
             return type(content) is list and any(type(p) is dict and p.get("type") == rules.part for p in content)
         case _:
-            return message.get(field) is not None
+            return get(message, field) is not None
 
 
 def _list_messages(indices: list[int]) -> str:

@@ -12,14 +12,14 @@ from cnllm.engine.encode.other_params import note_typing_errors
 from cnllm.engine.encode.params import note_extra_body
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
-from cnllm.jsonpath import get, merge_patch, remove, set_value
+from cnllm.jsonpath import get, merge_patch, nest, remove, set_value
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.types import Message, Reasoning
 from cnllm.types.lenient_json import replace_surrogates
 
-__all__ = ["add_extra_body", "add_patches", "encode", "output_limit", "stop_texts"]
+__all__ = ["add_extra_body", "add_patches", "encode", "output_limit", "rename_keys", "stop_texts"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,6 +54,17 @@ def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, 
         if type(options.extra_body) is dict:  # not a client's body, which its own protocol checks
             note_typing_errors(options.extra_body, flags, ledger.for_option("extra_body"))
         merge_patch(body, options.extra_body)
+
+
+def rename_keys(body: dict[str, Any], flags: Flags) -> dict[str, Any]:
+    """Return the body with its keys at the endpoint's own paths."""
+    paths = flags.body.rename if flags.body is not None else None
+    if not paths:
+        return body
+    out: dict[str, Any] = {}
+    for key, value in body.items():
+        merge_patch(out, nest(paths[key], value) if key in paths else {key: value})
+    return out
 
 
 def encode(body: dict[str, Any], ledger: Ledger) -> tuple[dict[str, Any], bytes]:

@@ -137,7 +137,7 @@ def _frame(prepared: Prepared, plan: Plan) -> Frame | None:
     """Return the body without turns, on wires where nothing else depends on them; None where it cannot be sent so."""
     request, spec = prepared.request, wire(prepared.request.model.protocol)
     options, flags = request.options, request.flags
-    if spec.encode_turns is None or options.prefill:
+    if spec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
         return None
     ledger = Ledger(request.model, options.on_unsupported, prepared.defaults, ())
     ledger.mode = request.mode
@@ -192,7 +192,8 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
     if options.prefill:
         flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
         url, headers = address(request, flags, prepared.streams, ledger)
-    body, content = bodies.encode(body, ledger)
+    max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
+    body, content = bodies.encode(bodies.rename_keys(body, flags), ledger)
     continues = output is None and prepared.prompted is None and "reasoning" not in mode
     return Plan(
         method="POST",
@@ -217,8 +218,8 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
         prompt=_last_user_text(turns),
         messages=tuple(turns),
-        max_output=bodies.output_limit(body, flags),
-        stops=bodies.stop_texts(options, body, flags),
+        max_output=max_output,
+        stops=stops,
         limits=limits,
         recovery=prepared.recovery,
         prefill=prefill.prefill_rules(flags) if continues else None,

@@ -119,10 +119,9 @@ def basic_auth(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
 
 def request_headers(flags: Flags, options: RequestOptions, stream: bool, basic: str | None) -> dict[str, str]:
     """Return the endpoint's headers, with `{key}` as a placeholder, then the caller's; names in lower case."""
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream" if stream else "application/json",
-    }
+    is_lines = flags.stream is not None and flags.stream.framing == "ndjson"
+    stream_type = "application/x-ndjson" if is_lines else "text/event-stream"
+    headers = {"content-type": "application/json", "accept": stream_type if stream else "application/json"}
     if flags.auth is not None and flags.auth.header and flags.auth.value:
         headers[flags.auth.header.lower()] = flags.auth.value
     if basic is not None:

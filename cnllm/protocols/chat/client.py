@@ -1,7 +1,7 @@
 """Register the client side of OpenAI chat completions."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder, make_decoder
 from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
 from cnllm.protocols.chat.client_usual import usual_reader
 
@@ -20,6 +20,7 @@ WIRE = Wire(
     decode_chunk=decode_chunk,
     turns="messages",
     encode_turns=encode_turns,
+    make_decoder=make_decoder,
     fast_decoder=fast_decoder,
     usual_reader=usual_reader,
     ordered=False,

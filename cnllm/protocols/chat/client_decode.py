@@ -6,10 +6,12 @@ the fields of the reasoning, the places of usage and errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
+from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
 from cnllm.protocols.reported import find_error, has_error_status
@@ -17,7 +19,20 @@ from cnllm.protocols.usage import add_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["decode_chunk", "fast_decoder", "find_fault"]
+__all__ = ["decode_chunk", "fast_decoder", "find_fault", "make_decoder"]
+
+
+def make_decoder(flags: Flags) -> Callable[..., list[Event]]:
+    """Return the decoder of an endpoint's chunks: `decode_chunk`, behind a translation of the endpoint's own paths."""
+    read = chunk_reader(flags)
+    if read is None:
+        return decode_chunk
+
+    def decode(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
+        """Decode one chunk, or with `whole` one body."""
+        return decode_chunk(read(data, whole), flags, sink, whole=whole)
+
+    return decode
 
 
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
@@ -145,7 +160,7 @@ def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
         elif type(part) is not dict:
             continue
         elif part_type is not None and part.get("type") == part_type:
-            inner = part.get(part_type)
+            inner = part.get(part_type, part.get("text"))
             inner = [inner] if type(inner) is not list else inner
             text = "".join(_detail_text(p) for p in inner)
             sink.add_details([part])
@@ -190,8 +205,8 @@ def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     return None if data.get("choices") else find_error(data)
 
 
-def fast_decoder(flags: Flags) -> FastDecoder:
-    """Return the fast decoder.
+def fast_decoder(flags: Flags) -> FastDecoder | None:
+    """Return the fast decoder; None where the endpoint has paths of its own.
 
     It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
     """
@@ -200,12 +215,16 @@ def fast_decoder(flags: Flags) -> FastDecoder:
         *((flags.usage.at if flags.usage else None) or ()),
         *((flags.error.at if flags.error else None) or ()),
     ]
-    choice_fields = {p.split(".")[2] for p in paths if p.startswith("choices.") and p.count(".") >= 2}
-    top_fields = {p.split(".")[0] for p in paths} - {"choices"}
+    if "." in paths or chunk_reader(flags) is not None:
+        return None
+    keys = [path.split(".") for path in paths]
+    choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
+    delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
+    top_fields = {path[0] for path in keys} - {"choices"}
     rare_choice = {"finish_reason", "message", "text"} | choice_fields
     return decoder(
         reasoning_fields,
-        ("function_call", "refusal"),
+        ("function_call", "refusal", *sorted(delta_fields)),
         tuple(sorted(rare_choice)),
         tuple(sorted(top_fields)),
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from cnllm.jsonpath import get, merge_patch, nest
+from cnllm.protocols.chat.client_paths import turn_writer
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
@@ -57,7 +59,8 @@ def encode_turns(messages: Sequence[Message], flags: Flags, names: dict[str, str
             if message.name is not None:
                 wire["name"] = message.name
             out.append(_add_extra(wire, message, rules))
-    return out
+    write = turn_writer(flags)
+    return out if write is None else [write(turn) for turn in out]
 
 
 def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str, str]) -> dict[str, Any]:
@@ -94,9 +97,9 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
             tagged = "".join(_tagged(t, opening, closing) for t in thoughts)
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:
-            inner = {"type": reasoning.part, reasoning.part: [{"type": "text", "text": text}]}
+            parts = [part for thought in thoughts for part in _thought_parts(thought, reasoning.part, reasoning)]
             rest = [{"type": "text", "text": content}] if type(content) is str and content else content or []
-            return [inner, *rest] if text else content
+            return [*parts, *rest] if parts else content
         case _:
             wire[field] = text
     return content
@@ -107,6 +110,17 @@ def _details(thought: Reasoning) -> list[Any]:
     if thought.seal is not None and type(thought.seal.data) is list:
         return thought.seal.data
     return [{"type": "reasoning.text", "text": thought.text}] if thought.text else []
+
+
+def _thought_parts(thought: Reasoning, kind: str, rules: ReasoningFlags) -> list[Any]:
+    """Return the parts of reasoning as received, or a new one."""
+    received = thought.seal.data if thought.seal is not None else None
+    if type(received) is list and all(type(part) is dict and part.get("type") == kind for part in received):
+        return received
+    if not thought.text:
+        return []
+    forms: dict[str | None, Any] = {"text": thought.text, "texts": [thought.text]}
+    return [{"type": kind, kind: forms.get(rules.part_form, [{"type": "text", "text": thought.text}])}]
 
 
 def _tagged(thought: Reasoning, opening: str, closing: str) -> str:
@@ -196,9 +210,9 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
 
 def _add_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict[str, Any]:
     """Add further keys of a caller's dict that the endpoint accepts."""
-    for key in rules.fields or ():
-        if message.extra and key in message.extra:
-            wire[key] = message.extra[key]
+    for path in rules.fields or ():
+        if message.extra and (path in message.extra or get(message.extra, path) is not None):
+            merge_patch(wire, nest(path, get(message.extra, path)))
     return wire
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from cnllm.jsonpath import get_first
 from cnllm.protocols import UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import find_fault
+from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.usage import strict_counts_reader
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
@@ -17,8 +18,10 @@ _CALL_KEYS = frozenset({"id", "index", "type", "function"})
 _NO_USAGE = Usage()
 
 
-def usual_reader(flags: Flags) -> UsualReader:
-    """Return the reader of usual bodies for these flags."""
+def usual_reader(flags: Flags) -> UsualReader | None:
+    """Return the reader of usual bodies for these flags; None where the endpoint has paths of its own."""
+    if chunk_reader(flags) is not None:
+        return None
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     usage_at = (flags.usage.at if flags.usage else None) or ()
     read_usage = strict_counts_reader(flags)
@@ -51,7 +54,7 @@ def usual_reader(flags: Flags) -> UsualReader:
         if calls is None:
             return None
         for key in fault_keys:
-            if data.get(key) and find_fault(data, flags) is not None:
+            if (not key or data.get(key)) and find_fault(data, flags) is not None:
                 return None
         usage = get_first(data, usage_at)
         counts = read_usage(usage) if type(usage) is dict else _NO_USAGE

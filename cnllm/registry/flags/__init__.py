@@ -17,11 +17,11 @@ from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, Limits, Price, RateHeaders, Rates, Status
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
-from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, Stream, UsagePaths
+from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, ReplyPaths, Stream, UsagePaths
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
 from cnllm.registry.flags.simulator import Refusal, Simulator
 from cnllm.registry.flags.sources import Citation, Source
-from cnllm.registry.flags.tools import Leak, ToolChoice, Tools
+from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Body",
     "Budget",
     "Call",
+    "CallPaths",
     "Citation",
     "Effort",
     "ErrorPaths",
@@ -50,6 +51,7 @@ __all__ = [
     "Reasoning",
     "Recovery",
     "Refusal",
+    "ReplyPaths",
     "Schema",
     "Simulator",
     "Source",
@@ -207,6 +209,13 @@ class Flags(Base, frozen=True):
         flag(
             "The endpoint's finish reasons → cnllm's.",
             "Endpoints add words of their own for a length, a filter, an error.",
+        ),
+    ] = None
+    reply: Annotated[
+        ReplyPaths | None,
+        flag(
+            "The paths of the choices, the message, the delta and the finish reason.",
+            "Servers that copy a wire wrap its replies in objects of their own.",
         ),
     ] = None
     usage: Annotated[

@@ -140,6 +140,19 @@ class Reasoning(Base, frozen=True):
             "Where reasoning is a part of the content, vendors differ in the part's type.",
         ),
     ] = None
+    part_form: Annotated[
+        Literal["parts", "text", "texts"] | None,
+        flag(
+            "The form of the reasoning in such a part, where cnllm makes one: a list of text parts, one text, or a "
+            "list of texts. A part that the endpoint made goes back as it came.",
+            "Endpoints that take reasoning as a part refuse another form of it than their own.",
+            reasons={
+                "parts": "the form where none is set; an overlay restores it: tests/engine/test_quirks.py",
+                "text": "no endpoint of the file is known to want it: tests/engine/test_quirks.py",
+                "texts": "no endpoint of the file is known to want it: tests/engine/test_quirks.py",
+            },
+        ),
+    ] = None
     tags: Annotated[
         list[str] | None,
         flag(

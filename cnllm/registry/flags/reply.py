@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from cnllm.registry.flags.describe import Base, flag
 
-__all__ = ["ErrorPaths", "ErrorRule", "Recovery", "Stream", "UsagePaths"]
+__all__ = ["ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "Stream", "UsagePaths"]
 
 _FromZero = Annotated[int, Meta(ge=0)]
 _FromOne = Annotated[int, Meta(ge=1)]
@@ -15,6 +15,30 @@ _COUNT = flag(
     "The paths of this count inside the usage object, tried in order.",
     "Endpoints have the same counts under different names.",
 )
+
+
+_NO_ENDPOINT = "No endpoint of the file needs it yet; servers that copy the wire choose places of their own."
+
+
+class ReplyPaths(Base, frozen=True):
+    """The paths of a reply's parts, where an endpoint has others than its wire. `.` is the object itself."""
+
+    choices: Annotated[
+        str | None,
+        flag(
+            "The path of the choices in a body and in a chunk: a list, or the only choice itself.",
+            _NO_ENDPOINT,
+        ),
+    ] = None
+    message: Annotated[str | None, flag("The path of the message in the choice of a whole reply.", _NO_ENDPOINT)] = None
+    delta: Annotated[str | None, flag("The path of the delta in the choice of a chunk.", _NO_ENDPOINT)] = None
+    finish: Annotated[
+        str | None,
+        flag(
+            "The path of the finish reason in the choice, or else in the body or chunk. True is the word `true`.",
+            _NO_ENDPOINT,
+        ),
+    ] = None
 
 
 class UsagePaths(Base, frozen=True):
@@ -46,6 +70,19 @@ class UsagePaths(Base, frozen=True):
 class Stream(Base, frozen=True):
     """The behaviour of an endpoint's streams."""
 
+    framing: Annotated[
+        Literal["sse", "ndjson"] | None,
+        flag(
+            "The framing of chunks: server-sent events, or newline-delimited JSON, one chunk in a line. What ends such "
+            "a stream is the same: see `terminator`.",
+            "Some servers that copy a wire stream lines of JSON instead of events, whatever their content type says.",
+            reasons={
+                "sse": "the framing of every wire; an overlay restores it: tests/engine/test_quirks.py",
+                "ndjson": "no endpoint of the file has it; servers with an API of their own do: "
+                "tests/engine/test_quirks.py",
+            },
+        ),
+    ] = None
     terminator: Annotated[
         Literal["finish", "done", "any"] | None,
         flag(

@@ -116,6 +116,14 @@ class Messages(Base, frozen=True):
             "Some endpoints, and many chat templates, fail on a list.",
         ),
     ] = None
+    answer_field: Annotated[
+        str | None,
+        flag(
+            "The path of the answer in an assistant's message and in a delta, where it is not `content`. An earlier "
+            "answer goes back there.",
+            "No endpoint of the file needs it yet; servers that copy the wire rename its fields.",
+        ),
+    ] = None
     consecutive_roles: Annotated[
         Literal["keep", "join"] | None,
         flag(
@@ -133,7 +141,9 @@ class Messages(Base, frozen=True):
     ] = None
     fields: Annotated[
         list[str] | None,
-        flag("Further keys of a message that the endpoint takes.", "Most endpoints refuse keys that they do not know."),
+        flag(
+            "Further paths of a message that the endpoint takes.", "Most endpoints refuse keys that they do not know."
+        ),
     ] = None
     files: Annotated[
         Literal["all", "vision"] | None,
@@ -189,6 +199,13 @@ class Body(Base, frozen=True):
     set: Annotated[
         dict[str, Any] | None,
         flag("A table merged into every body.", "Some endpoints need a switch in each request."),
+    ] = None
+    rename: Annotated[
+        dict[str, str] | None,
+        flag(
+            "Keys of every body → their paths at the endpoint, once everything else in the body is written.",
+            "No endpoint of the file needs it yet; servers that copy a wire wrap its messages and its parameters.",
+        ),
     ] = None
     drop: Annotated[
         list[str] | None,

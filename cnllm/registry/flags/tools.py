@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Leak", "ToolChoice", "Tools"]
+__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools"]
 
 _ONE_SPEC = "a rule of the one subset that a vendor published; each of its models obeys it"
 
@@ -30,6 +30,17 @@ class ToolChoice(Base, frozen=True):
             },
         ),
     ] = None
+
+
+_NO_ENDPOINT = "No endpoint of the file needs it yet; servers that copy the wire rename its fields."
+
+
+class CallPaths(Base, frozen=True):
+    """The paths inside of a tool call, where an endpoint has others than its wire."""
+
+    id: Annotated[str | None, flag("The path of the call's id.", _NO_ENDPOINT)] = None
+    name: Annotated[str | None, flag("The path of the function's name.", _NO_ENDPOINT)] = None
+    arguments: Annotated[str | None, flag("The path of the arguments.", _NO_ENDPOINT)] = None
 
 
 class Tools(Base, frozen=True):
@@ -129,6 +140,43 @@ class Tools(Base, frozen=True):
             "Some endpoints refuse the ids of other endpoints.",
             formerly="ids",
         ),
+    ] = None
+    calls_field: Annotated[
+        str | None,
+        flag(
+            "The path of the calls in an assistant's message and in a delta, where it is not `tool_calls`.",
+            _NO_ENDPOINT,
+        ),
+    ] = None
+    call_paths: Annotated[
+        CallPaths | None,
+        flag(
+            "The paths inside of a call, in replies and in earlier turns.",
+            "Servers that copy the wire write calls in a form of their own.",
+        ),
+    ] = None
+    arguments: Annotated[
+        Literal["text", "object"] | None,
+        flag(
+            "The form of the arguments in the calls of earlier turns: JSON as text, or a JSON object. In a reply both "
+            "are read.",
+            "Some servers hand the arguments to a chat template that takes only an object.",
+            reasons={
+                "text": "the form of the wire; an overlay restores it: tests/engine/test_quirks.py",
+                "object": "no endpoint of the file is known to demand it: tests/engine/test_quirks.py",
+            },
+        ),
+    ] = None
+    result_role: Annotated[
+        str | None,
+        flag("The role of a message with a tool result, where it is not `tool`.", _NO_ENDPOINT),
+    ] = None
+    result_id: Annotated[
+        str | None,
+        flag("The path of the call's id in a tool result, where it is not `tool_call_id`.", _NO_ENDPOINT),
+    ] = None
+    result_field: Annotated[
+        str | None, flag("The path of the text in a tool result, where it is not `content`.", _NO_ENDPOINT)
     ] = None
     result_name: Annotated[
         bool | None,
