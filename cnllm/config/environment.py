@@ -148,7 +148,7 @@ def _error(name: str, place: str, fault: str, hint: str | None = None) -> CnllmE
     field = Settings.model_fields[name]
     example = next(iter(field.examples or ()), "30")
     return CnllmError(
-        f"{place}: {fault}" if fault else f"{place}: {field.title} is expected",
+        f"{place}: {fault or f'it must be {field.title}'}",
         hint=hint or f"write {field.title}, for example {_PREFIX}{name.upper()}={example}",
     )
 
