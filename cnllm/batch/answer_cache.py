@@ -14,6 +14,7 @@ __all__ = ["AnswerCache"]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (identity BLOB PRIMARY KEY, reply BLOB NOT NULL) STRICT, WITHOUT ROWID"
 _BUSY_SECONDS = 10.0
+_HINT = "leave --cache out, or move that file away"
 
 
 class AnswerCache:
@@ -23,11 +24,15 @@ class AnswerCache:
         self.path = path
         with self._translate():
             private_files.make_private_folder(path.parent, narrow=False)
+            private_files.create_private_file(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and "answers" not in tables:
+                self._db.close()
+                raise CnllmError(f"{path} is a database of another program", hint=_HINT)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(_TABLE)
-            path.chmod(0o600)
 
     def find(self, identity: bytes) -> bytes | None:
         """Return the reply of a request as JSON; None where no run has one."""
@@ -55,6 +60,6 @@ class AnswerCache:
         try:
             yield
         except sqlite3.Error as error:
-            raise CnllmError(f"{self.path}: {error}", hint="leave --cache out, or move that file away") from error
+            raise CnllmError(f"{self.path}: {error}", hint=_HINT) from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cnllm.batch.output import Output, sync_folder
+from cnllm.batch.output import LINE_BEGIN, Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import State
+from cnllm.config.private_files import sync_folder
 
 __all__ = ["errors_path", "finish_files"]
 
@@ -51,8 +53,8 @@ def _rewrite(output: Output, state: State, order: str) -> None:
     the file: the next run then reads the file again.
     """
     path = output.path
-    new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, os.stat(path).st_mode & 0o777)
+    new = _unfinished_path(path)
+    descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, os.stat(path).st_mode & 0o777)
     try:
         with open(descriptor, "wb", buffering=_BUFFER) as file, state.writing():
             state.execute("CREATE TEMP TABLE moved (seq INTEGER PRIMARY KEY, place INTEGER) STRICT")
@@ -62,12 +64,12 @@ def _rewrite(output: Output, state: State, order: str) -> None:
             state.execute("UPDATE rows SET place = moved.place FROM moved WHERE moved.seq = rows.seq")
             state.execute("DROP TABLE moved")
             state.execute("DELETE FROM superseded")
-            os.replace(new, path)
+            os.replace(new, path)  # ours: the output holds lines of a batch only
             sync_folder(path.parent)
             output.reopen()
             state.put_facts(output_facts(output))
     except BaseException:
-        new.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)  # ours: made above
         raise
 
 
@@ -84,16 +86,31 @@ def _copy_failures(output: Output, state: State) -> None:
     path = errors_path(output.path)
     rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
     first = rows.fetchone()
+    if path.exists() and not _is_ours(path):
+        raise OSError(errno.EEXIST, "it exists, and no batch has written it; it stays as it is")
     if first is None:
-        path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # ours: it begins as a line of a batch
         return
-    new = path.with_name(f"{path.name}.new")
+    new = _unfinished_path(path)
     try:
-        with open(new, "wb", buffering=_BUFFER) as file:
+        with open(new, "xb", buffering=_BUFFER) as file:
             file.write(output.read(*first))
             for place, length in rows:
                 file.write(output.read(place, length))
-        os.replace(new, path)
+        os.replace(new, path)  # ours: it begins as a line of a batch
     except OSError:
-        new.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)  # ours: made above
         raise
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is empty or begins as a line of a batch."""
+    with path.open("rb") as file:
+        return file.read(len(LINE_BEGIN)) in (b"", LINE_BEGIN)
+
+
+def _unfinished_path(path: Path) -> Path:
+    """Return the path of a file that is being written. What a killed run left there is removed."""
+    new = path.with_name(f".{path.name}.cnllm-new")
+    new.unlink(missing_ok=True)  # ours: no other program has such names
+    return new

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.config.private_files import sync_folder
 from cnllm.errors import CnllmError
 
-__all__ = ["Line", "LineCost", "LineError", "LineReply", "Output", "encode_line", "sync_folder"]
+__all__ = ["LINE_BEGIN", "Line", "LineCost", "LineError", "LineReply", "Output", "encode_line"]
 
-_BEGIN = b'{"id":'  # of every line; what begins otherwise is another program's
+LINE_BEGIN = b'{"id":'
+"""The beginning of every line; what begins otherwise is another program's."""
 _TAIL = 256
 _BLOCK = 1 << 20
 
@@ -108,7 +110,7 @@ class Output:
 
     def truncate(self, size: int) -> None:
         """Cut the file off after so many bytes."""
-        os.ftruncate(self._file, size)
+        os.ftruncate(self._file, size)  # ours: only what this run appended, or a torn line of a batch
         self.size = size
 
     def tail(self, size: int) -> str:
@@ -149,7 +151,7 @@ class Output:
                 line = _decode_line(data)
             except (msgspec.DecodeError, ValueError) as error:
                 is_torn = not data.endswith(b"\n")
-                if place >= trusted and (trusted or (is_torn and _BEGIN.startswith(data[: len(_BEGIN)]))):
+                if place >= trusted and (trusted or (is_torn and LINE_BEGIN.startswith(data[: len(LINE_BEGIN)]))):
                     self.truncate(place)
                     return
                 raise CnllmError(
@@ -167,17 +169,3 @@ class Output:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, where the system can."""
-    try:
-        descriptor = os.open(folder or Path("."), os.O_RDONLY)
-    except OSError:  # Windows opens no folders
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        return  # some file systems have no such operation
-    finally:
-        os.close(descriptor)

@@ -38,6 +38,7 @@ from cnllm.batch.template import Template
 from cnllm.batch.vendor.calls import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import Parts
 from cnllm.batch.vendor.phase import VendorPhase
+from cnllm.config.private_files import write_file
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
@@ -158,13 +159,13 @@ class Session:
         self.state.close()
         if is_new:
             for path in (self.settings.out, self.state.path):
-                path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
 
     def discard_if_empty(self) -> None:
         """Remove the closed files of an output that was made for an estimate."""
         if self._is_new and self.settings.out.stat().st_size == 0:
             for path in (self.settings.out, self.state.path):
-                path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
 
     def close(self) -> None:
         """Close the files."""
@@ -330,7 +331,7 @@ class Session:
     def _draw(self, tally: Tally, messages: list[str]) -> None:
         path = plot_path(self.settings.out)
         try:
-            path.write_text(draw_plot(tally.intervals, tally.width), encoding="utf-8")
+            write_file(path, draw_plot(tally.intervals, tally.width).encode(), durable=False)
         except OSError as error:
             messages.append(f"{path}: {error.strerror}")
 

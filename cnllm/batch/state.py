@@ -10,7 +10,6 @@ when it returns (`synchronous = FULL`), because a request may be sent only after
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.config.private_files import create_private_file
 from cnllm.errors import CnllmError
 
 __all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "Mark", "Record", "Result", "State"]
@@ -104,7 +104,7 @@ class State:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._translate():
-            _create_private(path)
+            create_private_file(path)
             self._db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
@@ -335,11 +335,3 @@ class State:
             ) from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
-
-
-def _create_private(path: Path) -> None:
-    """Create the file for its owner alone; SQLite gives its own files the same mode."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return  # not opened here: closing it would drop the locks that this process holds on it

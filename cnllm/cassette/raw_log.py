@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import re
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = ["RawLog", "raw_log_folder"]
 
 FILE_BYTES = 16 * 1024 * 1024
 FILES = 16
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}-\d{1,10}\.jsonl")
 
 
 def raw_log_folder(setting: bool | str | os.PathLike[str]) -> Path | None:
@@ -35,8 +37,8 @@ def raw_log_folder(setting: bool | str | os.PathLike[str]) -> Path | None:
 class RawLog:
     """Appends exchanges to the newest file of this process. Safe to share between threads, and after a fork.
 
-    After `FILE_BYTES` a new file begins, and only the newest `FILES` files of the folder stay. A later write error does
-    not stop a call: `failed` holds the first one.
+    After `FILE_BYTES` a new file begins, and of the files with such names only the newest `FILES` stay. A later
+    write error does not stop a call: `failed` holds the first one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +48,7 @@ class RawLog:
         self._pid = 0
         self._file: Path | None = None
         try:
-            private_files.make_private_folder(folder)
+            private_files.make_private_folder(folder, narrow=False)
             append(self._current_file(0), b"")
         except OSError as error:
             raise CnllmError(
@@ -82,10 +84,10 @@ class RawLog:
 
     def _delete_old_files(self) -> None:
         """Delete the oldest files, so that the new one is among `FILES`."""
-        files = sorted(self.folder.glob("*T*-*.jsonl"))
+        files = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))  # only reads
         for old in files[: max(0, len(files) - FILES + 1)]:
             with contextlib.suppress(OSError):  # another process was faster
-                old.unlink()
+                os.unlink(self.folder / old)  # ours: the exact form of our names
 
     def _report(self, error: CnllmError | OSError) -> None:
         if self.failed is None:

@@ -143,7 +143,7 @@ def append(path: Path, line: bytes) -> None:
         try:
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISREG(mode) and mode & 0o077 and os.name != "nt":
-                os.fchmod(descriptor, 0o600)
+                os.fchmod(descriptor, 0o600)  # asked for: the user named it as the file of recordings
             while line:
                 line = line[os.write(descriptor, line) :]
         finally:

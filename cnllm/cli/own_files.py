@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 from cnllm.cli.output import errors
+from cnllm.config import private_files
 
 __all__ = ["replace_own", "require_own"]
 
@@ -29,14 +28,5 @@ def require_own(output: str) -> None:
 
 
 def replace_own(path: Path, content: bytes) -> None:
-    """Write a file in one step. Raises `UsageError` where that fails."""
-    name = ""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=".cnllm-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, path.resolve())
-    except OSError as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
-        raise errors.UsageError(f"{path} cannot be written: {error.strerror}") from error
+    """Write a file in one step. Raises `CnllmError` where that fails."""
+    private_files.change_file(path, lambda _: content, narrow=False)

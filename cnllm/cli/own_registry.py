@@ -28,22 +28,23 @@ def change_file(change: Callable[[str, str], str], path: Path | None = None) -> 
     `change` takes the text and the file's name. The file is replaced in one step, and only if it has no new fault.
     """
     from cnllm.registry.documents import overlay_paths
-    from cnllm.registry.edit import replace_file
+    from cnllm.registry.edit import change_registry_file
     from cnllm.registry.trusted_files import is_trusted_content
 
     in_use = [str(name) for name in overlay_paths()]
-    path = path or default_file(in_use)
+    place = path or default_file(in_use)
+    ends_trust = False
+
+    def rewrite(old: str) -> str:
+        nonlocal ends_trust
+        text = change(old, str(place))
+        ends_trust = text != old and is_trusted_content(place, old.encode())
+        return text
+
     try:
-        old = path.read_bytes() if path.exists() else b""
-        text = change(old.decode(), str(path))
-        if text != old.decode():
-            was_trusted = path.exists() and is_trusted_content(path, old)
-            replace_file(path, text, in_use)
-            if was_trusted:
-                advice = f"trust it again: cnllm registry trust {path}"
-                errors.print_error(f"{path} has changed since you trusted it", advice)
-    except OSError as error:
-        raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
+        change_registry_file(place, rewrite, in_use)
     except UnicodeDecodeError:
-        raise errors.UsageError(f"{path} is not UTF-8", "save it as UTF-8; nothing was written") from None
-    return path
+        raise errors.UsageError(f"{place} is not UTF-8", "save it as UTF-8; nothing was written") from None
+    if ends_trust:
+        errors.print_error(f"{place} has changed since you trusted it", f"trust it again: cnllm registry trust {place}")
+    return place

@@ -49,6 +49,7 @@ def _expand(pattern: str) -> Iterator[str]:
             raise UsageError(f"-f {pattern}: this is a folder", f"name its files: -f '{pattern.rstrip('/')}/**/*.md'")
         yield str(path)
         return
+    # only reads
     names = [name for name in sorted(glob.glob(str(path), recursive=True)) if not Path(name).is_dir()]
     if not names:
         raise UsageError(f"-f {pattern}: no file has such a name", "** finds files in all folders below")

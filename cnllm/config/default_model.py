@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 from cnllm.config import environment, paths, private_files
@@ -31,16 +30,8 @@ def default_model() -> tuple[str, str] | None:
 
 def set_default_model(name: str | None) -> None:
     """Store the name of the default model; None removes it. The environment goes before it."""
-    file = _file()
-    try:
-        if name is None:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                file.unlink()
-            return
-        private_files.make_private_folder(file.parent)
-        file.write_text(f"{name}\n", encoding="utf-8")
-    except OSError as error:
-        raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
+    if name is not None or _file().exists():
+        private_files.change_file(_file(), lambda _: None if name is None else f"{name}\n".encode())
 
 
 def _file() -> Path:

@@ -6,12 +6,11 @@ never exists with a wider mode than 0600.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,25 +76,17 @@ def set_key(name: str, value: str) -> Path:
         raise ValueError("value: the key is empty")
     if not USABLE.fullmatch(value):
         raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
-    target = Path(os.path.realpath(keys_path()))  # a linked file is written at its real place
-    private_files.make_private_folder(target.parent)
-    with _lock(target.parent):
-        _write(target, {**_read(), name: value})
+    private_files.change_file(keys_path(), lambda _: _encode({**_read(), name: value}))
     return keys_path()
 
 
 def remove_key(name: str) -> bool:
     """Remove a key from the file. Return whether there was one."""
     checks.require_text("name", name)
-    target = Path(os.path.realpath(keys_path()))
-    if not target.parent.exists():
-        return False
-    with _lock(target.parent):
-        stored = _read()
-        if name not in stored:
-            return False
-        _write(target, {key: value for key, value in stored.items() if key != name})
-    return True
+    removed = name in _read()
+    if removed:
+        private_files.change_file(keys_path(), lambda _: _encode({k: v for k, v in _read().items() if k != name}))
+    return removed
 
 
 def _environment(label: str, name: Any) -> str:
@@ -134,10 +125,10 @@ _SHAPE = 'it looks like {"NAME_OF_VARIABLE": "key"}; correct it, or delete it an
 def _restrict_mode(file: Path, descriptor: int) -> None:
     """Restrict a file that other users can read, and log a warning. Raise `CnllmError` where that fails."""
     mode = os.fstat(descriptor).st_mode
-    if os.name == "nt" or not mode & OTHERS:
+    if not hasattr(os, "geteuid") or not mode & OTHERS:
         return
     try:
-        os.fchmod(descriptor, 0o600)
+        os.fchmod(descriptor, 0o600)  # ours: the keys file alone
     except OSError as error:
         raise CnllmError(
             f"other users can open the keys file {file} (mode {stat.S_IMODE(mode):04o})",
@@ -150,33 +141,5 @@ def _restrict_mode(file: Path, descriptor: int) -> None:
     )
 
 
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Lock the folder where possible, so that two writers at once lose no key."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _write(target: Path, stored: dict[str, str]) -> None:
-    import tempfile
-
-    descriptor, temporary = tempfile.mkstemp(prefix=".keys-", dir=target.parent)  # mkstemp makes it 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(dict(sorted(stored.items())), stream, indent=2)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def _encode(stored: dict[str, str]) -> bytes:
+    return json.dumps(dict(sorted(stored.items())), indent=2).encode() + b"\n"

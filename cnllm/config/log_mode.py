@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -36,13 +35,7 @@ def variable_mode() -> Mode | None:
 
 def set_mode(mode: Mode) -> None:
     """Store the mode. The environment goes before it."""
-    file = _file()
-    try:
-        private_files.make_private_folder(file.parent)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-            stream.write(f"{mode}\n")
-    except OSError as error:
-        raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
+    private_files.change_file(_file(), lambda _: f"{mode}\n".encode())
 
 
 def _file() -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import string
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.config import paths, private_files
+from cnllm.config.toml_text import parse_toml
 from cnllm.errors import CnllmError
 
 __all__ = [
@@ -79,7 +79,7 @@ def template_path(name: str) -> Path:
 def template_names() -> list[str]:
     """Return the names of the templates in the folder, sorted."""
     try:
-        return sorted(file.stem for file in templates_dir().iterdir() if file.suffix == ".toml")
+        return sorted(file.stem for file in templates_dir().iterdir() if file.suffix == ".toml")  # only reads
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -96,7 +96,7 @@ def read_template(name: str) -> Template:
     except UnicodeDecodeError:
         raise CnllmError(f"{path}: is not UTF-8", hint="save it as UTF-8") from None
     try:
-        data = tomllib.loads(text.replace("\r\n", "\n"))
+        data = parse_toml(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
         raise CnllmError(f"{path}: not TOML: {error}", hint="fix this line") from None
     return _template(name, path, text, data)
@@ -145,18 +145,16 @@ def write_template(template: Template) -> tuple[Path, Path | None]:
         raise CnllmError(f"a template cannot hold this option: {error}", hint="TOML has no null") from None
     if tomllib.loads(text) != data:  # a line break that TOML writes in another way
         text = tomli_w.dumps(data)
-    try:
-        private_files.make_private_folder(path.parent)
-        backup = None
-        if path.exists():
+    backup = None
+
+    def change(present: bytes | None) -> bytes:
+        nonlocal backup
+        if present is not None:
             backup = path.with_name(path.name + "~")
-            os.replace(path, backup)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".template-")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CnllmError(f"{path} cannot be written: {error.strerror}") from error
+            private_files.write_file(Path(os.path.realpath(backup)), present)  # a copy: a failure leaves the template
+        return text.encode()
+
+    private_files.change_file(path, change)
     return path, backup
 
 
@@ -165,7 +163,7 @@ def remove_template(name: str) -> bool:
     path = template_path(name)
     if path.parent != templates_dir() or not path.exists():
         return False
-    path.unlink()
+    private_files.change_file(path, lambda _: None)
     return True
 
 

@@ -1,13 +1,12 @@
 """The file of the keys that seal tokens: one key a line, in base64url; the first one seals, all open.
 
-It is written once, whole, and never exists with a wider mode than 0600: a temporary file gets its name by a link, which
-fails where the name exists. Of several processes that start at once one wins, and the others read its file.
+It is written once, whole, and never exists with a wider mode than 0600. Of several processes that start at once one
+wins, and the others read its file.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import re
 import stat
@@ -58,12 +57,11 @@ def keys_in_file(path: Path) -> list[bytes]:
 
     Raise `CnllmError` for a file that cannot be read or created, holds no key or anything else, or is open to others.
     """
-    target = Path(os.path.realpath(path))  # a linked file is created at its real place
     try:
-        if not target.exists():
-            private_files.make_private_folder(target.parent, narrow=target.parent == paths.config_dir())
-            _create(target)
-        text = _read(target)
+        if not path.exists():
+            new = _HEAD.encode() + base64.urlsafe_b64encode(new_key()).rstrip(b"=") + b"\n"
+            private_files.change_file(path, lambda old: new if old is None else old, narrow=path == key_file_path())
+        text = _read(path)
     except OSError as error:
         raise CnllmError(
             f"the key file {path} cannot be used: {error.strerror}",
@@ -72,64 +70,13 @@ def keys_in_file(path: Path) -> list[bytes]:
     return _parse(path, text)
 
 
-def _create(target: Path) -> None:
-    """Create the file with one new key, unless another process is faster."""
-    import tempfile  # loads compressors, and nearly every start has a file
-
-    descriptor, temporary = tempfile.mkstemp(prefix=".serve-", dir=target.parent)  # O_EXCL, 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(_HEAD + base64.urlsafe_b64encode(new_key()).rstrip(b"=").decode() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return
-        except OSError:  # a file system without links
-            _rename(temporary, target)
-        _sync_folder(target.parent)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _rename(temporary: str, target: Path) -> None:
-    """Rename the file, unless there is one. A lock on the folder keeps others away meanwhile."""
-    if os.name == "nt":
-        with contextlib.suppress(FileExistsError):
-            os.rename(temporary, target)
-        return
-    import fcntl
-
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        if not target.exists():
-            os.rename(temporary, target)
-    finally:
-        os.close(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the folder's entry to the disk, so that a power failure does not lose the key."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _read(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe does not block it
     with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CnllmError(f"the key file {path} is not a regular file", hint="name another file")
-        if os.name != "nt" and status.st_mode & _OTHERS:
+        if hasattr(os, "geteuid") and status.st_mode & _OTHERS:
             raise CnllmError(
                 f"other users can open the key file {path} (mode {stat.S_IMODE(status.st_mode):04o})",
                 hint=f"run chmod 600 {path}; if others may have read it, write a new key into it",

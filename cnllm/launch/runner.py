@@ -104,6 +104,7 @@ def _serve(gateway: Gateway, listener: socket.socket, client: int, log: Path, on
 def _redirect(log: Path) -> None:
     """Send what the gateway prints to a file: the terminal is the client's."""
     null = os.open(os.devnull, os.O_RDONLY)
+    # ours: in our data folder
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(file, 1)

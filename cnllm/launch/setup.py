@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from cnllm.config.private_files import make_private_folder
+from cnllm.config import private_files
 from cnllm.launch.clients import Client
 
 __all__ = ["Setup", "Values", "build_setup", "write_files"]
@@ -143,12 +141,10 @@ def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 
 def write_files(folder: Path, setup: Setup) -> None:
     """Write the files of a client. A reader sees the old content or the new one, never a part."""
-    make_private_folder(folder)
+    private_files.make_private_folder(folder)
     for path, content in setup.files.items():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path in setup.once and path.exists():
-            continue
-        descriptor, temporary = tempfile.mkstemp(prefix=".cnllm-", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(content)
-        os.replace(temporary, path)
+
+        def change(old: bytes | None, keep: bool = path in setup.once, new: bytes = content.encode()) -> bytes:
+            return old if keep and old is not None else new
+
+        private_files.change_file(path, change)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
-import tempfile
 from pathlib import Path
 
 from cnllm.config import paths, private_files
@@ -40,35 +37,21 @@ class Approvals:
     def add(self, definition: Definition) -> None:
         """Approve a tool with this definition; an approval of another one ends."""
         entry = {"server": definition.server, "tool": definition.name}
-        stored = {digest: other for digest, other in self._read().items() if other != entry}
-        self._write({**stored, definition.digest: entry})
+
+        def change(_: bytes | None) -> bytes:
+            stored = {digest: other for digest, other in self._read().items() if other != entry}
+            return json.dumps({**stored, definition.digest: entry}, indent=1, sort_keys=True).encode()
+
+        private_files.change_file(self._path, change)
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:
-            with self._path.open() as file:
-                status = os.fstat(file.fileno())
-                if os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                    raise ValueError("other users can write it")
-                if os.name != "nt" and status.st_uid not in (os.geteuid(), 0):
-                    raise ValueError("it belongs to another user")
-                stored = json.loads(file.read())
+            stored: dict[str, dict[str, str]] = json.loads(private_files.read_safe_file(self._path) or b"{}")
             if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
                 raise ValueError("it is no JSON object of objects")
-        except FileNotFoundError:
-            return {}
         except (OSError, ValueError) as error:
             raise CnllmError(f"{self._path} cannot be used: {error}", hint=_HINT) from error
         return stored
-
-    def _write(self, stored: dict[str, dict[str, str]]) -> None:
-        try:
-            private_files.make_private_folder(self._path.parent)
-            descriptor, name = tempfile.mkstemp(prefix=".mcp-", dir=self._path.parent)  # mkstemp makes it 0600
-            with os.fdopen(descriptor, "w") as out:
-                json.dump(stored, out, indent=1, sort_keys=True)
-            os.replace(name, self._path)
-        except OSError as error:
-            raise CnllmError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 def approvals_path() -> Path:

@@ -33,13 +33,17 @@ class Ledger:
         self.path = path
         with self._translate():
             private_files.make_private_folder(path.parent, narrow=False)
+            private_files.create_private_file(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and "answers" not in tables:
+                self._db.close()
+                raise CnllmError(f"{path} is a database of another program", hint="name another file: state=…")
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             for table in _TABLES:
                 self._db.execute(table)
-            path.chmod(0o600)
             self._db.execute("UPDATE answers SET owner = NULL")  # no worker of an earlier run goes on
 
     def spent(self) -> dict[str, int]:
@@ -85,7 +89,7 @@ class Ledger:
         self._db.close()
         if remove:
             for suffix in ("", "-wal", "-shm"):
-                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
 
     @contextmanager
     def _translate(self) -> Iterator[None]:

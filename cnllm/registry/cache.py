@@ -64,18 +64,13 @@ def write_entry(path: str | None, payload: bytes) -> None:
     """Write an entry, if that is possible."""
     if path is None:
         return
-    import tempfile
     from pathlib import Path
 
     from cnllm.config import private_files
 
-    folder = os.path.dirname(path)
     try:
-        private_files.make_private_folder(Path(folder))
-        handle, name = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(_entry_digest(path, payload) + payload)
-        os.replace(name, path)
+        private_files.make_private_folder(Path(path).parent)
+        private_files.write_file(Path(path), _entry_digest(path, payload) + payload, durable=False)
     except OSError as error:
         _log("cache entry %s not written: %s", path, error)
 

@@ -207,9 +207,11 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
     """Parse TOML text to plain data; dates become text. Raises `RegistryError` with the line."""
     import tomllib
 
+    from cnllm.config.toml_text import parse_toml
+
     try:
         source = _decoded(text)
-        data = tomllib.loads(source)
+        data = parse_toml(source)
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise RegistryError("is not UTF-8", file=label, line=line, hint="save it as UTF-8") from error
@@ -273,12 +275,13 @@ def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
     """Return the error for a text that is not TOML, with the corrected line where one is known."""
     import tomllib
 
+    from cnllm.config.toml_text import parse_toml
     from cnllm.registry.problem import write_hint
     from cnllm.registry.toml_advice import advice
 
     def failure(text: str) -> int | None:
         try:
-            tomllib.loads(text)
+            parse_toml(text)
         except tomllib.TOMLDecodeError as fault:
             return _error_line(fault, text)
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ import tomli_w
 from msgspec import Struct
 
 from cnllm.config import private_files
+from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.check import check
 from cnllm.registry.problem import Problem
 from cnllm.registry.toml_lines import key_lines
 
-__all__ = ["Addition", "EditedFile", "add_model", "replace_file"]
+__all__ = ["Addition", "EditedFile", "add_model", "change_registry_file"]
 
 
 class Addition(Struct, frozen=True, kw_only=True):
@@ -95,28 +96,38 @@ def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     return EditedFile(out, f"[aliases]\n{alias_line}\n{block}" if alias_line else block, line)
 
 
-def replace_file(path: Path, text: str, files: Sequence[str] | None = None) -> None:
-    """Replace a file in one step, if the registry finds no new fault in the text.
+def change_registry_file(path: Path, change: Callable[[str], str], files: Sequence[str] | None = None) -> None:
+    """Change the text of a file, "" without one, if the registry finds no new fault in the new one.
 
     `files` are the loaded files, with or without this one; without them the text, which says what the file did, is not
-    checked. Raises `RegistryError` with the first new fault.
+    checked. Raises `RegistryError` with the first new fault, and what `private_files.change_file` raises.
     """
-    target = path.resolve()
-    private_files.make_private_folder(target.parent, narrow=False)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cnllm-", suffix=".toml")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+
+    def write(present: bytes | None) -> bytes | None:
+        old = (present or b"").decode()
+        text = change(old)
+        if text == old:
+            return present
         if files is not None:
-            _require_no_new_fault(path, name, files)
-        os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        os.replace(name, target)
+            _require_no_new_fault(path, text, files)
+        return text.encode()
+
+    private_files.change_file(path, write, narrow=False)
+
+
+def _require_no_new_fault(path: Path, text: str, files: Sequence[str]) -> None:
+    """Raise `RegistryError` with the first fault that the text adds."""
+    handle, candidate = tempfile.mkstemp(dir=path.resolve().parent, prefix=".cnllm-", suffix=".toml")
+    try:
+        with open(handle, "wb") as file:
+            file.write(text.encode())
+        _check_candidate(path, candidate, files)
     finally:
-        Path(name).unlink(missing_ok=True)
+        os.unlink(candidate)  # ours: made above
 
 
-def _require_no_new_fault(path: Path, candidate: str, files: Sequence[str]) -> None:
-    """Raise `RegistryError` with the first fault that the candidate adds."""
+def _check_candidate(path: Path, candidate: str, files: Sequence[str]) -> None:
+    """Raise `RegistryError` with the first fault that the file `candidate` adds in the place of the one at `path`."""
     is_this = [Path(file).resolve() == path.resolve() for file in files]
     existing = [file for file in files if Path(file).exists()]
     candidates = [candidate if is_same else file for file, is_same in zip(files, is_this, strict=True)]
@@ -145,7 +156,7 @@ def _insert_alias(text: str, line: str, newline: str) -> str:
 def _parse(text: str) -> dict[str, Any] | None:
     """Parse a TOML text; None where it is invalid."""
     try:
-        return tomllib.loads(text.replace("\r\n", "\n"))
+        return parse_toml(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError:
         return None
 

@@ -39,7 +39,8 @@ def remove_alias(text: str, alias: str, label: str) -> str:
     """Return the text without this alias, in whatever case it is written. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
     spelling = _spelling(data.get("aliases", {}), alias)
-    assert spelling is not None, "the caller has found it in this file"
+    if spelling is None:  # another process was faster
+        return text
     expected = {**data, "aliases": {key: value for key, value in data["aliases"].items() if key != spelling}}
 
     def remove(lines: list[str]) -> None:

@@ -5,6 +5,7 @@ Editors (`#:schema` in the first line of a file) and `cnllm registry schema` use
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -41,12 +42,14 @@ def json_schema() -> dict[str, Any]:
 
 
 def _tidy(part: Any) -> Any:
-    """Return a schema without null and defaults: an unknown value is absent."""
+    """Return a schema without null and defaults: an unknown value is absent. Descriptions lose their indentation."""
     if isinstance(part, list):
         return [_tidy(p) for p in part]
     if not isinstance(part, dict):
         return part
     out = {k: _tidy(v) for k, v in part.items() if not (k == "default" and v is None)}
+    if isinstance(text := out.get("description"), str):
+        out["description"] = inspect.cleandoc(text)  # Python 3.13 and later do it when they compile
     if "anyOf" in out:
         rest = [a for a in out["anyOf"] if a != {"type": "null"}]
         if len(rest) == 1:

@@ -256,7 +256,7 @@ def _modules(path: str) -> list[str]:
     """Return a module itself, or the modules of a folder in order."""
     if path.endswith(".py"):
         return [path]
-    with os.scandir(path) as entries:
+    with os.scandir(path) as entries:  # only reads
         return sorted(entry.path for entry in entries if entry.name.endswith(".py"))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import fields
 
+from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.toml_lines import open_brackets, read_keys
 
@@ -51,12 +51,12 @@ def format_toml(text: str, label: str) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     plain = text.removeprefix(mark).replace("\r\n", "\n")
-    data = tomllib.loads(plain)
+    data = parse_toml(plain)
     tables = [_aligned(_ordered(table)) for table in _tables(_statements(plain.split("\n")))]
     statements = [statement for table in tables for statement in table]
     lines = _with_contents(_spaced(statements))
     out = "".join(f"{line}\n" for line in lines)
-    if _canonical(tomllib.loads(out)) != _canonical(data):
+    if _canonical(parse_toml(out)) != _canonical(data):
         raise RegistryError("has a form that cannot be kept", file=label, hint="nothing was written")
     return mark + out.replace("\n", newline)
 

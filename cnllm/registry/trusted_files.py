@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from cnllm.config import paths, private_files
@@ -24,13 +23,10 @@ def trust(path: str | os.PathLike[str]) -> None:
         text = file.read_bytes()
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    target = _trust_file()
-    private_files.make_private_folder(target.parent)
-    digests = {**_trusted_digests(), str(file): hashlib.blake2b(text, digest_size=32).hexdigest()}
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(handle, "w") as out:
-        json.dump(digests, out, indent=1)
-    os.replace(name, target)
+    digest = hashlib.blake2b(text, digest_size=32).hexdigest()
+    private_files.change_file(
+        _trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): digest}, indent=1).encode()
+    )
 
 
 def is_trusted(path: Path, digest: str) -> bool:
@@ -51,17 +47,9 @@ def _trust_file() -> Path:
 def _trusted_digests() -> dict[str, str]:
     """Return the digest of each trusted file. Raises `RegistryError` for a list that is not safe to use."""
     try:
-        with _trust_file().open() as file:
-            status = os.fstat(file.fileno())
-            if os.name != "nt" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise ValueError("other users can write it")
-            if os.name != "nt" and status.st_uid not in (os.geteuid(), 0):
-                raise ValueError("it belongs to another user")
-            digests: dict[str, str] = json.loads(file.read())
+        digests: dict[str, str] = json.loads(private_files.read_safe_file(_trust_file()) or b"{}")
         if type(digests) is not dict:
             raise ValueError("it is no JSON object")
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as error:
         raise RegistryError(
             f"cannot be read: {error}", file=str(_trust_file()), hint="delete it and trust again"

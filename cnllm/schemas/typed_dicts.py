@@ -41,7 +41,8 @@ def _replaced(kind: Any, seen: tuple[Any, ...] = ()) -> Any:
     if origin is None or origin is typing.Literal or not arguments:
         return kind
     if origin is Annotated:
-        return Annotated.__class_getitem__((_replaced(arguments[0], seen), *arguments[1:]))
+        annotated: Any = Annotated  # mypy would take a call between the brackets for a type
+        return annotated[_replaced(arguments[0], seen), *arguments[1:]]
     inner = tuple(_replaced(argument, seen) for argument in arguments)
     if origin in (typing.Union, types.UnionType):
         return functools.reduce(operator.or_, inner)

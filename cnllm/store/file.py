@@ -46,7 +46,8 @@ class DatabaseFile:
         self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         self._generation = process.generation()
         with self._translate_errors():
-            _make_private(path)
+            private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
+            private_files.create_private_file(path)
             self._connection = self._connect()
             try:
                 self._prepare()
@@ -127,6 +128,7 @@ class DatabaseFile:
             )
         if not self._is_ours(version):
             raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
+        _narrow(self.path)
         if version < newest or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade()
         self._connection.execute("PRAGMA foreign_keys = ON")
@@ -178,19 +180,10 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _make_private(path: Path) -> None:
-    """Create the file with mode 0600, and its folder with 0700 if it is new. SQLite copies the mode to its own files.
-
-    An existing file that others can read becomes private, with SQLite's files, and so does the default folder.
-    """
-    private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except (
-        FileExistsError
-    ):  # not opened: closing it would drop the locks that this process holds by another `DatabaseFile`
-        if os.name != "nt":
-            for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
-                with suppress(FileNotFoundError):
-                    if os.stat(file).st_mode & _OTHERS:
-                        os.chmod(file, 0o600)
+def _narrow(path: Path) -> None:
+    """Make a file that others can read private, with SQLite's files beside it."""
+    if hasattr(os, "geteuid"):
+        for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+            with suppress(FileNotFoundError):
+                if os.stat(file).st_mode & _OTHERS:
+                    os.chmod(file, 0o600)  # ours: it is empty or has the mark of our databases

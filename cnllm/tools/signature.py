@@ -112,7 +112,7 @@ _cached = functools.lru_cache(maxsize=256)(_read)
 def _parameters(function: Function) -> dict[str, inspect.Parameter]:
     """Return the parameters that a model may set."""
     try:
-        function_signature = inspect.signature(function)
+        function_signature = _signature_of(function)
     except ValueError as error:
         raise TypeError(f"{_label(function)}: its parameters cannot be read; pass a Tool with parameters") from error
     from pydantic.fields import FieldInfo
@@ -132,9 +132,23 @@ def _parameters(function: Function) -> dict[str, inspect.Parameter]:
             )
         if number == 0 and name in ("self", "cls") and parameter.annotation is parameter.empty:
             raise TypeError(f"{_label(function)}: the parameter {name!r} is the method's own; use the bound method")
-        if isinstance(parameter.annotation, str):
-            parameters[name] = parameter.replace(annotation=_evaluate(function, name, parameter.annotation, namespace))
+        text = getattr(parameter.annotation, "__forward_arg__", parameter.annotation)
+        if isinstance(text, str):
+            parameters[name] = parameter.replace(annotation=_evaluate(function, name, text, namespace))
     return parameters
+
+
+def _signature_of(function: Function) -> inspect.Signature:
+    """Return the signature of a function.
+
+    From Python 3.14 on, annotations are evaluated when they are read. What they do not find is then left as text, as
+    with `from __future__ import annotations`: the one of the return value need not exist.
+    """
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
 
 
 def _namespace(function: Function) -> dict[str, Any]:
@@ -170,7 +184,8 @@ def _field(parameter: inspect.Parameter, description: str | None) -> Any:
         if has_description and not texts
         else Field(description=texts[-1] if texts else description, **extra)
     )
-    inner: Any = Annotated.__class_getitem__((kind, field))  # type: ignore[attr-defined]
+    annotated: Any = Annotated  # mypy would take a variable between the brackets for a type
+    inner = annotated[kind, field]
     return inner if parameter.default is parameter.empty else NotRequired[inner]
 
 

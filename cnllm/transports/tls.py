@@ -29,7 +29,7 @@ def client_context() -> ssl.SSLContext:
         raise _unusable("SSLKEYLOGFILE", keylog or "", error.strerror) from error
     try:
         if name == "SSL_CERT_DIR":
-            os.listdir(path)
+            os.listdir(path)  # only reads
             context = ssl.create_default_context(capath=path)
         elif name:
             context = ssl.create_default_context(cafile=path)

@@ -9,7 +9,7 @@ import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry.edit import Addition, add_model, replace_file
+from cnllm.registry.edit import Addition, add_model, change_registry_file
 
 pytestmark = pytest.mark.usefixtures("small_builtin")
 
@@ -86,7 +86,7 @@ def test_a_file_is_replaced_whole_with_its_mode_and_through_a_link(tmp_path: Pat
     real.write_text("# a\n")
     real.chmod(0o640)
     link.symlink_to(real)
-    replace_file(link, "# b\n", [str(link)])
+    change_registry_file(link, lambda _: "# b\n", [str(link)])
     assert link.is_symlink()
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("# b\n", 0o640)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.toml", "real.toml"]
@@ -95,10 +95,11 @@ def test_a_file_is_replaced_whole_with_its_mode_and_through_a_link(tmp_path: Pat
 def test_a_text_with_a_new_fault_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text('[aliases]\nlost = "no/where"\n')
+    new = '[models."zai/new"]\nreasoning = { mode = "toggle", on = 1 }\n'
     with pytest.raises(RegistryError, match="must be a table") as caught:
-        replace_file(path, '[models."zai/new"]\nreasoning = { mode = "toggle", on = 1 }\n', [str(path)])
+        change_registry_file(path, lambda _: new, [str(path)])
     assert caught.value.file == str(path)
     assert path.read_text() == '[aliases]\nlost = "no/where"\n'
     assert [p.name for p in tmp_path.iterdir()] == ["f.toml"]
-    replace_file(path, path.read_text() + "# more\n", [str(path)])
+    change_registry_file(path, lambda text: text + "# more\n", [str(path)])
     assert path.read_text().endswith("# more\n"), "a fault that was there before keeps nobody from adding"

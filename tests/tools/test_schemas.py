@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import jsonschema
@@ -208,6 +209,16 @@ def test_what_no_schema_can_say_is_an_error_that_names_the_parameter(function: A
         tool(function)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated when they are written")
+def test_annotations_that_are_evaluated_when_they_are_read() -> None:
+    scope: dict[str, Any] = {}
+    text = "def back(count: int) -> Nowhere: 'Go.'\ndef ahead(of: Nowhere | int): 'Go.'"
+    exec(compile(text, "late", "exec", dont_inherit=True), scope)
+    assert properties(scope["back"]) == {"count": INTEGER}
+    with pytest.raises(TypeError, match="the parameter 'of' refers to Nowhere"):
+        tool(scope["ahead"])
 
 
 def test_strict_schemas_demand_everything_and_let_what_has_a_default_be_null() -> None:

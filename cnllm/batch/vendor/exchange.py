@@ -66,7 +66,7 @@ class Exchange:
 
         async def attempt() -> None:
             file.seek(0)
-            file.truncate()
+            file.truncate()  # ours: the caller's temporary file
             await self._send(plan, file)
 
         await self._retry(attempt)

@@ -33,13 +33,10 @@ def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
 
     registry = Registry.load()
     old = registry.preferred_providers
+    new: list[str] = []
     if providers:
         names = list(dict.fromkeys(_provider(name, registry) for name in providers))
-        new = [name for name in old if name not in names]
-        if remove and (missing := [name for name in names if name not in old]):
-            raise errors.UsageError(f"{missing[0]} is not preferred", "cnllm prefer lists the preferred providers")
-        new = new if remove else [*names, *new]
-        _store(registry, old, new)
+        new = _store(registry, names, remove)
     elif remove:
         raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove PROVIDER")
     if as_json:
@@ -61,16 +58,29 @@ def _provider(name: str, registry: Registry) -> str:
     return found
 
 
-def _store(registry: Registry, old: list[str], new: list[str]) -> None:
+def _store(registry: Registry, names: list[str], remove: bool) -> list[str]:
+    """Prefer providers, or stop preferring them. Return the preferred ones."""
     from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
     from cnllm.registry.edit_values import set_preference
 
-    before = {} if old == new else {alias: registry.resolve(alias).name for alias in registry.aliases}
+    old: list[str] = []
+    new: list[str] = []
+
+    def change(text: str, label: str) -> str:
+        nonlocal old, new
+        old = Registry.load().preferred_providers  # read anew: another process may have changed them
+        if remove and (missing := [name for name in names if name not in old]):
+            raise errors.UsageError(f"{missing[0]} is not preferred", "cnllm prefer lists the preferred providers")
+        rest = [name for name in old if name not in names]
+        new = rest if remove else [*names, *rest]
+        return text if old == new else set_preference(text, new, label)
+
+    path = change_file(change)
     if old == new:
         stdio.print_line(f"preferred already: {', '.join(new)}")
-        return
-    path = change_file(lambda text, label: set_preference(text, new, label))
+        return new
+    before = {alias: registry.resolve(alias).name for alias in registry.aliases}
     stdio.print_line(terminal.escape(f"preferred: {', '.join(new) or 'none'}, in {path}"))
     now = Registry.load()
     changed = [(alias, now.resolve(alias).name) for alias, name in before.items() if now.resolve(alias).name != name]
@@ -78,3 +88,4 @@ def _store(registry: Registry, old: list[str], new: list[str]) -> None:
     if len(changed) > _SHOWN:
         lines.append(f"  and {len(changed) - _SHOWN} more: cnllm models list shows them")
     stdio.print_line(terminal.escape("\n".join(lines or ["  no short name changes: they serve none of these models"])))
+    return new

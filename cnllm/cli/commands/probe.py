@@ -101,7 +101,7 @@ def probe(
     if report.stopped:
         stdio.print_line(f"cnllm: {report.stopped}; what is unknown was not asked, or not twice")
         return errors.PARTIAL if report.found is not None else errors.FAILED
-    state.unlink(missing_ok=True)
+    state.unlink(missing_ok=True)  # ours: a name in our data folder
     return errors.WHOLE
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +98,7 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
                 answer.print_line(terminal.escape(f"  {write_hint(line)}"))
         total += len(lines)
         if write and formatted != text:
-            edit.replace_file(Path(name), formatted)
+            edit.change_registry_file(Path(name), partial(format_toml, label=name))
         if write:
             stdio.print_line(f"{terminal.escape(name)}: {'written' if formatted != text else 'nothing to change'}")
     if not write:

@@ -118,7 +118,7 @@ def shared_folder() -> Iterator[None]:
     finally:
         if os.getpid() == parent:  # a child has a copy of this block
             os.environ.pop(FOLDER, None)
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)  # ours: made above
 
 
 def drop_process(pid: int) -> None:

@@ -47,10 +47,10 @@ class Recent:
         with contextlib.suppress(OSError):  # a full disk must not stop a request
             path = self._folder / f"{time.time_ns():020d}-{id}.json"
             part = path.with_suffix(".part")
-            part.write_bytes(data)
-            os.replace(part, path)
+            part.write_bytes(data)  # ours: a folder that the gateway made for this run
+            os.replace(part, path)  # ours: the same folder
             for old in self._files()[self._most :]:
-                old.unlink(missing_ok=True)
+                old.unlink(missing_ok=True)  # ours: the same folder
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the records without bodies, the newest first."""
@@ -62,7 +62,7 @@ class Recent:
             return None
         if self._folder is None:
             return self._records.get(id)
-        for path in self._folder.glob(f"*-{id}.json"):
+        for path in self._folder.glob(f"*-{id}.json"):  # only reads
             with contextlib.suppress(OSError):
                 return path.read_bytes()
         return None
@@ -80,7 +80,7 @@ class Recent:
     def _files(self) -> list[Path]:
         """Return the files of records, the newest first."""
         assert self._folder is not None
-        return sorted(self._folder.glob("*.json"), reverse=True)
+        return sorted(self._folder.glob("*.json"), reverse=True)  # ours: the same folder
 
 
 def record_of(

@@ -13,11 +13,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cnllm.config import paths, process
+from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
@@ -244,13 +244,13 @@ class SqliteStore:
     def _set_aside(self, error: CnllmError) -> None:
         """Rename a damaged file, unless another process has done so."""
         try:
-            with _folder_lock(self.path.parent):
+            with private_files.lock_folder(self.path.parent):
                 if self._inode != _inode(self.path) if self._inode is not None else not self._is_damaged():
                     return
                 # The log first: SQLite would take it for that of the new file. It deletes one beside an empty file.
                 for suffix in ("-wal", "-shm", ""):
                     with contextlib.suppress(FileNotFoundError):
-                        os.replace(f"{self.path}{suffix}", f"{self.path}.damaged{suffix}")
+                        os.replace(f"{self.path}{suffix}", f"{self.path}.damaged{suffix}")  # ours: `_is_ours`
         except OSError:
             raise error from None
         _log.warning("%s; it is now %s.damaged, and a new file begins", error.message, self.path)
@@ -382,19 +382,3 @@ def _is_whole(key: Any, digest: Any, data: Any, names: Any, check: Any) -> bool:
     if not all(type(value) is bytes for value in (key, digest, data, names, check)) or check != check_of(names, data):
         return False
     return any(names[start : start + 16] == key for start in range(0, len(names), 16))
-
-
-@contextlib.contextmanager
-def _folder_lock(folder: Path) -> Iterator[None]:
-    """Lock the folder where possible, so that one process at a time renames the file."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

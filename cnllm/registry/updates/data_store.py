@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,10 +35,10 @@ def replace_data_file(name: str, content: bytes, require: Callable[[bytes | None
         require(present)
         if present == content:
             return path
-        _write(_next_copy(path), _EMPTY if present is None else present)
-        _write(path, content)
+        private_files.write_file(_next_copy(path), _EMPTY if present is None else present)
+        private_files.write_file(path, content)
         for old in _copies(path)[:-_KEPT]:
-            old.unlink(missing_ok=True)
+            old.unlink(missing_ok=True)  # ours: the exact form of our names in our data folder
     return path
 
 
@@ -50,10 +49,10 @@ def restore_data_file(name: str) -> Path:
         present = _content(path)
         for copy in reversed(_copies(path)):
             if _content(copy) == (_EMPTY if present is None else present):
-                copy.unlink(missing_ok=True)  # a crash came before the new file, or in the middle of this function
+                copy.unlink(missing_ok=True)  # ours: left by a crash before the new file, or within this function
                 continue
-            os.replace(copy, path)
-            _flush_folder(path.parent)
+            os.replace(copy, path)  # ours: both are files of our data folder
+            private_files.sync_folder(path.parent)
             return path
     raise RegistryError("there is no earlier one", file=str(path), hint="nothing was changed")
 
@@ -68,7 +67,7 @@ def _copies(path: Path) -> list[Path]:
     pattern = re.compile(rf"{re.escape(path.stem)}-(\d{{1,9}})\.toml")
     found = [
         (int(match[1]), copy)
-        for copy in path.parent.glob(f"{path.stem}-*.toml")
+        for copy in path.parent.glob(f"{path.stem}-*.toml")  # only reads
         if (match := pattern.fullmatch(copy.name))
     ]
     return [copy for _, copy in sorted(found)]
@@ -87,44 +86,12 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: to the disk first, then under its name."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".cnllm-", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Force a rename to the disk."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Let one process at a time change the data files; what a killed one left unfinished is removed."""
+    """Let one process at a time change the data files."""
     try:
         private_files.make_private_folder(path.parent, narrow=False)
-        with open(path.parent / ".lock", "ab") as file:
-            if os.name != "nt":
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)
-            for unfinished in path.parent.glob(".cnllm-*.tmp"):
-                unfinished.unlink(missing_ok=True)
+        with private_files.lock_folder(path.parent):
             yield
     except OSError as error:
         raise RegistryError(

@@ -222,13 +222,16 @@ def _places(documents: list[Document], name: str) -> str:
 
 
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
-    from cnllm.registry.edit import add_model, replace_file
+    from cnllm.registry.edit import EditedFile, add_model, change_registry_file
 
-    try:
-        result = add_model(document.text.decode() if document else "", addition, str(path))
-        replace_file(path, result.text, in_use)
-    except OSError as error:
-        raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
+    results: list[EditedFile] = []
+
+    def change(text: str) -> str:
+        results.append(add_model(text, addition, str(path)))
+        return results[0].text
+
+    change_registry_file(path, change, in_use)
+    result = results[0]
     answer.print_line(terminal.escape(result.added.rstrip("\n")))
     stdio.print_line(terminal.escape(f"added {addition.name} to {path}:{result.line}"))
     for line in _advice(path, document, addition):

@@ -36,7 +36,7 @@ def matrix(file: str) -> None:
         answer.print_line(text)
         return
     try:
-        Path(file).write_text(text + "\n", encoding="utf-8")
+        Path(file).write_text(text + "\n", encoding="utf-8")  # asked for: --html names it
     except OSError as error:
         raise errors.UsageError(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
