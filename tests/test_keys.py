@@ -154,7 +154,7 @@ def test_a_failed_write_leaves_the_old_file(folder: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError):
+    with pytest.raises(CnllmError, match="No space left on device"):
         keys.set_key("B_KEY", KEY)
     assert keys.key_names() == ["A_KEY"]
     assert list(folder.iterdir()) == [keys.keys_path()]
