@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -182,8 +182,11 @@ class Wire(Struct, frozen=True):
     other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
     parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
     at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
-    `reports_length`: the finish reason of a whole reply shows that no limit was reached. `separate_system`: values
-    of the flag for system messages with which the system message stands beside the messages, and is none of them.
+    `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
+    the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
+    finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
+    no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
+    beside the messages, and is none of them.
     `body_keys`: the keys of a request that the protocol's documentation names, so that none is taken for a typing
     error.
     """
@@ -201,6 +204,7 @@ class Wire(Struct, frozen=True):
     separate_system: tuple[str | None, ...] = ()
     takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
     file_parts: frozenset[str] = frozenset()
+    proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
     body_keys: frozenset[str] = frozenset()
 

@@ -24,6 +24,7 @@ class EventSink(Protocol):
     """The time of the reply, in seconds since 1970."""
     raw_finish: str | None
     finished: bool
+    """Whether the word or the event came with which the wire ends a reply."""
     answered: bool
     refused: bool
     fault: Any
@@ -81,6 +82,12 @@ class EventSink(Protocol):
 
     def add_call_pieces(self, items: Any, whole: bool) -> list[Event]:
         """Add pieces of tool calls, or whole calls."""
+
+    def end_call(self, index: Any, is_whole: bool) -> None:
+        """Set whether the wire says that the last call with this index is whole. A call that is not never runs."""
+
+    def report_finish(self, value: Any) -> bool:
+        """Add a finish reason, and return whether a reply ends with it. Of several reasons the worst counts."""
 
     def add_usage(self, usage: Usage) -> list[Event]:
         """Add token counts."""

@@ -1,10 +1,14 @@
-"""Recognise an error object in a body or a chunk, whatever the wire and the sender."""
+"""Read what an endpoint reports about a reply, whatever the wire and the sender: finish reasons and errors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["NUMBERS", "find_error", "has_error_status", "key_name"]
+import msgspec
+
+from cnllm.registry.flags import Flags
+
+__all__ = ["NUMBERS", "find_error", "finish_kind", "finish_word", "has_error_status", "key_name"]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
 """Names (see `key_name`) of fields that may hold the status of an error, as a number."""
@@ -34,3 +38,26 @@ def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
         return None
     has_message = any(value and key_name(key) in _SENTENCES for key, value in data.items())
     return data if has_message or data.get("errors") else None
+
+
+def finish_word(value: Any) -> str:
+    """Return a finish reason as text, a number as its digits; "" where there is none."""
+    if type(value) is str:
+        return value if value.strip() else ""
+    return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else ""
+
+
+def finish_kind(word: str, flags: Flags) -> str | None:
+    """Return what a finish reason means by the registry; None for an unknown word.
+
+    Case, outer white space and the character between the parts of a word do not matter where no word fits exactly.
+    """
+    words = flags.finish or {}
+    if (kind := words.get(word)) is not None:
+        return kind
+    plain = _plain_word(word)
+    return next((kind for known, kind in words.items() if _plain_word(known) == plain), None)
+
+
+def _plain_word(word: str) -> str:
+    return word.strip().lower().replace("-", "_").replace(" ", "_")

@@ -100,6 +100,7 @@ NoteCode = Literal[
     # The reply
     "finish-follows",
     "finish-unknown",
+    "finish-pending",
     "limit-reached",
     "budget-spent-on-reasoning",
     "answer-missing",
@@ -242,6 +243,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     "The reply": {
         "finish-follows": "`finish` follows what arrived and differs from the endpoint's word",
         "finish-unknown": "the registry does not know the endpoint's word for the end",
+        "finish-pending": "the endpoint's last word says that the reply goes on",
         "limit-reached": "the reply reached its limit of tokens and may not be whole",
         "budget-spent-on-reasoning": "all tokens went into reasoning: there is no answer",
         "usage-invalid": "a reported count of tokens is no whole number from 0 to 2**53: it is unknown",

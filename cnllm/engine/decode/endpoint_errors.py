@@ -34,7 +34,7 @@ from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 if TYPE_CHECKING:
     from cnllm.engine.encode.plan import Plan
 
-__all__ = ["CLASSES", "EMPTY_BODY", "HINTS", "Fault", "build_error", "empty_reply_error", "read_fault"]
+__all__ = ["CLASSES", "EMPTY_BODY", "HINTS", "Fault", "build_error", "empty_reply_error", "error_event_fault", "read_fault"]
 
 CLASSES: dict[str, type[EndpointError]] = {
     "bad-key": errors.BadKey,
@@ -109,6 +109,17 @@ def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flag
             else _default_message(status)
         )
     return Fault(line, None, text[:4096], text, number=error_body.find_status(line))
+
+
+def error_event_fault(data: Any) -> dict[str, Any]:
+    """Return the decoded data of an error event as an error object with a sentence."""
+    from cnllm.engine.decode import error_body
+
+    data = replace_surrogates(data)
+    if type(data) is dict and error_body.find_sentence(data):
+        return data
+    sentence = data if type(data) is str else error_body.find_sentence(data)
+    return {"message": sentence.strip()[:_MAX_LINE] or "the endpoint sent an error event without a message"}
 
 
 def build_error(

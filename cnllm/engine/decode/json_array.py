@@ -72,6 +72,11 @@ class JsonArrayElements:
             out.append(TOO_LONG)
         return out
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether the array is not complete."""
+        return self._depth > 0
+
     def closing_event(self) -> list[bytes]:
         """Return nothing: an array has no end marker."""
         return []
@@ -125,6 +130,11 @@ class JsonLines:
             self._has_ended = True
             out.append(TOO_LONG)
         return out
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a line is unfinished."""
+        return self._size > 0
 
     def closing_event(self) -> list[bytes]:
         """Return an unfinished line that is `[DONE]`, which ends the stream. Otherwise nothing."""

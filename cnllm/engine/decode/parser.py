@@ -11,7 +11,7 @@ from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, 
 from cnllm.engine.decode.json_array import JsonArrayElements, JsonLines
 from cnllm.engine.decode.reply_setup import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
-from cnllm.engine.decode.sse import TOO_LONG, SseParser
+from cnllm.engine.decode.sse import TOO_LONG, ErrorData, SseParser
 from cnllm.engine.decode.structured import OutputReader
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
@@ -60,6 +60,7 @@ class StreamParser:
         "_mode",
         "_output_reader",
         "_plan",
+        "_proof",
         "_raw",
         "_reached_limit",
         "_reply",
@@ -103,6 +104,7 @@ class StreamParser:
         self._arrays = codec.json_arrays
         framing = flags.stream.framing if flags.stream else None
         self._lines = framing == "ndjson" and (plan is None or plan.stream)
+        self._proof = codec.proof
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # sse or whole; "" until the first bytes decide it
         make_decoder = codec.make_decoder
@@ -128,8 +130,8 @@ class StreamParser:
 
     @property
     def finished(self) -> bool:
-        """Whether the model has given its finish reason; only usage may still come."""
-        return self._builder.finished
+        """Whether the stream has proven that the reply is complete; only usage may still come."""
+        return self._builder.finished and self._proof != "word-and-end" and self._is_proven(marker=False, orderly=False)
 
     @property
     def done(self) -> bool:
@@ -152,7 +154,7 @@ class StreamParser:
         run: list[str] = []  # neighbours of one kind
         kind: str | int | None = None
         for data in self._framing.feed(chunk):
-            if fast_decode is not None and (match := fast_decode(data)) is not None:
+            if fast_decode is not None and (match := fast_decode(data)) is not None and type(data) is bytes:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
                 if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
@@ -248,6 +250,9 @@ class StreamParser:
         if data is TOO_LONG:
             self._stop_at_limit("max_event_bytes", out)
             return
+        if type(data) is ErrorData:
+            self._read_error(data, out)
+            return
         if data.strip() == b"[DONE]":
             self._finish(out, marker=True)
             return
@@ -265,6 +270,21 @@ class StreamParser:
         if not self._builder.answered:
             self._builder.choiceless_chunk = decoded
         self._update_fast_kinds()
+
+    def _read_error(self, data: bytes, out: list[Event]) -> None:
+        """Read an event that is an error by its name, whatever form its data have."""
+        builder = self._builder
+        try:
+            decoded = decode_lenient(data)
+        except NotJson:
+            decoded = data.decode("utf-8", "replace").strip()
+        if self._raw is not None:
+            self._raw.append(decoded)
+        if type(decoded) is dict and builder.fault is None:
+            out += self._decode_chunk(decoded, builder.flags, builder)
+        if builder.fault is None:
+            builder.fault = endpoint_errors.error_event_fault(decoded)
+        self._fast_kinds = frozenset()
 
     def _update_fast_kinds(self) -> None:
         """Decide which kinds of piece the fast decoder may read from now on."""
@@ -305,8 +325,8 @@ class StreamParser:
 
     # ── end ──────────────────────────────────────────────────────────────────
 
-    def end(self) -> list[Event]:
-        """End the input and return the last events."""
+    def end(self, *, orderly: bool = True) -> list[Event]:
+        """End the input and return the last events; not `orderly` means that the connection broke off."""
         if self._has_ended:
             return []
         before: list[Event] = []
@@ -321,12 +341,17 @@ class StreamParser:
             self._read_whole(b"".join(self._head), out)
             self._head = []
         elif not self._has_ended:
+            torn = self._framing.is_torn
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
+                torn = False
                 for chunk in [data] if is_complete(data) else data.split(b"\n"):
-                    if not self._has_ended and is_complete(chunk):
+                    if not is_complete(chunk):
+                        torn = True
+                    elif not self._has_ended:
                         self._read_event(chunk, out)
-        self._finish(out, marker=False)
+            orderly = orderly and not torn
+        self._finish(out, marker=False, orderly=orderly)
         return [*before, *(out if self._output_reader is None else self._output_reader.events(out))]
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
@@ -350,7 +375,7 @@ class StreamParser:
         """Stop at a limit and drop the unfinished part."""
         self._reached_limit = limit
         self._head = []
-        self._finish(out, marker=False)
+        self._finish(out, marker=False, orderly=False)
 
     def _read_whole(self, body: bytes, out: list[Event]) -> None:
         """Read a body in one piece."""
@@ -377,23 +402,37 @@ class StreamParser:
         if not builder.answered and builder.fault is None:
             builder.fault = decoded
 
-    def _finish(self, out: list[Event], *, marker: bool) -> None:
+    def _finish(self, out: list[Event], *, marker: bool, orderly: bool = True) -> None:
         """End the reply; `marker` means that the stream sent its end marker."""
         if self._has_ended:
             return
         self._has_ended = True
         self._has_end_marker = marker
         builder = self._builder
-        proof = (builder.flags.stream.terminator if builder.flags.stream else None) or "finish"
-        proven = builder.whole or (
-            (builder.finished if proof == "finish" else marker if proof == "done" else marker or builder.finished)
-            and not self._damaged
-        )
-        if proven and not (builder.whole or builder.finished) and builder.has_torn_arguments:
-            proven = False  # some gateways mark the end of a reply that broke off; incomplete arguments reveal it
-        out += builder.end(proven=proven)
+        out += builder.end(proven=self._is_proven(marker=marker, orderly=orderly))
         if not builder.whole:
             builder.raw = self._raw
+
+    def _is_proven(self, *, marker: bool, orderly: bool) -> bool:
+        """Whether the reply has proven that it is complete.
+
+        A whole body is complete unless its finish reason says that the reply goes on. In a stream the end that the wire
+        and the endpoint declare counts, and nothing else: no other finish reason, and no end of the connection.
+        """
+        builder = self._builder
+        if builder.whole:
+            return builder.reported != "pending"
+        if self._damaged:
+            return False
+        if self._proof == "event":
+            return builder.finished
+        if self._proof == "word-and-end":
+            return builder.finished and (orderly or marker)
+        terminator = builder.flags.stream.terminator if builder.flags.stream else None
+        if builder.finished and (marker or terminator != "done"):
+            return True
+        # Some gateways mark the end of a reply that broke off; incomplete arguments reveal it.
+        return marker and not builder.has_torn_arguments
 
     def close(self) -> Reply:
         """Return the reply.
@@ -416,14 +455,23 @@ class StreamParser:
             facts = None if plan is None else lambda: request_facts(plan.body, len(plan.content), plan.flags)
             raise endpoint_errors.build_error(self._status, self._headers, builder, reply, plan, facts)
         if reply.finish == "cut" and not (builder.is_empty and self._has_end_marker):
-            raise StreamCut(
-                "the stream ended before the reply was complete",
-                hint="the partial reply is in .reply; if_cut='again-whole' repeats the request, 'keep' returns it",
-                reply=reply,
-            )
+            raise self._cut(reply)
         if builder.is_empty:
             raise endpoint_errors.empty_reply_error(self._status, builder, reply, self._plan)
         return reply
+
+
+    def _cut(self, reply: Reply) -> StreamCut:
+        """Return the exception for a reply that has not proven its end."""
+        note = next((note for note in reply.notes if note.code in ("finish-unknown", "finish-pending")), None)
+        word = "" if note is None else f"; its last finish reason is {note.said!r}"
+        if self._builder.whole:
+            message = f"the endpoint sent the reply before it was complete{word}"
+            return StreamCut(message, hint="the partial reply is in .reply; ask again later", reply=reply)
+        hint = "the partial reply is in .reply; if_cut='again-whole' repeats the request, 'keep' returns it"
+        if note is not None and note.code == "finish-unknown":
+            hint += f". {note.did.removeprefix('cut: ').capitalize()}"
+        return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
 
 
 def parse_response(

@@ -5,6 +5,7 @@ The same code serves a stream and a whole body, on every wire.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,7 @@ from cnllm.engine.encode.call_rules import CallRules
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.decode_sink import REPEATABLE
+from cnllm.protocols.reported import finish_kind, finish_word
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
@@ -60,9 +62,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplyBuilder"]
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PACK_SIZE = 1024  # short strings that may gather before they are joined
 _TAG_SOURCE = "(tags)"  # the source of reasoning that stands between tags, beside the names of fields
 _MIN_REPEAT = 24  # characters of reasoning; a shorter repetition may be chance
+_RANKS: dict[str | None, int] = {"stop": 1, "tool_calls": 2, "length": 3, "content_filter": 4, "error": 5}
+"""The meanings of the finish reasons that end a reply; the highest of several counts."""
 _MAX_REPEAT_CHECKS = 8  # comparisons of a text with all the reasoning so far
 
 
@@ -111,6 +116,7 @@ class ReplyBuilder:
         "refused",
         "registry_model",
         "renamed",
+        "reported",
         "source",
         "splitter",
         "state",
@@ -139,6 +145,7 @@ class ReplyBuilder:
         self.model: str | None = None
         self.created: float | None = None
         self.raw_finish: str | None = None
+        self.reported: str | None = None  # what `raw_finish` means; None for an unknown word
         self.finished = False
         self.answered = False
         self.refused = False
@@ -347,6 +354,19 @@ class ReplyBuilder:
     def add_arguments(self, index: int, pieces: list[str]) -> list[Event]:
         """Add pieces of the arguments of a begun call, none of which may begin another one."""
         return self._calls.go_on(index, pieces)
+
+    def end_call(self, index: Any, is_whole: bool) -> None:
+        """Set whether the wire says that the last call with this index is whole."""
+        self._calls.end(index, is_whole)
+
+    def report_finish(self, value: Any) -> bool:
+        """Add a finish reason, and return whether a reply ends with it. Of several reasons the worst counts."""
+        if value is None or not (word := finish_word(value)):
+            return False
+        kind = finish_kind(word, self.flags)
+        if _RANKS.get(kind, 0) >= _RANKS.get(self.reported, 0):
+            self.raw_finish, self.reported = word, kind
+        return kind in _RANKS
 
     def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
         """Begin a part of text or reasoning."""
@@ -588,7 +608,7 @@ class ReplyBuilder:
     def _end_text(self, stops: StopTexts, proven: bool, out: list[Event]) -> None:
         """Remove the stop text that the server left at the end of the answer."""
         text, stop = stops.split()
-        is_end = (self.flags.finish or {}).get(self.raw_finish or "", "stop") == "stop" and self.fault is None
+        is_end = self.reported in (None, "pending", "stop") and self.fault is None
         if not stop or not proven or not is_end or self.has_calls:
             self._put(False, text + stop, out)
             return
@@ -612,9 +632,8 @@ class ReplyBuilder:
 
     def _settle(self, proven: bool, out: list[Event]) -> None:
         """Decide the finish from what arrived, and which calls are whole."""
-        finish = self.flags.finish or {}
         self.raw_finish = _replace_surrogates(self.raw_finish)
-        reported = finish.get(self.raw_finish or "", None) if self.raw_finish is not None else None
+        reported = self.reported
         broken = self.fault is not None or reported == "error"
         for index, call in enumerate(self._calls.all):
             self._sort_call(index, call, out, broken=broken or not proven, cut_off=reported == "length")
@@ -622,6 +641,8 @@ class ReplyBuilder:
             self.finish = "error"
         elif not proven:
             self.finish = "cut"
+            if self.raw_finish is not None and reported not in _RANKS:
+                out += self._note_unproven(self.raw_finish)
         elif self.refused or reported == "content_filter":
             self.finish = "content_filter"
         elif reported == "length":
@@ -629,10 +650,11 @@ class ReplyBuilder:
         else:
             self.finish = "tool_calls" if self._tool_calls or self._incomplete else "stop"
             # Where the wire has no word for calls, the calls themselves show that tools are called.
-            is_implied = reported == "stop" and self.finish == "tool_calls" and "tool_calls" not in finish.values()
+            words = (self.flags.finish or {}).values()
+            is_implied = reported == "stop" and self.finish == "tool_calls" and "tool_calls" not in words
             if self.raw_finish is not None and reported != self.finish and not is_implied:
                 origin = self.registry_model.where(f"finish.{self.raw_finish}") if reported else ""
-                code: NoteCode = "finish-follows" if reported else "finish-unknown"
+                code: NoteCode = "finish-follows" if reported in _RANKS else _unproven_code(reported)
                 out += self.note(code, "finish", self.raw_finish, self.finish, origin)
         if self._max_output is not None:
             self._note_limit(self._max_output, out)
@@ -652,6 +674,14 @@ class ReplyBuilder:
                 "length",
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
+
+    def _note_unproven(self, word: str) -> list[Event]:
+        """Note the finish reason of a reply that was cut, where no reply ends with that reason."""
+        did = "cut: this word says that the reply goes on"
+        if self.reported is None:
+            line = f'providers.{_toml_key(self.registry_model.provider)}.finish.{_toml_key(word)} = "stop"'
+            did = f"cut: an unknown word ends no stream. If a reply ends with it, declare it: {line}"
+        return self.note(_unproven_code(self.reported), "finish", word, did)
 
     def _add_final(self, note: Note | None) -> list[Event]:
         """Add a note, if there is one; return its event where it is new."""
@@ -690,6 +720,8 @@ class ReplyBuilder:
         if arguments is not None and name in self.strict_forms:
             arguments = remove_nulls(arguments, self.strict_forms[name])
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
+        if whole and call.is_whole is False:
+            whole, problem = False, problem or "the endpoint marked it as unfinished"
         if whole and (markup := markup_in_names(name, arguments)):
             arguments, problem = None, f"it contains markup: {markup}"
         exclusion = None if self._rules is None else self._rules.exclusion(name)
@@ -800,3 +832,13 @@ class ReplyBuilder:
             or self._details
             or is_explained
         ) and (self._blocks is None or not self._message)
+
+
+def _unproven_code(reported: str | None) -> NoteCode:
+    """Return the code of a note on a finish reason that ends no reply."""
+    return "finish-unknown" if reported is None else "finish-pending"
+
+
+def _toml_key(key: str) -> str:
+    """Return a key as TOML writes it."""
+    return key if _BARE_KEY.fullmatch(key) else msgspec.json.encode(key).decode()

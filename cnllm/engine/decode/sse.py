@@ -3,7 +3,7 @@
 Follows the standard (https://html.spec.whatwg.org/multipage/server-sent-events.html): CR, LF or CRLF ends a line,
 `data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a character may be
 cut anywhere, and U+2028 in a line does not end it. Two deviations: the last blank line may be missing, and the data of
-an event named `error` that is not JSON is wrapped as an error.
+an event with the name of an error are `ErrorData`, even if they are empty.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 import sys
 
-import msgspec
-
-__all__ = ["TOO_LONG", "SseParser"]
+__all__ = ["TOO_LONG", "ErrorData", "SseParser"]
 
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event beyond the limit."""
@@ -22,6 +20,13 @@ _NEWLINE = 0x0A
 _MAX_END_MARKER = 64  # bytes of a line with the end marker
 _BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
+_ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
+
+
+class ErrorData(bytes):
+    """The data of an event that reports an error."""
+
+    __slots__ = ()
 
 
 class SseParser:
@@ -76,10 +81,11 @@ class SseParser:
         out: list[bytes] = []
         for line in lines:
             if not line:
-                if data is not None:
-                    out.append(data[0] if len(data) == 1 and not event else _event_data(data, event))
-                    data = None
-                event = b""
+                if event:
+                    out.append(ErrorData(b"\n".join(data or ())))
+                elif data is not None:
+                    out.append(data[0] if len(data) == 1 else b"\n".join(data))
+                data, event = None, b""
             elif line.startswith(b"data:"):
                 # JSON ignores leading white space, so the one space after the colon may stay.
                 if data is None:
@@ -87,7 +93,8 @@ class SseParser:
                 else:
                     data.append(line[5:])
             elif line.startswith(b"event:"):
-                event = line[6:].strip() if line.find(b"error") >= 0 else b""  # other names add nothing to the data
+                # Other names add nothing to the data.
+                event = line if _names_error(line) and _ERROR.fullmatch(line[6:].strip()) else b""
             elif line == b"data":
                 data = data if data is not None else []
                 data.append(b"")
@@ -120,6 +127,11 @@ class SseParser:
         last = self.feed(b"\n\n")
         self._line = []
         return last
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a line or an event is unfinished."""
+        return bool(self._line) or self._data is not None
 
     def closing_event(self) -> list[bytes]:
         """Return the data of an unfinished event that ends with `[DONE]`, which ends the stream. Otherwise nothing."""
@@ -194,7 +206,7 @@ def _single_event(text: bytes) -> bytes | None:
     A name other than that of an error adds nothing to the data.
     """
     begin, end = 0, text.find(b"\n")
-    if text[:6] == b"event:" and text.find(b"error", 0, end) < 0:
+    if text[:6] == b"event:" and not _names_error(text[:end]):
         begin, end = end + 1, text.find(b"\n", end + 1)
     if end != len(text) - 2 or text[-1] != _NEWLINE or text[begin : begin + 5] != b"data:":
         return None
@@ -205,15 +217,12 @@ def _named_events(lines: list[bytes]) -> list[bytes] | None:
     """Return the data of events that have a name and one line of data each; None where there are others."""
     if not len(lines) % 3 and not any(lines[2::3]):
         data = [line[5:] for line in lines[1::3] if line.startswith(b"data:")]
-        names = [line for line in lines[::3] if line.startswith(b"event:") and line.find(b"error") < 0]
+        names = [line for line in lines[::3] if line.startswith(b"event:") and not _names_error(line)]
         if len(data) == len(names) == len(lines) // 3:
             return data
     return None
 
 
-def _event_data(data: list[bytes], event: bytes) -> bytes:
-    """Return the data of an event from its lines."""
-    joined = data[0] if len(data) == 1 else b"\n".join(data)
-    if event == b"error" and joined.lstrip()[:1] not in (b"{", b"["):
-        return msgspec.json.encode({"error": {"message": joined.strip().decode("utf-8", "replace")}})
-    return joined
+def _names_error(line: bytes) -> bool:
+    """Whether the name of an event may be that of an error: `error`, `Error` or `ERROR`, perhaps after others."""
+    return line.find(b"rror") >= 0 or line.find(b"RROR") >= 0

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputReader"]
 
-_FINISH_CODES = ("finish-follows", "finish-unknown")
+_FINISH_CODES = ("finish-follows", "finish-unknown", "finish-pending")
 
 
 class OutputReader:
@@ -193,7 +193,7 @@ class OutputReader:
         if finish == "tool_calls" and not others and not incomplete:
             finish = "stop"
             self._builder.forget(_FINISH_CODES)
-            if (self._builder.flags.finish or {}).get(self._builder.raw_finish or "stop") is None:
+            if self._builder.raw_finish is not None and self._builder.reported is None:
                 extra += self._builder.note("finish-unknown", "finish", str(self._builder.raw_finish), finish)
         if prose := "".join(self._prose).strip():
             extra += self._note("answer-prose", prose, "left out: it stands beside the call that is the answer")

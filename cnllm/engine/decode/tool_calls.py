@@ -42,6 +42,7 @@ class CallBuilder:
         "call_id",
         "extra",
         "id",
+        "is_whole",
         "late",
         "name_size",
         "pieces",
@@ -62,6 +63,7 @@ class CallBuilder:
         self.pieces: list[str] = []
         self.size = 0
         self.started = False
+        self.is_whole: bool | None = None  # whether the wire says that the call is whole; None where it says nothing
         self.extra: dict[str, Any] = {}
         self.late: Callable[[], dict[str, Any] | None] | None = None  # returns more data at the end of the reply
         self._scanned = self._depth = 0
@@ -196,6 +198,11 @@ class CallCollector:
         out.append(ToolCallStart(call.at, call.call_id, call.name))
         if call.pieces:
             out.append(ToolCallDelta(call.at, call.raw))
+
+    def end(self, index: Any, is_whole: bool) -> None:
+        """Set whether the wire says that the last call with this index is whole."""
+        if (call := self._open.get(index)) is not None:
+            call.is_whole = is_whole
 
     def identify(self, call: CallBuilder) -> None:
         """Set the id that a call has in the reply."""

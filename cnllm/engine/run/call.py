@@ -232,7 +232,7 @@ class Call:
             if parser.finished and not has_deadline:
                 has_deadline = True
                 yield SetReadDeadline(_USAGE_WAIT)
-        last = [*events, *parser.end()] if parser.done else parser.end()
+        last = [*events, *parser.end()] if parser.done else parser.end(orderly=error is None)
         return (yield from self._end_stream(parser, last, error))
 
     def _end_stream(self, parser: StreamParser, last: list[Event], transport_error: TransportError | None) -> Steps:
@@ -391,6 +391,7 @@ def _close_parser(parser: StreamParser, *, is_broken: bool) -> Reply:
 
     A stream that broke off before its first event is cut, too: an empty body is no refusal.
     """
+    parser.end(orderly=not is_broken)
     try:
         return parser.close()
     except EndpointError as error:

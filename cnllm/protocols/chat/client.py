@@ -24,6 +24,7 @@ WIRE = Wire(
     fast_decoder=fast_decoder,
     usual_reader=usual_reader,
     ordered=False,
+    proof="word",
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
     body_keys=frozenset(_BODY_KEYS.split()),

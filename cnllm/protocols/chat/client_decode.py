@@ -80,9 +80,7 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
         out += _legacy(choice, flags, sink)
     if sink.fault is None and type(broken := choice.get("error")) is dict and broken:
         sink.fault = broken
-    reason = choice.get("finish_reason")
-    if type(reason) is str and reason:
-        sink.raw_finish = reason
+    if sink.report_finish(choice.get("finish_reason")):
         sink.finished = True
     return out
 

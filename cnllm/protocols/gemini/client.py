@@ -17,6 +17,7 @@ WIRE = Wire(
     turns="contents",
     fast_decoder=fast_decoder,
     json_arrays=True,
+    proof="word-and-end",
     list_params=("stop",),
     separate_system=(None, "any", "first"),
     body_keys=frozenset(_BODY_KEYS.split()),

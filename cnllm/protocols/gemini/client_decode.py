@@ -17,7 +17,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
-from cnllm.protocols.reported import find_error
+from cnllm.protocols.reported import find_error, finish_kind, finish_word
 from cnllm.protocols.usage import add_counts, as_count
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -31,7 +31,6 @@ _EXCHANGE_KEYS = (
     *("content", "finishReason", "finishMessage", "index", "tokenCount", "avgLogprobs", "logprobsResult"),
     "safetyRatings",
 )
-_UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 
 def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
@@ -69,11 +68,10 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: 
     if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
         sink.annotate(other_keys)  # the sources of an answer: citations, searches
     reason = candidate.get("finishReason")
-    if type(reason) is str and reason and reason != _UNSPECIFIED:
-        sink.raw_finish = reason
+    if sink.report_finish(reason):
         sink.finished = True
         message = candidate.get("finishMessage")
-        if type(message) is str and message and (flags.finish or {}).get(reason) == "error" and sink.fault is None:
+        if type(message) is str and message and finish_kind(finish_word(reason), flags) == "error" and not sink.fault:
             sink.fault = {"message": message, "status": reason}
     return out
 
@@ -84,7 +82,8 @@ def _prompt_blocked(feedback: Any, sink: EventSink) -> list[Event]:
     if type(reason) is not str or not reason:
         return []
     sink.answered = sink.finished = sink.refused = True
-    sink.raw_finish = sink.raw_finish or reason
+    if sink.raw_finish is None:
+        sink.report_finish(reason)
     message = feedback.get("blockReasonMessage")
     return sink.note(
         "prompt-blocked", "finish", message if type(message) is str and message else reason, "content_filter"
@@ -167,7 +166,9 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[E
         texts.append(end_arguments(state))
         sink.state["call"] = None
     function["arguments"] = "".join(texts)
-    return sink.add_call_pieces([item], False)
+    out = sink.add_call_pieces([item], False)
+    sink.end_call(open_call[0], not continues)
+    return out
 
 
 # ── usage and errors ──────────────────────────────────────────────────────────

@@ -37,7 +37,8 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     if whole or kind == "message":
         _head(data, sink)
         out += _blocks(data.get("content"), sink)
-        _reason(data, sink)
+        if _reason(data, sink):
+            sink.finished = True
     elif kind == "message_start":
         if type(message := data.get("message")) is dict:
             sink.answered = True
@@ -48,16 +49,22 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     elif kind == "content_block_start":
         out += _close(sink)
         out += _begin_block(data.get("content_block"), data.get("index"), sink)
+        if (begun := sink.state.get(_OPEN)) is not None and begun.kind == _CALL:
+            sink.end_call(begun.position, False)  # until its stop comes
     elif kind == "content_block_delta":
         if type(delta := data.get("delta")) is dict:
             out += _add_delta(delta, data.get("index"), sink)
     elif kind == "content_block_stop":
+        position, open_block = data.get("index"), sink.state.get(_OPEN)
+        if type(position) is not int and open_block is not None:
+            position = open_block.position
         out += _close(sink)
+        sink.end_call(_valid_position(position), True)
     elif kind in _ENDS:
         out += _close(sink)
         if type(delta := data.get("delta")) is dict:
             _reason(delta, sink)
-        sink.finished = sink.finished or (kind == _ENDS[1] and sink.answered)
+        sink.finished = sink.finished or kind == _ENDS[1]
     return out + _count(data, flags, sink)
 
 
@@ -69,12 +76,11 @@ def _head(message: dict[str, Any], sink: EventSink) -> None:
         sink.model = message["model"] or None
 
 
-def _reason(message: dict[str, Any], sink: EventSink) -> None:
-    """Read the stop reason."""
+def _reason(message: dict[str, Any], sink: EventSink) -> bool:
+    """Read the stop reason. Return whether a reply ends with it; a stream ends with `message_stop` alone."""
     reason = message.get("stop_reason")
-    if type(reason) is str and reason:
-        sink.raw_finish = reason
-        sink.finished = sink.answered = True
+    sink.answered = sink.answered or bool(reason)
+    return sink.report_finish(reason)
 
 
 def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:

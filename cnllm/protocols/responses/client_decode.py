@@ -11,7 +11,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import find_error
+from cnllm.protocols.reported import find_error, finish_kind, finish_word
 from cnllm.protocols.responses.client_items import (
     add_call,
     add_call_piece,
@@ -75,12 +75,10 @@ def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, is_final: 
         state = output_records(sink)
         merge_counts(state.usage, usage)
         out += add_counts(state.usage, flags, sink)
-    status = data.get("status")
-    if is_final and type(status) is str and status:
-        sink.raw_finish = status
+    if is_final and sink.report_finish(data.get("status")):
         sink.finished = True
     reason = get(data, "incomplete_details.reason")
-    if is_final and type(reason) is str and (flags.finish or {}).get(reason) == "content_filter":
+    if is_final and finish_kind(finish_word(reason), flags) == "content_filter":
         sink.refused = True
     return out
 
@@ -92,14 +90,17 @@ def _response_started(data: dict[str, Any], flags: Flags, sink: EventSink) -> li
 
 
 def _response_ended(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Decode an event with the reply at its end."""
+    """Decode an event with the reply at its end. A status that says that the reply goes on outranks its name."""
     response = data.get("response")
     out: list[Event] = []
+    status = ""
     if type(response) is dict:
         out = _response(response, flags, sink, is_final=True)
-    sink.finished = True
-    if sink.raw_finish is None:
-        sink.raw_finish = str(data["type"]).rpartition(".")[2]
+        status = finish_word(response.get("status"))
+    word = str(data["type"]).rpartition(".")[2]
+    word = "completed" if word == "done" else word
+    if (not status or sink.finished or word != "completed") and sink.report_finish(word):
+        sink.finished = True
     return out
 
 
@@ -133,7 +134,11 @@ def _item_added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Eve
         return []
     sink.answered = True
     record = add_record(item_type(item), item, sink, data.get("output_index"))
-    return add_call(item, record, sink, "") if record.kind == "function_call" else []
+    if record.kind != "function_call":
+        return []
+    out = add_call(item, record, sink, "")
+    sink.end_call(record.number, False)  # until its end comes
+    return out
 
 
 def _item_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
@@ -244,7 +249,10 @@ def _arguments_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list
         return []
     sink.answered = True
     call: dict[str, Any] = {key: data[key] for key in ("name", "call_id") if key in data}
-    return add_call(call, find_record("function_call", data, sink), sink, data["arguments"])
+    record = find_record("function_call", data, sink)
+    out = add_call(call, record, sink, data["arguments"])
+    sink.end_call(record.number, not record.unfinished)
+    return out
 
 
 def _for_field(reasoning_field: str, handler: Callable[..., list[Event]]) -> Callable[..., list[Event]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from cnllm.protocols.decode_sink import EventSink
+from cnllm.protocols.reported import finish_kind, finish_word
 from cnllm.protocols.responses.client_records import ItemRecord, output_records
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -12,14 +13,30 @@ from cnllm.types import Event
 __all__ = ["add_call", "add_call_piece", "begin_part", "complete_item", "write_reasoning", "write_text"]
 
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
+_UNFINISHED = ("pending", "length", "error")  # what the status of an unfinished item means
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
 
 
 def complete_item(item: dict[str, Any], record: ItemRecord, flags: Flags, sink: EventSink) -> list[Event]:
     """Add the parts of a whole item that have not come, and the seal of the item.
 
-    The version at the end of the item stays; the whole reply adds only keys that were missing there.
+    The version at the end of the item stays; the whole reply adds only keys that were missing there. A status counts
+    in each version: a call that is unfinished in one of them is no whole call, and such a message is one cut short.
     """
+    status = finish_word(item.get("status"))
+    kind = finish_kind(status, flags) if status else None
+    if record.kind == "function_call":
+        record.unfinished = record.unfinished or kind in _UNFINISHED
+        out = _add_parts(item, record, flags, sink)
+        sink.end_call(record.number, not record.unfinished)
+        return out
+    if record.kind == "message" and kind == "length":
+        sink.report_finish(status)
+    return _add_parts(item, record, flags, sink)
+
+
+def _add_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, sink: EventSink) -> list[Event]:
+    """Add the parts of a whole item that have not come, and its seal."""
     if record.done:
         record.repeats += 1
         if record.repeats > _MAX_REPEATS:

@@ -18,7 +18,7 @@ class ItemRecord:
 
     `number` counts the items; `parts` are the numbers of the sink's parts for each part of its content; `raw` are
     the pieces of a call's arguments; `reasoning_field` is the field of its reasoning; `whole` is the item at its
-    end, `repeats` how often it came again after that. `whole_parts` are the parts of its reasoning that came whole.
+    end, `repeats` how often it came again after that; `unfinished`: a version at its end has a status that says so. `whole_parts` are the parts of its reasoning that came whole.
     """
 
     __slots__ = (
@@ -32,6 +32,7 @@ class ItemRecord:
         "reasoning_field",
         "repeats",
         "size",
+        "unfinished",
         "whole",
         "whole_parts",
     )
@@ -47,7 +48,7 @@ class ItemRecord:
         self.repeats = 0
         self.reasoning_field: str | None = None
         self.has_name = False
-        self.done = False
+        self.done = self.unfinished = False
         self.whole: dict[str, Any] = {}
 
 

@@ -9,7 +9,7 @@ One word for one thing: `otherwise` is what becomes of something asked for that 
 flag says what is done when something happens.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
@@ -205,10 +205,11 @@ class Flags(Base, frozen=True):
         flag("Changes to the body of every request.", "Some needs of one endpoint are no flag of their own."),
     ] = None
     finish: Annotated[
-        dict[str, str] | None,
+        dict[str, Literal["stop", "length", "tool_calls", "content_filter", "error", "pending"]] | None,
         flag(
-            "The endpoint's finish reasons → cnllm's.",
-            "Endpoints add words of their own for a length, a filter, an error.",
+            "The endpoint's finish reasons → cnllm's. `pending`: the reply goes on. A word that is not here ends no "
+            "stream.",
+            "Endpoints add words of their own for a length, a filter, an error, and placeholders on every chunk.",
         ),
     ] = None
     reply: Annotated[

@@ -86,7 +86,8 @@ class Stream(Base, frozen=True):
     terminator: Annotated[
         Literal["finish", "done", "any"] | None,
         flag(
-            "What shows that a stream is complete: a finish reason, the closing [DONE], or either.",
+            "What shows that a stream of chat completions is complete: a finish reason that `finish` knows, or the "
+            "closing [DONE] (`finish` and `any`), or the [DONE] alone (`done`).",
             "Some endpoints send no finish reason, others no [DONE]; a stream that ends without either was cut.",
             formerly="proof",
             reasons={"done": "one vendor documents the closing [DONE] as the end of its streams"},
