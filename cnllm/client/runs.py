@@ -193,7 +193,7 @@ class RunState(Generic[Answer_co]):
 
     @property
     def fallback(self) -> bool:
-        """Whether the registry's sentence replaces an answer, or the model was asked to continue."""
+        """Whether a sentence replaced an answer, the model was asked to continue, or a second request was needed."""
         return self._loop.fallback
 
     @property

@@ -313,7 +313,7 @@ class Counters:
     def __init__(self) -> None:
         self.calls = self.errors = self.requests = self.retries = self.cuts = 0
         self.recoveries = self.repairs = self.leaks = self.loops = self.loops_stopped = 0
-        self.tools = self.tool_errors = 0
+        self.tools = self.tool_errors = self.fallbacks = 0
         self.tool_seconds = 0.0
         self.input = self.output = 0
         self._lock = process.fork_safe(Lock())
@@ -343,6 +343,7 @@ class Counters:
             case LoopEnded():
                 self.loops += 1
                 self.loops_stopped += value.stopped != "done"
+                self.fallbacks += value.fallback
             case CallEnded():
                 self.calls += 1
                 self.errors += value.error is not None

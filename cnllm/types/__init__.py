@@ -402,7 +402,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     """The summary of a tool loop: why it `stopped`, its steps, the calls in them, and how many `returned`.
 
     A call returned where it gave a result that is no error. `fallback` means that a sentence of the registry replaced
-    an answer, or that the model was asked to continue.
+    an answer, that the model was asked to continue, or that a second request replaced a stream or a step.
     """
 
     stopped: Stopped

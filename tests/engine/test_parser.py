@@ -617,10 +617,10 @@ def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(
 @each(
     "flags, whole_by",
     [
-        ("", {"finish", "both"}),
-        ('unset = ["stream.terminator"]', {"finish", "both"}),
-        ('unset = ["stream"]', {"finish", "both"}),
-        ('stream.terminator = "finish"', {"finish", "both"}),
+        ("", {"finish", "marker", "both"}),
+        ('unset = ["stream.terminator"]', {"finish", "marker", "both"}),
+        ('unset = ["stream"]', {"finish", "marker", "both"}),
+        ('stream.terminator = "finish"', {"finish", "marker", "both"}),
         ('stream.terminator = "done"', {"marker", "both"}),
         ('stream.terminator = "any"', {"finish", "marker", "both"}),
     ],

@@ -11,7 +11,7 @@ from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.sse import SseParser
+from cnllm.engine.decode.sse import ErrorData, SseParser
 
 from .support import Work, cuts, pieces, times
 
@@ -115,11 +115,14 @@ def test_an_unnamed_field_and_a_field_with_a_longer_name_are_no_data() -> None:
 
 
 @times(60)
-@given(values.filter(lambda v: v.strip()[:1] not in ("{", "[", "")), cuts)
-def test_an_error_event_in_plain_words_becomes_an_error_object(words: str, where: list[int]) -> None:
-    [data] = heard(pieces(f"event: error\ndata: {words}\n\n".encode(), where))
-    said = json.loads(data)["error"]["message"]
-    assert said.strip() == words.strip()
+@given(values, cuts, st.sampled_from(["error", "Error", "ERROR", "response.error", "stream_error"]))
+def test_an_error_event_is_one_by_its_name_whatever_its_data(words: str, where: list[int], name: str) -> None:
+    for data in (f"data: {words}\n", ""):
+        frames = SseParser()
+        [event] = [e for piece in pieces(f"event: {name}\n{data}\n".encode(), where) for e in frames.feed(piece)]
+        assert type(event) is ErrorData
+        assert event.strip() == (words if data else "").strip().encode()
+    assert type(*SseParser().feed(f"event: no errors\ndata: {words}\n\n".encode())) is bytes
 
 
 @times(60)

@@ -140,7 +140,7 @@ def test_a_reply_taken_again_is_delivered_though_what_followed_it_failed(client:
 def test_text_that_was_delivered_is_not_given_up_for_none(client: Loops, after: list[Any]) -> None:
     with Peer(says("Blue.", finish="tool_calls"), *after) as peer:
         events, run = ran(client, "run_stream", at(peer), tools=[now])
-    assert (run.stopped, run.reply.text, written(events)) == ("done", "Blue.", "Blue.")
+    assert (run.stopped, run.reply.text, written(events)) == ("incomplete", "Blue.", "Blue.")
     assert counted(events, cnllm.Restarted) == 0
 
 

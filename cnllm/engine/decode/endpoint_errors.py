@@ -34,7 +34,16 @@ from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 if TYPE_CHECKING:
     from cnllm.engine.encode.plan import Plan
 
-__all__ = ["CLASSES", "EMPTY_BODY", "HINTS", "Fault", "build_error", "empty_reply_error", "error_event_fault", "read_fault"]
+__all__ = [
+    "CLASSES",
+    "EMPTY_BODY",
+    "HINTS",
+    "Fault",
+    "build_error",
+    "empty_reply_error",
+    "error_event_fault",
+    "read_fault",
+]
 
 CLASSES: dict[str, type[EndpointError]] = {
     "bad-key": errors.BadKey,

@@ -460,7 +460,6 @@ class StreamParser:
             raise endpoint_errors.empty_reply_error(self._status, builder, reply, self._plan)
         return reply
 
-
     def _cut(self, reply: Reply) -> StreamCut:
         """Return the exception for a reply that has not proven its end."""
         note = next((note for note in reply.notes if note.code in ("finish-unknown", "finish-pending")), None)

@@ -95,21 +95,15 @@ def _is_broken_off(error: BaseException) -> bool:
     return isinstance(error, TransportError) and error.began and not isinstance(error, Timeout)
 
 
-def retry_reason(result: Reply | CnllmError, tries: int) -> str | None:
-    """Return why a step is tried again; None where it is not. A cut stream was already repeated before."""
-    if isinstance(result, Reply):
-        if not has_lost_calls(result) or (tries and result.text.strip()):  # twice: this endpoint always does so
-            return None
-        return "calls were announced and none came"
+def retry_reason(result: CnllmError) -> str | None:
+    """Return why a step that failed is tried again; None where it is not."""
     if isinstance(result, EmptyReply):
         return "the reply was empty"
     return "the reply broke off" if _is_broken_off(result) else None
 
 
-def needs_continuation(result: Reply | CnllmError) -> bool:
-    """Whether asking the model to continue is the only way on."""
-    if isinstance(result, Reply):
-        return has_lost_calls(result) and not result.text.strip()
+def needs_continuation(result: CnllmError) -> bool:
+    """Whether asking the model to continue is the only way on after a failure."""
     if isinstance(result, ReplyTooLarge):
         return False
     return isinstance(result, EmptyReply) or (

@@ -130,8 +130,8 @@ class Loop:
 
     @property
     def fallback(self) -> bool:
-        """Whether a fallback sentence replaced an answer, or the model was asked to continue."""
-        return self._resumed or any(_is_fallback(step.reply) for step in self.steps)
+        """Whether a sentence replaced an answer, the model was asked to continue, or a whole call replaced a stream."""
+        return self._resumed or any(map(_has_fallback, self.steps))
 
     def _summary(self, stopped: Stopped) -> RunSummary:
         return RunSummary(
@@ -262,7 +262,7 @@ class Loop:
         if not reply.tool_calls:
             if reply.finish == "length":
                 return "length"
-            return "incomplete" if continuation.has_lost_calls(reply) and not reply.text.strip() else "done"
+            return "incomplete" if self._has_lost_calls(reply) else "done"
         steps = [(step.calls, step.results) for step in self.steps]
         if self._max_repeats and continuation.is_repeating(steps, self._max_repeats, self._cycle):
             return "repeated"
@@ -287,17 +287,17 @@ class Loop:
         usable: Reply | None = None
         tries = 0
         limit = (self.recovery.steps or 0) if self._retry_cut_steps else 0
-        while result is not None and tries < limit and (reason := continuation.retry_reason(result, tries)) is not None:
+        while result is not None and tries < limit and (reason := self._retry_reason(result)) is not None:
             tries += 1
             usable = result if usable is None and isinstance(result, Reply) else usable
             self._note("step-again", "stream.if_cut", reason, "the step was taken again, without streaming")
             result = yield self._model_call(self.history, stream=False)
         if result is None or self.cancelled:
             return None
-        if usable is not None and usable.text.strip() and continuation.needs_continuation(result):
+        if usable is not None and usable.text.strip() and self._needs_continuation(result):
             # A reply with text is better than none.
             result = usable
-        if self._retry_cut_steps and continuation.needs_continuation(result):
+        if self._retry_cut_steps and self._needs_continuation(result):
             continued = yield from self._continue_reply(result)
             if self.cancelled:
                 return None
@@ -315,6 +315,22 @@ class Loop:
                 *closing_events(result),
             ]
         return result
+
+    def _has_lost_calls(self, reply: Reply) -> bool:
+        """Whether the endpoint reports calls of the offered tools but sent none that can be executed."""
+        return bool(self.plan is None or self.plan.callable) and continuation.has_lost_calls(reply)
+
+    def _retry_reason(self, result: Reply | CnllmError) -> str | None:
+        """Return why a step is tried again; None where it is not. A cut stream was already repeated before."""
+        if isinstance(result, Reply):
+            return "calls were announced and none came" if self._has_lost_calls(result) else None
+        return continuation.retry_reason(result)
+
+    def _needs_continuation(self, result: Reply | CnllmError) -> bool:
+        """Whether asking the model to continue is the only way on."""
+        if isinstance(result, Reply):
+            return self._has_lost_calls(result)
+        return continuation.needs_continuation(result)
 
     def _model_call(self, messages: list[Message], *, stream: bool) -> CallModel:
         return CallModel(list(messages), stream, bool(self._first_choice and self.steps))
@@ -334,7 +350,7 @@ class Loop:
         reasoning, text = (partial.reasoning, partial.text) if partial is not None else ("", "")
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
         more = yield self._model_call([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
-        if not isinstance(more, Reply) or continuation.has_lost_calls(more):
+        if not isinstance(more, Reply) or self._has_lost_calls(more):
             return None
         self._resumed = True
         self._note("continued", "resume", "the reply broke off repeatedly", "the model was asked to continue")
@@ -407,9 +423,10 @@ class Loop:
         return tuple(complete)
 
 
-def _is_fallback(reply: Reply) -> bool:
-    """Whether a reply is a fallback sentence."""
-    return any(note.code == "fallback" for note in reply.notes)
+def _has_fallback(step: Step) -> bool:
+    """Whether a step's reply is a fallback sentence, or came in a second request in place of a stream."""
+    codes = {note.code for note in (*step.reply.notes, *step.notes)}
+    return not codes.isdisjoint(("fallback", "again-whole", "reply-continued", "step-again"))
 
 
 def _refusal(approval: Any) -> str | None:

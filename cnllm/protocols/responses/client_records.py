@@ -18,7 +18,8 @@ class ItemRecord:
 
     `number` counts the items; `parts` are the numbers of the sink's parts for each part of its content; `raw` are
     the pieces of a call's arguments; `reasoning_field` is the field of its reasoning; `whole` is the item at its
-    end, `repeats` how often it came again after that; `unfinished`: a version at its end has a status that says so. `whole_parts` are the parts of its reasoning that came whole.
+    end, `repeats` how often it came again after that. `unfinished`: the status of a version at its end says so.
+    `whole_parts` are the parts of its reasoning that came whole.
     """
 
     __slots__ = (
