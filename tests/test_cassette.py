@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
+import errno
 import itertools
 import json
+import os
 import stat
 import sys
 import threading
@@ -466,3 +469,106 @@ def test_headers_are_hidden_by_name() -> None:
         "content-type": "text/plain",
         "x-echo": "[redacted]",
     }
+
+
+# ── a proxy, a full disk, edited files ───────────────────────────────────────
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
+def test_the_password_of_a_proxy_is_hidden_wherever_it_is_echoed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    password, path = "prXy-Secret-0123456789", tmp_path / "tape.jsonl"
+    monkeypatch.setenv(name, f"http://user:{password}@127.0.0.1:9")
+    basic = base64.b64encode(f"user:{password}".encode())
+    inner = Inner(b"<p>", basic, b" ", password[:9].encode(), password[9:].encode())
+    inner.headers = {"x-seen": password, "content-type": "text/html"}
+    list(Recorder(inner, path).send(Plan())[2])
+    with pytest.raises(TransportError):
+        list(Recorder(Inner(error=TransportError(f"refused: {basic.decode()} {password}")), path).send(Plan())[2])
+    assert len(lines(path)) == 2
+    assert password not in path.read_text()
+    assert basic.decode() not in path.read_text()
+
+
+def test_a_full_disk_leaves_no_half_line_and_loses_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, write = tmp_path / "tape.jsonl", os.write
+    record(path, b"first")
+    whole = path.read_bytes()
+
+    def full(descriptor: int, data: bytes) -> int:
+        if len(data) <= 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[: len(data) - 20])
+
+    monkeypatch.setattr(os, "write", full)
+    chunks = Recorder(Inner(b"paid ", b"answer"), path).send(Plan())[2]
+    assert b"".join(chunks) == b"paid answer"
+    monkeypatch.setattr(os, "write", write)
+    assert path.read_bytes() == whole
+    assert ["No space left" in entry.getMessage() for entry in caplog.records] == [True]
+    record(path, b"last")
+    assert [b"".join(Player(path, [SECRET]).send(Plan())[2])] == [b"first"]
+    assert len(lines(path)) == 2
+
+
+def test_what_a_crash_or_an_editor_left_is_never_glued_to_the_next_exchange(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    record(path, b"first")
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole + whole[:cut])
+        record(path, b"last")
+        kept = [line["response"]["chunks"] for line in lines(path)]
+        assert kept == ([["first"], ["last"]] if cut < len(whole) - 1 else [["first"], ["first"], ["last"]])
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _places(item, (*path, key))
+
+
+def _edited(entry: dict[str, Any], path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    entry = copy.deepcopy(entry)
+    inner: Any = entry
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return entry
+
+
+def test_every_edited_cassette_is_answered_or_refused_by_its_line(tmp_path: Path) -> None:
+    path, error = tmp_path / "tape.jsonl", TransportError("broken")
+    record(path, b"data: a\n", b"\xff")
+    with pytest.raises(TransportError):
+        record(path, b"half", error=error)
+    values = [..., None, True, 0, -1, 10**30, 1.5, "", "x", [], [1], ["x"], [None], {}, {"base64": "?"}, {"x": [[]]}]
+    edits = [_edited(entry, place, value) for entry in lines(path) for place in _places(entry) for value in values]
+    texts = [json.dumps(entry) for entry in edits if entry is not ...]
+    raw = path.read_bytes().splitlines()[0]
+    deep = json.dumps(lines(path)[0] | {"request": {"method": "POST", "url": "/", "body": 0}})
+    broken = [raw[:cut] for cut in range(1, len(raw), 7)] + [raw[:cut] + b"\xff" + raw[cut:] for cut in (1, 50, 200)]
+    for depth in (900, 5_000, 200_000):
+        broken.append(deep.replace('"body": 0', f'"body": {"[" * depth}{"]" * depth}').encode())
+    refused = 0
+    for line in [*(text.encode() for text in texts), *broken, b"9" * 5000]:
+        path.write_bytes(b"\n" + line + b"\n")
+        try:
+            status, headers, chunks = Player(path, [SECRET]).send(Plan())
+            assert type(status) is int
+            assert all(type(name) is str and type(value) is str for name, value in headers.items())
+            assert all(type(chunk) is bytes for chunk in chunks)
+        except TransportError:
+            continue
+        except CnllmError as problem:
+            text = str(problem)
+            assert "holds no answer to this request" in text or f"{path}:2: this line is not a recorded" in text, text
+            refused += "not a recorded" in text
+    assert refused > len(texts) / 2

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
 
 from cnllm.types import checks
 
-__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json", "require_plan"]
+__all__ = [
+    "Answer",
+    "AsyncAnswer",
+    "Exchange",
+    "Json",
+    "Request",
+    "as_json",
+    "read_exchange",
+    "require_plan",
+    "url_path",
+]
 
 Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
@@ -46,6 +61,70 @@ def as_json(chunk: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(chunk).decode()}
 
 
-def as_bytes(chunk: str | dict[str, str]) -> bytes:
+class _Base64(Struct, frozen=True):
+    base64: str
+
+
+class RecordedRequest(Struct, frozen=True):
+    """The request of an exchange."""
+
+    method: str
+    url: str
+    body: Any
+    headers: dict[str, str] = {}
+
+
+class RecordedResponse(Struct, frozen=True):
+    """The response of an exchange, as far as it came."""
+
+    status: Annotated[int, Meta(ge=100, le=999)]
+    headers: dict[str, str]
+    chunks: list[str | _Base64]
+
+
+class RecordedError(Struct, frozen=True):
+    """The failure of an exchange: the name of its class, and the message."""
+
+    type: str
+    message: str
+
+
+class Exchange(Struct, frozen=True):
+    """A line of a cassette. One that was abandoned before its response has neither a response nor an error."""
+
+    request: RecordedRequest
+    response: RecordedResponse | None = None
+    ended: Literal["whole", "abandoned", "failed"] = "whole"
+    error: RecordedError | None = None
+    when: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, Any]:
+        """Return what a request must equal to be answered: method, path and body."""
+        return self.request.method, url_path(self.request.url), self.request.body
+
+    @property
+    def chunks(self) -> list[bytes]:
+        """Return the bytes of the response as they came."""
+        return [] if self.response is None else [_as_bytes(chunk) for chunk in self.response.chunks]
+
+
+def read_exchange(line: bytes) -> Exchange:
+    """Read a line of a cassette. Raises `ValueError` or `RecursionError` for a line that is none."""
+    exchange = msgspec.convert(json.loads(line), Exchange)  # json takes half of a surrogate pair, unlike msgspec
+    if exchange.error is None and (
+        exchange.ended == "failed" or (exchange.response is None and exchange.ended == "whole")
+    ):
+        raise ValueError("it has no answer and no error")
+    _ = exchange.chunks  # raises for bytes that are no Base64
+    return exchange
+
+
+def url_path(url: str) -> str:
+    """Return the part between host and query. `urlsplit` would fail on a redacted host."""
+    return re.sub(r"^[^:/?#]+://[^/?#]*|[?#].*", "", url)
+
+
+def _as_bytes(chunk: str | _Base64) -> bytes:
     """Return the bytes of a chunk, the inverse of `as_json`."""
-    return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
+    return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk.base64, validate=True)

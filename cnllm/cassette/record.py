@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -13,11 +14,13 @@ from typing import Any, Protocol, Self
 
 from cnllm.cassette.hide import redact_chunks
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, require_plan
-from cnllm.config import redact
+from cnllm.config import private_files, redact
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append"]
+
+_BLOCK = 1 << 16
 
 Sink = Callable[[Json], None]
 Secrets = Iterable[str] | Callable[[], Iterable[str]]
@@ -96,8 +99,8 @@ class _Tape:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets that are known now."""
-        return tuple(self._secrets()) if callable(self._secrets) else self._secrets
+        """Return the secrets that are known now, those of the environment's proxy too."""
+        return (*(self._secrets() if callable(self._secrets) else self._secrets), *redact.proxy_secrets())
 
     def begin(self, plan: Request) -> _Entry:
         """Return an entry for a request, without secrets."""
@@ -131,25 +134,86 @@ class _File:
         append(self.path, b"")  # raises before any request where the file is not writable
 
     def write(self, entry: Json) -> None:
-        """Append an exchange."""
-        append(self.path, json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        """Append an exchange. Where that fails a warning says so: the answer is there, and may have been paid for."""
+        try:
+            append(self.path, _line(entry))
+        except CnllmError as error:
+            import logging
+
+            logging.getLogger("cnllm.cassette").warning("%s; this exchange is not recorded, the call goes on", error)
+
+
+def _line(entry: Json) -> bytes:
+    return json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append a line to a file that only its owner can read. Raise `CnllmError` where that fails."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    """Append a whole line to a file that only its owner can read, or nothing. Raise `CnllmError` where that fails."""
     try:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = private_files.open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             mode = os.fstat(descriptor).st_mode
-            if stat.S_ISREG(mode) and mode & 0o077 and os.name != "nt":
-                os.fchmod(descriptor, 0o600)  # asked for: the user named it as the file of recordings
-            while line:
-                line = line[os.write(descriptor, line) :]
+            if stat.S_ISREG(mode):
+                if mode & 0o077 and os.name != "nt":
+                    os.fchmod(descriptor, 0o600)  # asked for: the user named it as the file of recordings
+                with _lock(descriptor):
+                    _append_whole(descriptor, line)
+            else:
+                _write(descriptor, line)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise CnllmError(f"cannot record to {path}: {error.strerror}", hint="use a writable file") from error
+
+
+def _append_whole(descriptor: int, line: bytes) -> None:
+    """Append a line behind the last whole one, or nothing."""
+    size = os.fstat(descriptor).st_size
+    if line and size and os.pread(descriptor, 1, size - 1) != b"\n":
+        size, end = _end_of_lines(descriptor, size)
+        line = end + line
+    try:
+        _write(descriptor, line)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _end_of_lines(descriptor: int, size: int) -> tuple[int, bytes]:
+    """Cut off the half line at the end of a file. Return the size, and the line break that a whole line lacks.
+
+    A crash leaves half a line; an editor may leave a whole one without its line break.
+    """
+    start, rest = size, b""
+    while start and b"\n" not in rest:
+        block = min(start, _BLOCK)
+        start -= block
+        rest = os.pread(descriptor, block, start) + rest
+    last = rest.rpartition(b"\n")[2]
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        os.ftruncate(descriptor, size - len(last))
+        return size - len(last), b""
+    return size, b"\n"
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    while line:
+        line = line[os.write(descriptor, line) :]
+
+
+@contextlib.contextmanager
+def _lock(descriptor: int) -> Iterator[None]:
+    """Lock a file where the system can: another program may append to it, too."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with contextlib.suppress(OSError):  # some file systems have no locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield  # closing the file ends the lock
 
 
 class _Entry:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cnllm import errors
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes, require_plan
+from cnllm.cassette.parts import Answer, AsyncAnswer, Exchange, Request, read_exchange, require_plan, url_path
 from cnllm.config import redact
+from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import checks
 
@@ -61,31 +61,31 @@ class _Cassette:
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
         for secret in self._secrets:
             checks.require_type("secrets: one of them", secret, str, "a string")
-        self._rows: list[tuple[int, Json] | None] = list(self._load())  # None: this one has answered
+        self._rows: list[tuple[int, Exchange] | None] = list(self._load())  # None: this one has answered
         self._by_request: dict[int, deque[int]] = {}
         self._by_address: dict[tuple[str, str], deque[int]] = {}
         for index, row in enumerate(self._rows):
             if row is not None:
-                request = _recorded_request(row[1])
+                request = row[1].key
                 self._by_request.setdefault(_digest(request), deque()).append(index)
                 self._by_address.setdefault(request[:2], deque()).append(index)
         self._in_order = deque(range(len(self._rows)))
         self._lock = threading.Lock()  # a client may be used by several threads
 
-    def take(self, plan: Request) -> Json:
+    def take(self, plan: Request) -> Exchange:
         """Return the first unused exchange with the method, URL path and body of the plan."""
         require_plan(plan)
         secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))
         request = (
             plan.method,
-            _path(redact.redact_url(plan.url, secrets)),
+            url_path(redact.redact_url(plan.url, secrets)),
             redact.redact_data(_as_json(plan.body), secrets),
         )
         with self._lock:
             indexes = self._by_request.get(_digest(request), deque())
             for index in indexes:  # the first one, unless different requests have the same digest
                 row = self._rows[index]
-                if row is not None and _recorded_request(row[1]) == request:
+                if row is not None and row[1].key == request:
                     indexes.remove(index)
                     self._rows[index] = None
                     return row[1]
@@ -96,14 +96,14 @@ class _Cassette:
         if row is None:
             return f"all {len(self._rows)} were used" if self._rows else "it is empty"
         line, entry = row
-        recorded = _recorded_request(entry)
+        recorded = entry.key
         for name, recorded_value, requested_value in zip(("method", "path"), recorded, request, strict=False):
             if recorded_value != requested_value:
                 return f"{name} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
         key, recorded_value, requested_value = _difference(recorded[2], request[2])
         return f"{key} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
 
-    def _first_unused(self, queue: deque[int]) -> tuple[int, Json] | None:
+    def _first_unused(self, queue: deque[int]) -> tuple[int, Exchange] | None:
         """Return the first unused row of a queue, and remove the used rows before it."""
         while queue:
             row = self._rows[queue[0]]
@@ -112,34 +112,25 @@ class _Cassette:
             queue.popleft()
         return None
 
-    def _load(self) -> Iterator[tuple[int, Json]]:
+    def _load(self) -> Iterator[tuple[int, Exchange]]:
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            lines = read_bounded(self._path, CASSETTE_BYTES).split(b"\n")
         except OSError as error:
             raise CnllmError(f"cannot replay {self._path}: {error.strerror}", hint=_RECORD) from error
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                entry = json.loads(line)
-                request = entry["request"]
-                usable = "body" in request and isinstance(request["method"] + request["url"], str)
-                usable = usable and ("response" in entry or "error" in entry or entry["ended"] == "abandoned")
-            except (ValueError, TypeError, KeyError, AttributeError):
-                usable = False
-            if not usable:
-                raise CnllmError(f"{self._path}:{number}: this line is not a recorded exchange", hint=_RECORD)
-            if "response" in entry or "error" in entry:
-                yield number, entry
+                exchange = read_exchange(line)
+                _digest(exchange.key)  # a body of a thousand levels has none
+            except (ValueError, RecursionError):
+                raise CnllmError(f"{self._path}:{number}: this line is not a recorded exchange", hint=_RECORD) from None
+            if exchange.response is not None or exchange.error is not None:
+                yield number, exchange
 
 
 _RECORD = "record the call first: cnllm call … --record FILE"
 _MISSING = object()
-
-
-def _recorded_request(entry: Json) -> tuple[str, str, Any]:
-    request = entry["request"]
-    return request["method"], _path(request["url"]), request["body"]
 
 
 def _digest(value: Any) -> int:
@@ -149,11 +140,6 @@ def _digest(value: Any) -> int:
     if isinstance(value, (list, tuple)):
         return hash(tuple([_digest(item) for item in value]))
     return hash(value)
-
-
-def _path(url: str) -> str:
-    """Return the part between host and query. `urlsplit` would fail on a redacted host."""
-    return re.sub(r"^[^:/?#]+://[^/?#]*|[?#].*", "", url)
 
 
 def _difference(recorded: Any, requested: Any, path: str = "") -> tuple[str, Any, Any]:
@@ -180,30 +166,30 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _head(entry: Json) -> tuple[int, dict[str, str]]:
-    if "response" not in entry:
+def _head(entry: Exchange) -> tuple[int, dict[str, str]]:
+    if entry.response is None:
         raise _error(entry)
-    return entry["response"]["status"], dict(entry["response"]["headers"])
+    return entry.response.status, dict(entry.response.headers)
 
 
-def _chunks(entry: Json) -> Iterator[bytes]:
-    for chunk in entry["response"]["chunks"]:
-        yield as_bytes(chunk)
-    if "error" in entry:
+def _chunks(entry: Exchange) -> Iterator[bytes]:
+    yield from entry.chunks
+    if entry.error is not None:
         raise _error(entry)
 
 
-async def _async_chunks(entry: Json) -> AsyncIterator[bytes]:
+async def _async_chunks(entry: Exchange) -> AsyncIterator[bytes]:
     for chunk in _chunks(entry):
         yield chunk
 
 
-def _error(entry: Json) -> CnllmError:
+def _error(entry: Exchange) -> CnllmError:
     """Return the recorded failure, in its class if that is a `TransportError`."""
-    error_class = getattr(errors, str(entry["error"].get("type")), TransportError)
+    kind, message = ("", "") if entry.error is None else (entry.error.type, entry.error.message)
+    error_class = getattr(errors, kind, TransportError)
     if not (isinstance(error_class, type) and issubclass(error_class, TransportError)):
         error_class = TransportError
-    return error_class(str(entry["error"].get("message")))
+    return error_class(message)
 
 
 def _as_json(body: Any) -> Any:

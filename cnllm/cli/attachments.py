@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output.errors import UsageError
+from cnllm.cli.output.stdio import read_stdin
+from cnllm.config.bounded_files import read_bounded
 from cnllm.types import Media, Message, Part, Text
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["media_type_of", "read_attachment", "require_readable"]
 
+_MAX_BYTES = 256 * 1024 * 1024  # no endpoint takes as much
 _SHOWN = 3  # models that an error names
 
 _SIGNATURES = (
@@ -59,11 +62,12 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
     if scheme := _SCHEME.match(source):
         return _from_url(source, scheme[1])
     if source == "-":
-        data, name = (stdin.read() if stdin is not None else b""), "stdin"
+        name = "stdin"
+        data = read_stdin(stdin, _MAX_BYTES, "-a -") if stdin is not None else b""
     else:
         name = Path(source).name
         try:
-            data = Path(source).expanduser().read_bytes()
+            data = read_bounded(Path(source).expanduser(), _MAX_BYTES)
         except OSError as error:
             raise UsageError(f"-a {source}: {error.strerror}", "name a file that can be read, or a URL") from error
     if not data:

@@ -53,7 +53,6 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
 
     From then on, no output shows any key of this model.
     """
-    from cnllm.client.credentials import proxy_passwords
     from cnllm.config import keys, redact
 
     if key_env is not None and not keys.NAME.fullmatch(key_env):
@@ -63,7 +62,7 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide_secrets(*[value for name in names if (value := keys.find_key([name]))])
     errors.hide_secrets(
-        *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *proxy_passwords()
+        *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *redact.proxy_secrets()
     )
     key = keys.find_key([key_env]) if key_env is not None else None
     if key is None and key_env is not None and required:

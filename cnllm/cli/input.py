@@ -6,11 +6,11 @@ import base64
 import os
 import select
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output import stdio
 from cnllm.cli.output.errors import UsageError
+from cnllm.config.bounded_files import MOST_BYTES, read_bounded
 from cnllm.types import Media, Message, Part, Text
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ PATIENCE = 3.0
 """Seconds of silence after which a line tells the user that the program waits for stdin."""
 
 _HINT = 'give it in quotes: cnllm "Why?", or pipe it in'
+_MAX_IMAGE = 256 * 1024 * 1024
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -107,7 +108,7 @@ def _stdin(stream: object, *, wait: bool) -> str:
     if not wait and not stdio.is_piped(raw):
         return ""
     _report_wait(raw)
-    data = raw.read()
+    data = stdio.read_stdin(raw, MOST_BYTES, "stdin")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -141,7 +142,7 @@ def read_image(source: str) -> Media:
     if source.startswith(("http://", "https://")):
         return Media("image", url=source)
     try:
-        data = Path(source).read_bytes()
+        data = read_bounded(source, _MAX_IMAGE)
     except OSError as error:
         raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
     return Media(_media_type(source, data), data=base64.b64encode(data).decode())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from cnllm.cli.output.errors import UsageError
+from cnllm.config.bounded_files import read_bounded
 from cnllm.jsonpath import remove
 
 __all__ = ["call_options", "parse_json", "parse_json_option", "parse_parameter", "read_json_file", "read_tools"]
@@ -103,7 +103,7 @@ def read_tools(path: str) -> list[dict[str, Any]]:
 def read_json_file(path: str, option: str) -> Any:
     """Read the value in a JSON file. Raises `UsageError`."""
     try:
-        data = Path(path).read_bytes()
+        data = read_bounded(path)
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}", "name a JSON file that can be read") from error
     return parse_json(data, path)

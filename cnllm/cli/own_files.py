@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cnllm.cli.output import errors
 from cnllm.config import private_files
+from cnllm.config.bounded_files import read_bounded
 
 __all__ = ["replace_own", "require_own"]
 
@@ -18,7 +19,7 @@ def require_own(output: str) -> None:
     if path.suffix != ".toml":
         raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
     try:
-        text = path.read_bytes() if path.exists() else _MARK
+        text = read_bounded(path) if path.exists() else _MARK
     except OSError as error:
         raise errors.UsageError(f"-o {output}: {error.strerror}") from error
     if not text.startswith(_MARK):

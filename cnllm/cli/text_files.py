@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cnllm.cli.output.errors import UsageError
+from cnllm.config.bounded_files import read_bounded
 
 __all__ = ["as_document", "read_files"]
 
@@ -58,12 +59,9 @@ def _expand(pattern: str) -> Iterator[str]:
 
 def _read(name: str) -> str:
     try:
-        with open(name, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_bounded(name, _MAX_BYTES)
     except OSError as error:
         raise UsageError(f"-f {name}: {error.strerror}", "name a text file that can be read") from error
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"-f {name}: it has more than {_MAX_BYTES:,} bytes", "name a smaller file")
     if data.startswith(b"%PDF-"):  # some have no byte that text lacks
         raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
     try:

@@ -104,7 +104,7 @@ class BaseClient:
     def _secrets(self) -> tuple[str, ...]:
         """Return the secrets that no log may hold, whatever request carries them."""
         key = key_of(self._key)
-        return (*(() if key is None else (key,)), *credentials.proxy_passwords())
+        return (*(() if key is None else (key,)), *redact.proxy_secrets())
 
     def __repr__(self) -> str:
         return (
@@ -267,7 +267,7 @@ class CallDriver:
             self._secrets, self._echo = secrets, Echo(secrets)
         self._needles = credentials.secret_bytes(secrets)
         self._echo.begin_request()
-        log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
+        log_redaction.install_log_filter(lambda: (*self._secrets, *redact.proxy_secrets()))
         if self._watch is not None:
             self._watch.request_sent(plan)
         return request

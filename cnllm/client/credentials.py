@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +28,6 @@ __all__ = [
     "is_safe_address",
     "key_for",
     "plan_secrets",
-    "proxy_passwords",
     "redact_bytes",
     "redact_cut_bytes",
     "redact_error",
@@ -145,18 +143,12 @@ def _head_secrets(url: str, headers: tuple[tuple[str, str], ...], key: str | Non
     return secrets if key is None or key in secrets else (key, *secrets)
 
 
-def proxy_passwords() -> tuple[str, ...]:
-    """Return the passwords in the proxy addresses of the environment."""
-    addresses = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
-    return tuple(secret for address in addresses for secret in redact.request_secrets(address, {}))
-
-
 def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
     """Remove secrets from an error and its whole chain of causes: the endpoint or the network may echo one.
 
     `echo` belongs to the call and knows which part of a reply was delivered.
     """
-    secrets = (*secrets, *proxy_passwords())
+    secrets = (*secrets, *redact.proxy_secrets())
     if not secrets:
         return error
     echo = echo or Echo(secrets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cnllm.config import environment, paths, private_files
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import CnllmError
 
 __all__ = ["VARIABLE", "default_model", "set_default_model"]
@@ -18,7 +19,7 @@ def default_model() -> tuple[str, str] | None:
         return name, VARIABLE
     file = _file()
     try:
-        stored = file.read_text(encoding="utf-8")
+        stored = read_bounded(file).decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cnllm.config import paths, private_files
+from cnllm.config.bounded_files import open_nonblocking, read_descriptor
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
@@ -101,9 +102,9 @@ def _environment(label: str, name: Any) -> str:
 def _read() -> dict[str, str]:
     file = keys_path()
     try:
-        with file.open("rb") as stream:
+        with open(open_nonblocking(file), "rb") as stream:
             _restrict_mode(file, stream.fileno())
-            raw = stream.read()
+            raw = read_descriptor(stream.fileno())
     except FileNotFoundError:
         return {}
     except OSError as error:

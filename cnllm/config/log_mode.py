@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from cnllm.config import environment, paths, private_files
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import CnllmError
 
 __all__ = ["Mode", "mode", "set_mode", "variable_mode"]
@@ -20,7 +21,7 @@ def mode() -> Mode:
         return setting
     hint = "run cnllm logs on, or cnllm logs off, to rewrite it"
     try:
-        stored = _file().read_text()
+        stored = read_bounded(_file()).decode()
     except (FileNotFoundError, NotADirectoryError):
         return "on"
     except (OSError, UnicodeDecodeError) as error:

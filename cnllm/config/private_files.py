@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cnllm.config.bounded_files import open_nonblocking, read_bounded, read_descriptor
 from cnllm.errors import CnllmError
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "create_private_file",
     "lock_folder",
     "make_private_folder",
+    "open_private",
     "read_safe_file",
     "sync_folder",
     "write_file",
@@ -79,7 +81,7 @@ def _content(path: Path) -> bytes | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        return path.read_bytes()
+        return read_bounded(path)
     except FileNotFoundError:
         return None
 
@@ -144,13 +146,18 @@ def sync_folder(folder: Path) -> None:
 def read_safe_file(path: Path) -> bytes | None:
     """Return the content of a file that nobody else can write; None without one. Raise `OSError` or `ValueError`."""
     try:
-        with path.open("rb") as file:
+        with open(open_nonblocking(path), "rb") as file:
             status = os.fstat(file.fileno())
             if hasattr(os, "geteuid"):
                 if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                     raise ValueError("other users can write it")
                 if status.st_uid not in (os.geteuid(), 0):
                     raise ValueError("it belongs to another user")
-            return file.read()
+            return read_descriptor(file.fileno())
     except FileNotFoundError:
         return None
+
+
+def open_private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file. One that this makes has mode 0600, whatever the umask; one that exists keeps its mode."""
+    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o600)

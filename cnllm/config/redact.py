@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -106,6 +107,19 @@ def request_secrets(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
     if "?" in address:
         secrets += [text for m in _QUERY.finditer(address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))]
     return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
+
+
+def proxy_secrets() -> tuple[str, ...]:
+    """Return the passwords in the proxy addresses of the environment, and what a proxy gets of them."""
+    secrets: list[str] = []
+    for name, address in os.environ.items():
+        if name.lower().endswith("_proxy") and "@" in address:
+            secrets += request_secrets(address if "://" in address else f"http://{address}", {})
+            userinfo = address.rpartition("@")[0].rpartition("//")[2]
+            for text in (userinfo, unquote(userinfo)):
+                pair = text if ":" in text else f"{text}:"
+                secrets.append(base64.b64encode(pair.encode("utf-8", "surrogateescape")).decode())
+    return tuple(dict.fromkeys(secrets))
 
 
 def looks_secret(value: str) -> bool:

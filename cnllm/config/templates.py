@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.config import paths, private_files
+from cnllm.config.bounded_files import read_bounded
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import CnllmError
 
@@ -88,7 +89,7 @@ def read_template(name: str) -> Template:
     """Read a template. Raise `CnllmError` with the file and what is wrong."""
     path = template_path(name)
     try:
-        text = path.read_bytes().decode()
+        text = read_bounded(path).decode()
     except FileNotFoundError as error:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cnllm.cassette.parts import as_bytes
+from cnllm.cassette.parts import read_exchange
 from cnllm.cassette.record import Recorder, append
 from cnllm.config import paths, private_files, redact
+from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.engine.encode.plan import Plan
 from cnllm.probe.runner import Response
 
@@ -40,7 +41,7 @@ class Recording:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._answers: dict[str, deque[Response]] = {}
-        text = self.path.read_bytes() if self.path.exists() else b""
+        text = read_bounded(self.path, CASSETTE_BYTES) if self.path.exists() else b""
         now = datetime.datetime.now(datetime.UTC)
         for line in text.splitlines():
             entry = _entry(line)
@@ -75,14 +76,13 @@ def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> s
 def _entry(line: bytes) -> tuple[datetime.datetime, str, Response] | None:
     """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
     try:
-        entry = json.loads(line)
-        request, response = entry["request"], entry["response"]
-        when = datetime.datetime.fromisoformat(entry["when"])
-        status = int(response["status"])
-        if entry.get("ended") == "failed" or status == 429:
+        exchange = read_exchange(line)
+        when = datetime.datetime.fromisoformat(exchange.when)
+        request, response = exchange.request, exchange.response
+        if response is None or exchange.ended == "failed" or response.status == 429:
             return None
-        content = b"".join(as_bytes(chunk) for chunk in response["chunks"])
-        answer = Response(status, dict(response["headers"]), content, entry.get("ended") == "abandoned")
-        return when, _identity(request["method"], request["url"], request["headers"], request["body"]), answer
-    except (ValueError, KeyError, TypeError):
+        content = b"".join(exchange.chunks)
+        answer = Response(response.status, dict(response.headers), content, exchange.ended == "abandoned")
+        return when, _identity(request.method, request.url, request.headers, request.body), answer
+    except (ValueError, RecursionError):
         return None

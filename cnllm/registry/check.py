@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.check_citations import citation_problems
 from cnllm.registry.check_patterns import pattern_faults
@@ -31,7 +32,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
             if builtin:
                 documents.append(read(path, builtin=True))
                 continue
-            text = path.read_bytes()
+            text = read_bounded(path)
             documents.append(Document(path, label, text, parse(text, label), builtin=False, is_data=path in data))
         except OSError as error:
             faults.append(Problem(label, None, f"cannot be read: {error.strerror}"))

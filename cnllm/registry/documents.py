@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.config.bounded_files import open_nonblocking, read_descriptor
 from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
 from cnllm.registry import cache
@@ -195,8 +196,11 @@ def read_text(path: Path) -> str:
 
 def _read_bytes(path: Path, label: str) -> tuple[os.stat_result, bytes]:
     try:
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()), file.read()
+        descriptor = open_nonblocking(path)
+        try:
+            return os.fstat(descriptor), read_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise RegistryError(
             f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 
 __all__ = ["CURRENCY", "NO_CHAT", "ListName", "PublishedModel", "published_models", "read_published"]
@@ -71,7 +72,7 @@ class PublishedModel(Struct, frozen=True):
 def read_published(path: Path) -> list[PublishedModel]:
     """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
     try:
-        content = path.read_bytes()
+        content = read_bounded(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise RegistryError(f"cannot be read: {reason}", file=str(path), hint=_HINT) from error

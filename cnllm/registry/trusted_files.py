@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from cnllm.config import paths, private_files
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 
 __all__ = ["is_trusted", "is_trusted_content", "trust"]
@@ -20,7 +21,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     try:
         if not stat.S_ISREG(file.stat().st_mode) and not file.is_dir():
             raise OSError(0, "it is not a regular file")
-        text = file.read_bytes()
+        text = read_bounded(file)
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
     digest = hashlib.blake2b(text, digest_size=32).hexdigest()

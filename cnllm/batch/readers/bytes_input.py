@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import io
+import os
 import shutil
+import stat
 import sys
 import tempfile
 from typing import BinaryIO, cast
@@ -109,7 +112,12 @@ class BytesInput:
             self._copy.seek(0)
             return _shared(self._copy)
         if not self._is_stdin:
-            return open(self.name, "rb", buffering=1 << 18)
+            file = open(self.name, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):  # a line of it may never end
+                file.close()
+                raise OSError(errno.ENODEV, "it is a device, not a file")
+            return file
         if self._stdin is None:
             buffer = getattr(sys.stdin, "buffer", None)
             if buffer is None:

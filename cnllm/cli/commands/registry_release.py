@@ -8,6 +8,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import stdio, terminal
+from cnllm.config.bounded_files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.registry.updates.release import Release
@@ -63,8 +64,7 @@ def _content(source: str, most: int) -> bytes:
     if download.is_url(source):
         return download.download(source, most)
     try:
-        with open(source, "rb") as file:
-            return file.read(most + 1)
+        return read_bounded(source, most)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise errors.UsageError(f"{source} cannot be read: {reason}", "name a data release") from error

@@ -15,6 +15,7 @@ from cnllm.cli import options
 from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.config import environment
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -216,8 +217,7 @@ def _file_keys(path: str | None) -> list[str]:
     if path is None:
         return []
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.strip() for line in file]
+        lines = [line.strip() for line in read_bounded(path).decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{path} cannot be read: {error}", hint="name a text file of keys") from error
     keys = [line for line in lines if line and not line.startswith("#")]

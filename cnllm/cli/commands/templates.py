@@ -6,6 +6,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.config.bounded_files import read_bounded
 
 __all__ = ["templates"]
 
@@ -53,7 +54,7 @@ def show(name: str) -> None:
     from cnllm.config.templates import template_path
 
     load_template(name)
-    answer.print_line(template_path(name).read_bytes().decode().rstrip("\n"))
+    answer.print_line(read_bounded(template_path(name)).decode().rstrip("\n"))
 
 
 @templates.command(epilog=options.examples("cnllm templates remove translate"))

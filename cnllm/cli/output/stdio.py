@@ -10,7 +10,7 @@ from typing import BinaryIO, TextIO
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import terminal
 
-__all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "write_text"]
+__all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "read_stdin", "write_text"]
 
 
 def prepare_streams() -> bool:
@@ -57,6 +57,16 @@ def is_piped(raw: BinaryIO) -> bool:
     """Whether a stream is a pipe, a file or a socket; other kinds of stdin are not for this program."""
     mode = os.fstat(raw.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def read_stdin(stream: BinaryIO, most: int, name: str) -> bytes:
+    """Read a stream to its end. Raises `UsageError` where that is more than so many bytes."""
+    data = stream.read(most + 1)
+    if len(data) > most:
+        from cnllm.cli.output.errors import UsageError
+
+        raise UsageError(f"{name}: it has more than {most:,} bytes", "pipe less")
+    return data
 
 
 def flush_streams() -> None:

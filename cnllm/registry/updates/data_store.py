@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cnllm.config import private_files
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.files import RELEASE, UPDATES, data_folder
 
@@ -81,7 +82,7 @@ def _next_copy(path: Path) -> Path:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_bounded(path)
     except FileNotFoundError:
         return None
 

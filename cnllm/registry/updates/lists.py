@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.public_lists import ListName, published_models
 from cnllm.registry.updates.changes import PublicList
@@ -30,8 +31,7 @@ def list_from_bytes(content: bytes, url: str, seen: datetime.date) -> PublicList
 def list_from_file(path: Path) -> PublicList:
     """Return the list in a file, as of the day on which the file was written. Raises `RegistryError`."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_bounded(path, MAX_BYTES)
         seen = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -39,8 +39,6 @@ def list_from_file(path: Path) -> PublicList:
         raise RegistryError(
             f"cannot be read: {reason}", file=str(path), hint=f"name {names}, a file or a URL"
         ) from error
-    if len(content) > MAX_BYTES:
-        raise RegistryError("is too large for a list of models", file=str(path), hint=f"at most {MAX_BYTES} bytes")
     name, models = published_models(content, str(path))
     return PublicList(name, _cited(name, path), seen, models)
 
