@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback", "sent_keys"]
+__all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback", "query_keys", "repeated_header", "sent_keys"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names of this machine."""
@@ -16,6 +16,8 @@ OPEN = "open"
 """The identity of every client where no key is needed."""
 
 _HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+_SINGLE = frozenset([b"host", b"origin", b"cookie", b"authorization", *(name.encode() for name in _HEADERS)])
+_LONGEST_URL = 300  # characters of an origin; a name of a host has at most 253
 
 
 def is_loopback(host: str) -> bool:
@@ -54,14 +56,10 @@ class Access:
         """Return the identities of the keys."""
         return self._identities
 
-    def identity(self, headers: Mapping[str, str], query: str) -> str | None:
-        """Return the identity of the client's key, or None where it has no valid one."""
-        if self._is_open:
-            return OPEN
-        for key in sent_keys(headers, query):
-            if (identity := digest(key)) in self._identities:
-                return identity
-        return None
+    @property
+    def is_open(self) -> bool:
+        """Whether every client is let in."""
+        return self._is_open
 
     def allows_host(self, headers: Mapping[str, str]) -> bool:
         """Whether the host that the client asked for is this one."""
@@ -77,19 +75,36 @@ class Access:
         return _host_name(origin) in self._hosts
 
 
+def repeated_header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the name of a header that decides on a request and is there twice: a proxy may have checked the other."""
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in _SINGLE and name in seen:
+            return name.decode()
+        seen.add(name)
+    return None
+
+
 def sent_keys(headers: Mapping[str, str], query: str) -> list[str]:
     """Return the keys that a client sent, wherever its protocol puts them."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     keys = [token.strip()] if scheme.lower() == "bearer" else []
     keys += [headers[name] for name in _HEADERS if name in headers]
-    if "key=" in query:
-        keys += [value for name, value in parse_qsl(query) if name == "key"]
-    return [key for key in keys if key]
+    return [key for key in [*keys, *query_keys(query)] if key]
+
+
+def query_keys(query: str) -> list[str]:
+    """Return the keys in a query."""
+    return [value for name, value in parse_qsl(query) if name == "key"] if "key=" in query else []
+
+
+def _host_name(url: str) -> str:
+    """Return the host of a URL in lower case, empty where it has none. No long text of a client is kept for it."""
+    return _short_host_name(url) if len(url) <= _LONGEST_URL else ""
 
 
 @lru_cache(maxsize=256)
-def _host_name(url: str) -> str:
-    """Return the host of a URL in lower case, empty where it has none."""
+def _short_host_name(url: str) -> str:
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:

@@ -25,11 +25,12 @@ class AccessLog:
     def __init__(self) -> None:
         self._entries: OrderedDict[str, Entry] = OrderedDict()
 
-    def write(self, entry: Entry) -> None:
-        """Write an entry."""
-        self._entries[entry.id] = entry
-        while len(self._entries) > _KEPT:
-            self._entries.popitem(last=False)
+    def write(self, entry: Entry, *, is_kept: bool = True) -> None:
+        """Write an entry. That of a client without a valid key is not kept."""
+        if is_kept:
+            self._entries[entry.id] = entry
+            while len(self._entries) > _KEPT:
+                self._entries.popitem(last=False)
         if _LOGGER.isEnabledFor(logging.INFO):
             _LOGGER.info("%s", msgspec.json.encode(_fields(entry, [note.code for note in entry.notes])).decode())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -14,7 +15,8 @@ from msgspec.structs import replace
 from cnllm import errors
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
-from cnllm.gateway.access import Access, digest, sent_keys
+from cnllm.gateway.access import OPEN, Access, digest, sent_keys
+from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_worker import Reservation
@@ -26,9 +28,10 @@ from cnllm.registry import Registry
 from cnllm.types import Reply
 from cnllm.types.route import Fallback
 
-__all__ = ["Admission", "Admitted", "Caller", "refusal_failure"]
+__all__ = ["Admission", "Admitted", "Caller", "guessing_failure", "refusal_failure"]
 
 _STATUS = {"rate": 429, "size": 413, "forbidden": 403, "key": 401}
+_GUESSES = (100, 1.0)  # wrong keys of one address: so many at once, then one each so many seconds
 _REPLIES = 10  # replies of unknown length that fit into a limit of tokens at once
 _NOT_SENT = (errors.KeyMissing, errors.Untrusted, errors.CannotSend, errors.RegistryError, errors.UnknownModel)
 
@@ -44,6 +47,7 @@ class Admission:
     """The keys of clients: those that are given at the start, and those of a book, which have limits."""
 
     def __init__(self, access: Access, book: KeyBook | None, *, lease: float = LEASE_SECONDS) -> None:
+        self.guesses = Guesses(*_GUESSES)
         self._access = access
         self._book = book
         self._lease = lease
@@ -53,6 +57,7 @@ class Admission:
         """Return the same with other keys that are given; the limits of running requests are shared."""
         new = Admission(access, self._book, lease=self._lease)
         new._limiters = self._limiters
+        new.guesses = self.guesses
         return new
 
     @property
@@ -66,24 +71,50 @@ class Admission:
             limiter = self._limiters[loop] = Limiter(coroutines, lease=self._lease)
         return limiter
 
-    async def caller(self, headers: Mapping[str, str], query: str, protocol: str) -> Caller | None:
-        """Return who sends a request; None without a valid key. Raises `RequestFailed` where nobody knows."""
-        identity = self._access.identity(headers, query)
-        if identity is not None:
-            return Caller(identity)
-        if self._book is None:
+    async def caller(self, headers: Mapping[str, str], query: str, protocol: str, address: str) -> Caller | None:
+        """Return who sends a request from an address; None without a valid key.
+
+        Raises `RequestFailed` where nobody knows, and for an address that has sent too many wrong keys.
+        """
+        if self._access.is_open:
+            return Caller(OPEN)
+        keys = sent_keys(headers, query)
+        if not keys:
             return None
-        for key in sent_keys(headers, query):
-            if KEY.fullmatch(key) is None:
-                continue
+        wait = self.guesses.wait(address)
+        for key in keys:
             identity = digest(key)
-            try:
-                record = await self.limiter.find(identity)
-            except Refused as error:
-                raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
-            if record is not None:
-                return Caller(identity, record)
+            if wait and not self.guesses.is_proven(address, identity):
+                continue
+            caller = await self._caller_of(key, identity, protocol)
+            if caller is not None:
+                self.guesses.prove(address, identity)
+                return caller
+        if wait:
+            raise RequestFailed(guessing_failure(wait))
+        self.guesses.add(address)
         return None
+
+    async def _caller_of(self, key: str, identity: str, protocol: str) -> Caller | None:
+        """Return who has a key; None for nobody. Raises `RequestFailed` where nobody knows."""
+        if identity in self._access.identities:
+            return Caller(identity)
+        if self._book is None or KEY.fullmatch(key) is None:
+            return None
+        try:
+            record = await self.limiter.find(identity)
+        except Refused as error:
+            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+        return None if record is None else Caller(identity, record)
+
+    async def admit(self, caller: Caller, protocol: str) -> None:
+        """Count a request by its head, before its body is read. Raises `RequestFailed` beyond a limit of its key."""
+        if caller.record is None:
+            return
+        try:
+            await self.limiter.admit(caller.identity, caller.record)
+        except Refused as error:
+            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
 
     def fallback(self, caller: Caller, fallback: Fallback, registry: Registry) -> Fallback:
         """Return the part of a route that a client's key may use.
@@ -165,6 +196,13 @@ class Admitted:
             reservation.settle(None, None)
         else:
             reservation.settle(settled_cost(self._quote, reply), _tokens_of(reply, self._tokens))
+
+
+def guessing_failure(wait: float) -> Failure:
+    """Return the answer to a key from an address that has sent too many wrong ones."""
+    seconds = math.ceil(wait)
+    message = f"this address has sent too many wrong keys; try again in {seconds} second{'s' * (seconds != 1)}"
+    return Failure(429, message, "too_many_wrong_keys", wait)
 
 
 def _counted_tokens(estimate: int, plan: Plan, limit: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from cnllm.config import environment
 from cnllm.gateway.access import LOOPBACK, Access, digest
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
+from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway"]
 
-_MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0
-_PATIENCE_SECONDS = 120.0
+_REFUSAL_SECONDS = 0.002  # between two refusals of one address
+_LOGINS = (10, 5.0)  # wrong keys at /ui: so many at once, then one each so many seconds
+_BODY_THREADS = 2
 
 
 class Gateway:
@@ -40,8 +43,9 @@ class Gateway:
     of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `key_book` has further keys, with limits; with it
     `()` lets in those alone. `hosts` are the names under which it may be reached, None for any. `store` is a store, or
     its URL; `token_keys` seal reasoning into tokens. `client` makes the calls; without one a client of the registry
-    does. `ping` is the number of seconds of silence after which a stream gets a sign of life, `patience` the number of
-    seconds that a client gets to send its body, or to read a piece of its reply.
+    does. `ping` is the number of seconds of silence after which a stream gets a sign of life. `bounds` limit what
+    clients may hold, and the time that they have. `trusted_proxies` are the addresses or networks of proxies whose
+    `X-Forwarded-For` names the client.
 
     `admin_key` opens `/metrics` and `/ui`; None takes CNLLM_ADMIN_KEY, and without that `keys` do. A key of `key_book`
     never does: its client may not see others. `metrics=False` counts nothing. `recent` keeps the last requests for
@@ -61,8 +65,8 @@ class Gateway:
         identity: str | None = None,
         client: AsyncClient | None = None,
         ping: float = _PING_SECONDS,
-        patience: float = _PATIENCE_SECONDS,
-        max_body: int = _MAX_BODY,
+        bounds: Bounds = Bounds(),  # noqa: B008 — it is frozen
+        trusted_proxies: Iterable[str] = (),
         access_log: AccessLog | None = None,
         key_book: KeyBook | None = None,
         admin_key: str | None = None,
@@ -99,9 +103,24 @@ class Gateway:
             identity=identity,
             simulate=simulate,
             ping=ping,
-            patience=patience,
-            max_body=max_body,
+            bounds=bounds,
+            clients=Clients(trusted_proxies),
+            requests=bounds.quota(bounds.requests),
+            held=bounds.quota(bounds.held_bytes),
+            pace=Pace(_REFUSAL_SECONDS),
+            logins=Guesses(*_LOGINS),
+            threads=ThreadPoolExecutor(_BODY_THREADS, thread_name_prefix="cnllm-body"),
         )
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return the bounds of what clients may hold, for a server that has connections of its own."""
+        return self._service.bounds
+
+    @property
+    def clients(self) -> Clients:
+        """Return what tells the addresses of clients."""
+        return self._service.clients
 
     @property
     def names(self) -> ModelNames:
@@ -160,6 +179,7 @@ class Gateway:
             await self._client.aclose()
         await self._service.admission.aclose()
         await self._service.state.close()
+        self._service.threads.shutdown(wait=False, cancel_futures=True)
 
     def _client_of(self, registry: Registry) -> Callable[[], AsyncClient]:
         """Return what makes the client of a registry at its first use: after a fork of the server.

@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError
-from cnllm.gateway.access import sent_keys
+from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
 from cnllm.gateway.admission import Admitted, Caller
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
-from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body, reply_events
+from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.operator_pages import is_operator_page, operator_page
+from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
@@ -31,6 +33,8 @@ from cnllm.types import Reply
 __all__ = ["HttpRequest"]
 
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
+_LONGEST_PATH = 256  # characters
+_LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -63,8 +67,11 @@ class HttpRequest:
         self._task = asyncio.current_task()
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
-        self._entry = Entry(self._id, self._method, self._path)
-        self._caller = Caller("")
+        self._entry = Entry(self._id, self._method, _short(self._path))
+        self._caller = Caller("")  # nobody
+        self._client = service.clients.of(scope)
+        self._body: RequestBody | None = None
+        self._is_counted = False  # among the requests in flight
         self._clock = time.monotonic()
 
     async def serve(self) -> None:
@@ -74,7 +81,7 @@ class HttpRequest:
         try:
             await self._answer()
         except RequestFailed as error:
-            await self._fail(error.failure)
+            await self._refuse(error.failure)
         except CnllmError as error:
             await self._fail(failure_of(error, self._protocol))
         except asyncio.CancelledError:
@@ -83,7 +90,7 @@ class HttpRequest:
                 raise
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
-        except _ClientGone:
+        except ClientGone:
             self._entry.outcome = "the client has gone"
         except Exception as error:
             service.log.crash(self._id, error)
@@ -93,11 +100,19 @@ class HttpRequest:
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
-            self._request_monitor.end(lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry))
-            service.log.write(self._entry)
+            if self._is_counted:
+                service.requests.give(self._client)
+            if self._body is not None:
+                self._body.release()
+            is_kept = bool(self._caller.identity)
+            self._request_monitor.end(
+                lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
+            )
+            service.log.write(self._entry, is_kept=is_kept)
 
     async def _answer(self) -> None:
         """Answer the request. Raises `RequestFailed`."""
+        self._check_head()
         endpoint = find_endpoint(self._method, self._path, self._headers)
         if endpoint is not None:
             self._protocol = endpoint.protocol
@@ -105,6 +120,7 @@ class HttpRequest:
             if endpoint.verb in ("alive", "ready"):
                 await self._send_json({"status": "ok"})
                 return
+        self._count()
         access = self._service.access
         if not access.allows_host(self._headers):
             raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
@@ -113,34 +129,57 @@ class HttpRequest:
         if endpoint is not None and is_operator_page(endpoint, self._service.monitor):
             await self._answer_operator(endpoint)
             return
-        caller = await self._service.admission.caller(self._headers, self._query, self._protocol)
+        caller = await self._service.admission.caller(self._headers, self._query, self._protocol, self._client)
         if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
             )
         if endpoint is None or endpoint.verb == "ui":
-            raise RequestFailed(Failure(404, f"there is nothing at {self._path}", "not_found"))
+            raise RequestFailed(Failure(404, f"there is nothing at {_short(self._path)}", "not_found"))
         self._caller = caller
         if caller.record is not None:
             self._entry.key = caller.record.name
         await self._answer_endpoint(endpoint, self._service.identity or caller.identity)
 
+    def _check_head(self) -> None:
+        """Raise `RequestFailed` for a head that a proxy in front may understand in another way."""
+        fields = self._scope["headers"]
+        if len(self._headers) != len(fields) and (name := repeated_header(fields)) is not None:
+            raise RequestFailed(Failure(400, f"{name}: the request has this header twice", "repeated_header"))
+        if len(query_keys(self._query)) > 1:
+            raise RequestFailed(Failure(400, "key: the query has it twice", "repeated_key"))
+
+    def _count(self) -> None:
+        """Count the request among those in flight. Raises `RequestFailed` where there are too many."""
+        service = self._service
+        if status := service.requests.refusal(self._client):
+            raise RequestFailed(busy_failure(status, server_api(self._protocol).overloaded_status, "requests"))
+        service.requests.take(self._client)
+        self._is_counted = True
+
     async def _answer_operator(self, endpoint: Endpoint) -> None:
         """Answer a request of the operator. Raises `RequestFailed`."""
+        service = self._service
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
-        page = await operator_page(endpoint, self._service.monitor, *request, self._content)
+        body = self._open_body()
+        page = await operator_page(endpoint, service.monitor, *request, body.content, service.logins, self._client)
         await self._send_content(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
         """Answer a request of a known client. Raises `RequestFailed`."""
         service = self._service
         require_method(endpoint, self._method)
+        if endpoint.verb in ("generate", "count"):
+            await service.admission.admit(self._caller, self._protocol)
         match endpoint.verb:
             case "generate":
-                await self._generate(endpoint, identity)
+                await self._generate(identity)
             case "count":
-                exchange = self._exchange(await self._body(), identity, count=True)
-                await self._send_json(exchange.count_body())
+                body = self._open_body()
+                sent = await body.json()
+                await self._send_json(
+                    await body.worked(lambda: self._exchange(sent, identity, count=True).count_body())
+                )
             case "request":
                 await self._send_json(service.log.request(endpoint.name))
             case _:
@@ -149,29 +188,11 @@ class HttpRequest:
 
     # ── reading ──────────────────────────────────────────────────────────────
 
-    async def _body(self) -> dict[str, Any]:
-        """Return the body of the request. Raises `RequestFailed`."""
-        return read_body(await self._content(self._service.max_body))
-
-    async def _content(self, limit: int) -> bytes:
-        """Return the bytes of the request. Raises `RequestFailed` where there are too many."""
-        pieces: list[bytes] = []
-        size = 0
-        slow = self._loop.call_later(self._service.patience, self._leave)
-        try:
-            while True:
-                message = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise _ClientGone
-                piece = message.get("body", b"")
-                size += len(piece)
-                if size > limit:
-                    raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
-                pieces.append(piece)
-                if not message.get("more_body"):
-                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        finally:
-            slow.cancel()
+    def _open_body(self) -> RequestBody:
+        """Return the body of the request, which is not read yet."""
+        busy_status = server_api(self._protocol).overloaded_status
+        self._body = RequestBody(self._service, self._headers, self._receive, self._client, busy_status)
+        return self._body
 
     def _exchange(self, body: dict[str, Any], identity: str, *, count: bool = False) -> Exchange:
         """Return the exchange of a body. Raises `RequestFailed`."""
@@ -191,14 +212,15 @@ class HttpRequest:
 
     # ── generating ───────────────────────────────────────────────────────────
 
-    async def _generate(self, endpoint: Endpoint, identity: str) -> None:
+    async def _generate(self, identity: str) -> None:
         """Answer with a reply of a model."""
-        self._request_monitor.sent = body = await self._body()
+        body = self._open_body()
+        self._request_monitor.sent = sent = await body.json()
         service = self._service
         if server_api(self._protocol).kept_replies is not None:
-            body = await service.state.run(continued_body(identity, body))
-        exchange = self._exchange(body, identity)
-        self._request_monitor.begin(exchange)
+            sent = await service.state.run(continued_body(identity, sent))
+        exchange = await body.worked(lambda: self._exchange(sent, identity))
+        await body.worked(lambda: self._request_monitor.begin(exchange))
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
@@ -237,14 +259,18 @@ class HttpRequest:
         await self._keep(exchange, reply, identity)
         await self._send_content(200, exchange.whole(reply), [_JSON])
 
-    def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
+    async def _prepared(
+        self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool
+    ) -> AsyncStream:
         """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
         if exchange.fallback is not None:
             service = self._service
             allowed = service.admission.fallback(self._caller, exchange.fallback, service.names.registry)
             options = {**options, "fallback": allowed}
         try:
-            call = self._service.client().prepare(exchange.model, messages, stream=stream, **options)
+            assert self._body is not None
+            prepare = partial(self._service.client().prepare, exchange.model, messages, stream=stream, **options)
+            call = await self._body.worked(prepare)
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         self._request_monitor.plan = call.plan
@@ -253,7 +279,7 @@ class HttpRequest:
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
-        call = self._prepared(exchange, messages, options, stream=False)
+        call = await self._prepared(exchange, messages, options, stream=False)
         async with self._admitted(exchange, call) as admitted, call:
             async for _ in call.batches():
                 pass
@@ -273,7 +299,6 @@ class HttpRequest:
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
-        reply: Reply | None = None
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._alarm = self._loop.call_later(self._service.ping, self._on_silence, exchange)
         try:
@@ -281,7 +306,7 @@ class HttpRequest:
                 reply = await self._whole_reply(exchange, messages, options)
                 await self._write(exchange, exchange.events(reply_events(reply)))
             else:
-                stream = self._prepared(exchange, messages, options, stream=True)
+                stream = await self._prepared(exchange, messages, options, stream=True)
                 async with self._admitted(exchange, stream) as admitted, stream:
                     async for events in stream.batches():
                         if exchange.fallback is not None:
@@ -292,26 +317,22 @@ class HttpRequest:
                             await self._write(exchange, data)
                             self._active = self._loop.time()
                     reply = admitted.reply = stream.reply
+            self._note(exchange, reply)
+            await self._keep(exchange, reply, identity)
+            await self._write(exchange, exchange.end(reply), more=False)
         except RequestFailed as error:
             await self._fail_stream(exchange, error.failure)
-            return
         except CnllmError as error:
             await self._fail_stream(exchange, self._failure(exchange, error))
-            return
         except Diverged:
             await self._fail_stream(exchange, DIVERGED)
-            return
         finally:
             self._alarm.cancel()
-        assert reply is not None
-        self._note(exchange, reply)
-        await self._keep(exchange, reply, identity)
-        await self._write(exchange, exchange.end(reply), more=False)
 
     def _on_silence(self, exchange: Exchange) -> None:
         """Send a sign of life where nothing was sent for a while, give a client up that does not read; look again."""
         if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
-            if self._loop.time() - self._active > self._service.patience:
+            if self._loop.time() - self._active > self._service.bounds.write_seconds:
                 self._leave()
             self._alarm = self._loop.call_later(self._service.ping, self._on_silence, exchange)
             return
@@ -363,11 +384,15 @@ class HttpRequest:
         self._entry.outcome = failure.message
         await self._write(exchange, exchange.failed(failure), more=False)
 
+    async def _refuse(self, failure: Failure) -> None:
+        """Answer with a failure. Those of one address that are answered early come at a pace."""
+        if failure.status in (401, 429) and (wait := self._service.pace.wait(self._client)):
+            await asyncio.sleep(min(wait, _LONGEST_PAUSE))
+        await self._fail(failure)
+
     async def _fail(self, failure: Failure) -> None:
         """Answer with a failure."""
         headers: Headers = [_JSON, *failure_headers(failure)]
-        if failure.status == 413:
-            headers.append((b"connection", b"close"))
         self._entry.outcome = failure.message
         await self._send_content(failure.status, error_body(self._protocol, failure), headers)
 
@@ -388,6 +413,8 @@ class HttpRequest:
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
+        if (self._body is None or not self._body.is_read) and (status == 408 or ends_connection(self._headers)):
+            own.append((b"connection", b"close"))
         await self._asgi_send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
 
     async def _send_piece(self, data: bytes, *, more: bool = True) -> None:
@@ -396,5 +423,6 @@ class HttpRequest:
             await self._asgi_send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-class _ClientGone(BaseException):
-    """The client has closed its connection, or does not read."""
+def _short(path: str) -> str:
+    """Return a path as it is kept and shown: of a long one the beginning."""
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from cnllm.gateway.access import digest, sent_keys
+from cnllm.gateway.admission import guessing_failure
+from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.endpoints import Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.monitor import Monitor
@@ -26,15 +28,25 @@ async def operator_page(
     query: str,
     is_secure: bool,
     content: Callable[[int], Awaitable[bytes]],
+    logins: Guesses,
+    address: str,
 ) -> Page:
-    """Return the answer. `content` returns the body of the request up to a number of bytes. Raises `RequestFailed`."""
+    """Return the answer. `content` returns the body of the request up to a number of bytes.
+
+    Raises `RequestFailed`, also for an address that has sent too many wrong keys: `logins` counts those.
+    """
     operator = monitor.operator
+    is_login = endpoint.name == "login" and method == "POST"
     keys = sent_keys(headers, query)
+    if (keys or is_login) and (wait := logins.wait(address)):
+        raise RequestFailed(guessing_failure(wait))
+    if is_login and endpoint.verb == "ui":
+        keys = [form_key(await content(LARGEST_FORM))]
+    if keys and not operator.allows(map(digest, keys)):
+        logins.add(address)
     if endpoint.verb == "metrics":
         return _metrics(monitor, method, operator.allows(map(digest, keys)), headers.get("accept", ""))
     assert monitor.recent is not None
-    if endpoint.name == "login" and method == "POST":
-        keys = [form_key(await content(LARGEST_FORM))]
     return ui_page(
         endpoint.name,
         method,

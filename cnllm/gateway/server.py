@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn
 
 from cnllm.config.distribution import install_command
@@ -25,12 +26,9 @@ from cnllm.gateway.monitoring.prometheus import drop_process, shared_folder
 
 __all__ = ["address_url", "listen", "run", "run_workers", "running"]
 
+_OLDEST_UVICORN = (0, 36)  # pyproject.toml says the same
 _BACKLOG = 2048
-_IDLE_SECONDS = 75  # an idle connection of a client is kept for so long
-_HEAD_SECONDS = 30.0  # a client has so long to send the head of a request
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
-_HEAD_BYTES = 64 * 1024
-_CONTINUE = b"HTTP/1.1 100"  # the interim response that asks for a body
 _RELOAD_SECONDS = 10.0  # the first process waits so long for the others to read the files
 _SHORT_LIFE = 2.0  # seconds
 _MOST_FAILURES = 5  # workers in a row that end so soon
@@ -123,22 +121,23 @@ def address_url(listener: socket.socket) -> str:
 
 
 def _server(gateway: Gateway) -> Any:
-    """Return a server of uvicorn's. Raises `CnllmError` where uvicorn is missing."""
+    """Return a server of uvicorn's. Raises `CnllmError` where a package is missing or too old."""
     uvicorn = _import_uvicorn()
+    from cnllm.gateway.http_protocol import BoundedProtocol, Connections
+
+    connections = Connections(gateway.bounds, gateway.clients)
     return uvicorn.Server(
         uvicorn.Config(
             gateway,
             loop=_loop_name(),
-            http=_protocol_class(),
+            http=partial(BoundedProtocol, open_connections=connections),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
-            h11_max_incomplete_event_size=_HEAD_BYTES,
         )
     )
 
@@ -269,11 +268,21 @@ def _work(configuration: Configuration, listener: socket.socket, mask: Iterable[
 
 
 def _import_uvicorn() -> Any:
-    """Return uvicorn. Raises `CnllmError` where it is missing."""
+    """Return uvicorn. Raises `CnllmError` where it or httptools is missing, or it is too old."""
     try:
+        import httptools  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise CnllmError("the gateway needs uvicorn, which is not installed", hint=install_command("serve")) from error
+        raise CnllmError(
+            f"the gateway needs {error.name or 'uvicorn'}, which is not installed", hint=install_command("serve")
+        ) from error
+    version = uvicorn.__version__
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST_UVICORN:
+        oldest = ".".join(map(str, _OLDEST_UVICORN))
+        raise CnllmError(
+            f"uvicorn {version} is too old: the gateway needs {oldest} or newer",
+            hint=f"pip install --upgrade 'uvicorn>={oldest}'",
+        )
     return uvicorn
 
 
@@ -284,68 +293,3 @@ def _loop_name() -> str:
     except ImportError:
         return "asyncio"
     return "uvloop"
-
-
-class _HeadHolder:
-    """A transport that holds the head of a response until its first piece, so that both go out in one write."""
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-        self._head: bytes | None = None  # b"" when it is written
-
-    def write(self, data: bytes) -> None:
-        """Write data, or hold it if it is the head."""
-        if self._head is None and not data.startswith(_CONTINUE):
-            self._head = data
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Write a head that is held, and close."""
-        if self._head:
-            self.write(b"")
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-def _protocol_class() -> Any:
-    """Return the HTTP protocol: one that gives clients a bounded time to send the head of a request."""
-    try:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Base
-    except ImportError:
-        from uvicorn.protocols.http.h11_impl import H11Protocol as Base  # type: ignore[assignment]
-
-    class BoundedProtocol(Base):
-        """A connection that is closed if its first request does not arrive in time."""
-
-        _head: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            """Begin to wait for the first request."""
-            super().connection_made(transport)
-            self._head = self.loop.call_later(_HEAD_SECONDS, transport.close)
-
-        def on_headers_complete(self) -> None:
-            """End the wait."""
-            if self._head is not None:
-                self._head.cancel()
-                self._head = None
-            super().on_headers_complete()
-            cycle: Any = self.cycle
-            if cycle.scope["method"] != "HEAD":  # its head is all there is
-                cycle.transport = _HeadHolder(cycle.transport)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            """End the wait."""
-            if self._head is not None:
-                self._head.cancel()
-                self._head = None
-            super().connection_lost(exc)
-
-    return BoundedProtocol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
+from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace, Quota
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.state import State
@@ -24,9 +26,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Service(Struct, frozen=True):
-    """The parts of a gateway that its requests share. Times are in seconds, `max_body` is in bytes.
+    """The parts of a gateway that its requests share. `ping` is in seconds.
 
-    `client` returns the client that calls the endpoints; it is made at its first use, after a fork of the server.
+    `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
+    down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `client` returns the client that calls the
+    endpoints; it is made at its first use, after a fork of the server.
     """
 
     names: ModelNames
@@ -39,5 +43,10 @@ class Service(Struct, frozen=True):
     identity: str | None
     simulate: bool
     ping: float
-    patience: float
-    max_body: int
+    bounds: Bounds
+    clients: Clients
+    requests: Quota
+    held: Quota
+    pace: Pace
+    logins: Guesses
+    threads: ThreadPoolExecutor

@@ -219,8 +219,12 @@ def test_the_vendors_own_clients_understand_the_refusals(tmp_path: Path) -> None
             with pytest.raises(openai.RateLimitError) as limited:
                 client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}], max_tokens=9)
             assert int(limited.value.response.headers["retry-after"]) > 50
-            with pytest.raises(openai.PermissionDeniedError):
-                client.responses.create(model="here/dollars", input="Hi")
+        abroad = here.key("abroad", budgets={"CNY": cny("0.02")})
+        with (
+            openai.OpenAI(api_key=abroad, base_url=f"{url}/v1", max_retries=0) as client,
+            pytest.raises(openai.PermissionDeniedError),
+        ):
+            client.responses.create(model="here/dollars", input="Hi")
         spent = here.key("spent", budgets={"CNY": 1})
         with anthropic.Anthropic(api_key=spent, base_url=url, max_retries=2) as other:
             with pytest.raises(anthropic.APIStatusError, match="budget of the key spent") as refused:

@@ -231,6 +231,7 @@ def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
     async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
         async def one() -> None:
             for _ in range(50):
+                await limiter.admit(digest, record)
                 (await limiter.reserve(digest, record, quoted(1000), 10)).settle(900, 12)
                 await asyncio.sleep(0)
 
@@ -248,6 +249,7 @@ def test_a_revoked_key_is_refused_within_a_second(url: str) -> None:
     book, _, digest = book_with(url, rpm=1000)
 
     async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
+        await limiter.admit(digest, record)
         (await limiter.reserve(digest, record, quoted(1), 1)).settle(1, 1)
         for _ in range(100):
             assert await limiter.find(digest) is not None

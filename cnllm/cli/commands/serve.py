@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+_SECONDS = click.FloatRange(min=0, min_open=True)
+_COUNT = click.IntRange(min=1)
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"
 
@@ -71,6 +73,34 @@ class _Serve(options.Group):
     help="Where to keep state: sqlite:PATH, memory:, redis://HOST. Default: a file.",
 )
 @click.option("--workers", metavar="N", type=click.IntRange(1, 256), default=1, help="The number of processes.")
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="A proxy, or a network of them, whose X-Forwarded-For names the client.",
+)
+@click.option("--head-timeout", metavar="S", type=_SECONDS, help="Seconds for the head of each request. Default: 20.")
+@click.option("--body-timeout", metavar="S", type=_SECONDS, help="Seconds for the body of a request. Default: 120.")
+@click.option(
+    "--idle-timeout", metavar="S", type=_SECONDS, help="Seconds until an idle connection is closed. Default: 75."
+)
+@click.option(
+    "--write-timeout",
+    metavar="S",
+    type=_SECONDS,
+    help="Seconds for a client to read its answer. Default: 60.",
+)
+@click.option(
+    "--max-connections",
+    metavar="N",
+    type=_COUNT,
+    help="The most connections of a process. Default: 4096, or half of its files.",
+)
+@click.option("--max-requests", metavar="N", type=_COUNT, help="The most requests of a process at once. Default: 2048.")
+@click.option(
+    "--max-held", metavar="MB", type=_COUNT, help="The most megabytes of bodies that a process holds. Default: 512."
+)
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
@@ -92,6 +122,14 @@ def serve(
     maps: tuple[str, ...],
     store: str | None,
     workers: int,
+    proxies: tuple[str, ...],
+    head_timeout: float | None,
+    body_timeout: float | None,
+    idle_timeout: float | None,
+    write_timeout: float | None,
+    max_connections: int | None,
+    max_requests: int | None,
+    max_held: int | None,
     simulate: bool,
     log: str | None,
     admin_key: str | None,
@@ -109,6 +147,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
@@ -116,6 +155,25 @@ def serve(
 
     environment.check_settings()
     models = _mapped_models(maps)
+    if workers > 1 and store in ("memory", "memory:"):
+        raise errors.UsageError(
+            "--store memory: is for one process, and --workers starts several that would not share it",
+            "--store sqlite: for one machine, --store redis://HOST for several",
+        )
+    try:
+        Clients(proxies)
+    except ValueError as error:
+        raise errors.UsageError(f"--trusted-proxy: {error}", "an address or a network: 10.0.0.5, 10.0.0.0/8") from error
+    given: dict[str, Any] = {
+        "head_seconds": head_timeout,
+        "body_seconds": body_timeout,
+        "idle_seconds": idle_timeout,
+        "write_seconds": write_timeout,
+        "connections": max_connections,
+        "requests": max_requests,
+        "held_bytes": None if max_held is None else max_held * 1024 * 1024,
+    }
+    bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
     key_book = None if no_key else open_book(store or "sqlite:")
     keys, new_key = _client_keys(key, keys_file, no_key, key_book)
     if not is_loopback(host):
@@ -153,6 +211,8 @@ def serve(
             metrics=not no_metrics,
             recent=Recent(folder.name if folder is not None else None) if ui else None,
             spans=ServerSpans() if otel else None,
+            bounds=bounds,
+            trusted_proxies=proxies,
         )
 
     configuration = Configuration(read, make)

@@ -65,11 +65,11 @@ class _Balance(Struct):
 
 
 class _Waiter(Struct, eq=False):
-    """A request that waits for a lease."""
+    """A request that waits for a lease: with its head alone, or with a quote of what it needs, for a reservation."""
 
-    quote: Quote
+    quote: Quote | None
     tokens: int
-    future: asyncio.Future[Reservation]
+    future: asyncio.Future[Reservation | None]
 
 
 class Reservation:
@@ -126,21 +126,39 @@ class KeyWorker:
         self._stuck: Operation | None = None  # sent, and nobody knows whether it was carried out
         self._paused_until = 0.0
         self._closed_until = 0.0
+        self._is_full = False  # no token was left for the last request
         self._refusal: Refusal | None = None  # until then
         self._renewed = self._active = self._loop.time()
 
     # ── requests ─────────────────────────────────────────────────────────────
 
+    async def admit(self) -> None:
+        """Count a request by its head, before anything of its body is read. Raises `Refused`.
+
+        Nobody knows yet how many tokens it has: it is refused where the last request found none left, and none is.
+        """
+        if self.record.rpm is None and not self._is_full:
+            return
+        now = self._active = self._loop.time()
+        if self._waiters or not self._take_request(now):
+            await self._wait(None, 1, now)
+
     async def reserve(self, quote: Quote, tokens: int) -> Reservation:
-        """Reserve what a request needs. Raises `Refused`."""
+        """Reserve what an admitted request needs. Raises `Refused`."""
         if (refused := self._never(quote, tokens)) is not None:
             raise Refused(refused)
         now = self._active = self._loop.time()
         if not self._waiters and (reservation := self._take(quote, tokens, now)) is not None:
             return reservation
+        reservation = await self._wait(quote, tokens, now)
+        assert reservation is not None
+        return reservation
+
+    async def _wait(self, quote: Quote | None, tokens: int, now: float) -> Reservation | None:
+        """Wait for a lease. Raises `Refused`."""
         if now < self._paused_until:
             raise Refused(refusal.unavailable())
-        if now < self._closed_until and self._refusal is not None:
+        if quote is None and now < self._closed_until and self._refusal is not None:
             raise Refused(self._refusal)
         waiter = _Waiter(quote, tokens, self._loop.create_future())
         self._waiters.append(waiter)
@@ -148,8 +166,10 @@ class KeyWorker:
         try:
             return await waiter.future
         except asyncio.CancelledError:
-            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
-                waiter.future.result().release()
+            future = waiter.future
+            is_let_in = future.done() and not future.cancelled() and future.exception() is None
+            if is_let_in and (reservation := future.result()) is not None:
+                reservation.release()
             raise
 
     def _never(self, quote: Quote, tokens: int) -> Refusal | None:
@@ -163,15 +183,23 @@ class KeyWorker:
             return refusal.too_large(record, tokens)
         return None
 
+    def _take_request(self, now: float) -> bool:
+        """Take one request from the lease, if it has one, and a token where none was left."""
+        balance = self._balance
+        if now >= balance.until or (self._is_full and self.record.tpm is not None and balance.tokens < 1):
+            return False
+        self._is_full = False
+        if self.record.rpm is not None:
+            if balance.requests < 1:
+                return False
+            balance.requests -= 1
+            self._drawn["requests"] = self._drawn.get("requests", 0) + 1
+        return True
+
     def _take(self, quote: Quote, tokens: int, now: float) -> Reservation | None:
         """Take what a request needs from the lease; None where it is not enough."""
         record, balance, currency = self.record, self._balance, quote.currency
-        counts = record.rpm is not None or record.tpm is not None
-        if counts and now >= balance.until:
-            return None
-        if record.rpm is not None and balance.requests < 1:
-            return None
-        if record.tpm is not None and balance.tokens < tokens:
+        if record.tpm is not None and (now >= balance.until or balance.tokens < tokens):
             return None
         units = 0
         if record.budgets:
@@ -182,11 +210,9 @@ class KeyWorker:
                 return None
             balance.money[currency] -= units
             self._drawn[currency] = self._drawn.get(currency, 0) + units
-        balance.requests -= record.rpm is not None
         if record.tpm is not None:
             balance.tokens -= tokens
             self._drawn["tokens"] = self._drawn.get("tokens", 0) + tokens
-        self._drawn["requests"] = self._drawn.get("requests", 0) + 1
         return Reservation(self, self._epoch, quote, units, tokens, balance.slot)
 
     # ── reports ──────────────────────────────────────────────────────────────
@@ -269,6 +295,8 @@ class KeyWorker:
         if record.budgets:
             needs = {currency: 0 for currency in drawn if currency in record.budgets}
             for waiter in waiters:
+                if waiter.quote is None:
+                    continue
                 assert waiter.quote.currency is not None
                 needs[waiter.quote.currency] = needs.get(waiter.quote.currency, 0) + (waiter.quote.cost or 0)
             money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
@@ -277,7 +305,7 @@ class KeyWorker:
             self._epoch.worker,
             self._epoch.number,
             int(self._lease * 1_000_000),
-            (len(waiters), drawn.get("requests", 0)),
+            (sum(waiter.quote is None for waiter in waiters), drawn.get("requests", 0)),
             (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0)),
             money,
             report.charges,
@@ -311,7 +339,12 @@ class KeyWorker:
             self._waiters.remove(waiter)
             if waiter.future.done():
                 continue
-            if (reservation := self._take(waiter.quote, waiter.tokens, now)) is not None:
+            if waiter.quote is None:
+                reservation, is_let_in = None, self._take_request(now)
+            else:
+                reservation = self._take(waiter.quote, waiter.tokens, now)
+                is_let_in = reservation is not None
+            if is_let_in:
                 waiter.future.set_result(reservation)
             else:
                 waiter.future.set_exception(Refused(self._why_not(waiter, grant)))
@@ -334,21 +367,29 @@ class KeyWorker:
     def _why_not(self, waiter: _Waiter, grant: Grant) -> Refusal:
         """Return why a grant does not suffice for a request."""
         record, balance, quote = self.record, self._balance, waiter.quote
-        if record.rpm is not None and balance.requests < 1:
+        if quote is None and record.rpm is not None and balance.requests < 1:
             seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
-            self._refusal = refusal.too_many_requests(record, seconds)
-            self._closed_until = self._loop.time() + min(seconds, _CLOSED_SECONDS)
-            return self._refusal
+            return self._close(refusal.too_many_requests(record, seconds), seconds)
         if record.tpm is not None and balance.tokens < waiter.tokens:
             used = list(grant.token_window)
             window.add(used, window.slot_of(grant.now), -balance.tokens)
-            return refusal.too_many_tokens(
-                record, window.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
-            )
+            seconds = window.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
+            refused = refusal.too_many_tokens(record, seconds)
+            if balance.tokens < 1:
+                self._is_full = True
+                self._close(refused, seconds)
+            return refused
+        assert quote is not None
         unspent = next((left for currency, _, left in grant.money if currency == quote.currency), 0)
         if unspent < (quote.cost or 0):
             return refusal.budget_spent(record, quote, unspent)
         return refusal.budget_held(record, quote)
+
+    def _close(self, reason: Refusal, seconds: float) -> Refusal:
+        """Refuse every head for a moment: the limit is used up."""
+        self._refusal = reason
+        self._closed_until = self._loop.time() + min(seconds, _CLOSED_SECONDS)
+        return reason
 
     def _refuse_all(self, reason: Refusal) -> None:
         """Refuse all that wait."""

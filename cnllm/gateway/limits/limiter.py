@@ -62,15 +62,24 @@ class Limiter:
             self._records.popitem(last=False)
         return record
 
+    async def admit(self, digest: str, record: KeyRecord) -> None:
+        """Count a request by its head, before its body is read. Raises `Refused`."""
+        if record.rpm is not None or digest in self._workers:
+            await self._worker(digest, record).admit()
+
     async def reserve(self, digest: str, record: KeyRecord, quote: Quote, tokens: int) -> Reservation:
-        """Reserve what a request needs; `tokens` is its estimated length. Raises `Refused`."""
+        """Reserve what an admitted request needs; `tokens` is its estimated length. Raises `Refused`."""
+        return await self._worker(digest, record).reserve(quote, tokens)
+
+    def _worker(self, digest: str, record: KeyRecord) -> KeyWorker:
+        """Return the worker of a key, which knows its newest record."""
         worker = self._workers.get(digest)
         if worker is None:
             worker = self._workers[digest] = KeyWorker(self._book, digest, record, self._lease)
         worker.record = record
         if self._ticks is None:
             self._ticks = asyncio.ensure_future(self._tick())
-        return await worker.reserve(quote, tokens)
+        return worker
 
     async def _tick(self) -> None:
         """Let each key renew its lease, for as long as one has something."""

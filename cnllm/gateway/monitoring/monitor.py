@@ -14,7 +14,7 @@ from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent, record_of
 from cnllm.gateway.monitoring.updates import model_label
-from cnllm.types import Message, Note, Reply
+from cnllm.types import Note, Reply
 
 if TYPE_CHECKING:
     from cnllm.gateway.exchange import Exchange
@@ -47,13 +47,13 @@ class RequestMonitor:
         self._entry = entry
         self._label = ""
         self._used: Plan | None = None
-        self._messages: list[Message] | None = None
+        self._round = Round()
         self._reply: Reply | None = None
 
     def begin(self, exchange: Exchange) -> None:
         """Take the model, the conversation and the kind of the reply in."""
         self._label = model_label(exchange.model)
-        self._messages = exchange.request.messages
+        self._round = last_round(exchange.request.messages)
         self._entry.model = exchange.model.name if exchange.fallback is None else exchange.request.model or ""
         self._entry.stream = exchange.stream
 
@@ -71,7 +71,9 @@ class RequestMonitor:
         self._entry.notes = notes
         set_reply(self._entry, reply, notes)
 
-    def end(self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]]) -> None:
+    def end(
+        self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]], *, is_kept: bool
+    ) -> None:
         """Count a request that has ended, and keep it. `secrets` are those of the client, `fields` the log's line."""
         entry, monitor = self._entry, self._monitor
         is_counted = entry.verb not in _UNCOUNTED
@@ -83,7 +85,7 @@ class RequestMonitor:
             return
         if monitor.metrics is not None:
             monitor.metrics.count(entry, self._label)
-        if monitor.recent is not None and entry.verb == "generate":
+        if is_kept and monitor.recent is not None and entry.verb == "generate":
             plan, reply = self.plan, self._reply
             body = plan.body if plan is not None else None
             content = reply.message.to_dict() if reply is not None else None
@@ -96,8 +98,7 @@ class RequestMonitor:
 
     def _finish_entry(self) -> None:
         """Enter what only the end of a request shows."""
-        round = Round() if self._messages is None else last_round(self._messages)
-        entry = self._entry
+        round, entry = self._round, self._entry
         if round.results:
             entry.tool_results = round.results
         if round.errors:

@@ -1,0 +1,129 @@
+"""Read the body of a client's request, within the bounds of its size, its time, and what all clients hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from cnllm.gateway.exchange import read_body
+from cnllm.gateway.failures import Failure, RequestFailed
+from cnllm.gateway.service import Receive, Service
+
+__all__ = ["ClientGone", "RequestBody", "busy_failure", "ends_connection"]
+
+T = TypeVar("T")
+
+_SMALL = 256 * 1024  # bytes that are parsed in less than some milliseconds
+_CLOSING = 1024 * 1024  # a longer body that nobody reads ends the connection
+
+
+class ClientGone(BaseException):
+    """The client has closed its connection, or does not read."""
+
+
+class RequestBody:
+    """The body of one request. What it takes of the bytes that all may hold is given back by `release`."""
+
+    def __init__(
+        self, service: Service, headers: Mapping[str, str], receive: Receive, client: str, busy_status: int
+    ) -> None:
+        self.size = 0
+        self.is_read = False
+        self._headers = headers
+        self._receive = receive
+        self._bounds = service.bounds
+        self._held = service.held
+        self._threads = service.threads
+        self._client = client
+        self._busy_status = busy_status
+        self._is_late = False
+
+    async def json(self) -> dict[str, Any]:
+        """Return the JSON object. A long one is parsed in a thread. Raises `RequestFailed` and `ClientGone`."""
+        content = await self.content(self._bounds.body_bytes)
+        return await self.worked(lambda: read_body(content))
+
+    async def content(self, limit: int) -> bytes:
+        """Return the bytes. Raises `RequestFailed` where there are too many or they come too late, and `ClientGone`."""
+        if _length(self._headers) > limit:
+            raise RequestFailed(_too_long(limit))
+        self._take(_length(self._headers))
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def expire() -> None:
+            self._is_late = True
+            task.cancel()
+
+        timer = loop.call_later(self._bounds.body_seconds, expire)
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise RequestFailed(_too_long(limit))
+                if size > self.size:
+                    self._take(size - self.size)
+                pieces.append(piece)
+                if not message.get("more_body"):
+                    self.is_read = True
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        except asyncio.CancelledError:
+            if not self._is_late:
+                raise
+            task.uncancel()
+            sentence = f"the body did not arrive within {self._bounds.body_seconds:g} seconds"
+            raise RequestFailed(Failure(408, sentence, "timeout")) from None
+        finally:
+            timer.cancel()
+
+    async def worked(self, work: Callable[[], T]) -> T:
+        """Return the result of work on this body. Work on a long one is done in a thread: others go on meanwhile."""
+        if self.size <= _SMALL:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def release(self) -> None:
+        """Give back what is held: the request has ended."""
+        if self.size:
+            self._held.give(self._client, self.size)
+            self.size = 0
+
+    def _take(self, size: int) -> None:
+        """Hold bytes. Raises `RequestFailed` beyond the bound."""
+        if not size:
+            return
+        if status := self._held.refusal(self._client, size):
+            raise RequestFailed(busy_failure(status, self._busy_status, "bytes"))
+        self._held.take(self._client, size)
+        self.size += size
+
+
+def ends_connection(headers: Mapping[str, str]) -> bool:
+    """Whether the connection ends where nobody reads a request's body: it is long, or may never be sent."""
+    return "transfer-encoding" in headers or "expect" in headers or _length(headers) > _CLOSING
+
+
+def busy_failure(status: int, busy_status: int, what: str) -> Failure:
+    """Return the answer where clients hold too much; `busy_status` is the protocol's for a gateway that is busy."""
+    if status == 429:
+        message = f"this address holds too many {what} of the gateway; try again in 1 second"
+        return Failure(429, message, "too_many_requests", 1.0)
+    return Failure(busy_status, f"the gateway's clients hold too many {what}; try again in 1 second", "overloaded", 1.0)
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    """Return the length of a body that the head names, 0 where it names none."""
+    text = headers.get("content-length", "")
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
+
+
+def _too_long(limit: int) -> Failure:
+    """Return the answer to a body that is too long."""
+    return Failure(413, f"the body has more than {limit:,} bytes", "too_large")
