@@ -315,7 +315,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 raise error
 
     def _discard(self, size: int) -> None:
-        """Throw data away, and read no more where it is too much."""
+        """Drop data, and read no more where it is too much."""
         self._rest = (self._rest or 0) - size
         if self._rest < 0:
             self.flow.pause_reading()

@@ -96,7 +96,7 @@ class RequestBody:
             self.size = 0
 
     def _take(self, size: int) -> None:
-        """Hold bytes. Raises `RequestFailed` beyond the bound."""
+        """Count bytes that are held. Raises `RequestFailed` beyond the bound."""
         if not size:
             return
         if status := self._held.refusal(self._client, size):
