@@ -121,7 +121,7 @@ def test_an_error_event_is_one_by_its_name_whatever_its_data(words: str, where: 
         frames = SseParser()
         [event] = [e for piece in pieces(f"event: {name}\n{data}\n".encode(), where) for e in frames.feed(piece)]
         assert type(event) is ErrorData
-        assert event.strip() == (words if data else "").strip().encode()
+        assert event.strip() == (words if data else "").encode().strip()
     assert type(*SseParser().feed(f"event: no errors\ndata: {words}\n\n".encode())) is bytes
 
 
