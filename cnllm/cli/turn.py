@@ -119,10 +119,15 @@ def is_only_reasoning(reply: Reply) -> bool:
     return "Media" not in kinds and (bool(reply.reasoning) or "Reasoning" in kinds)
 
 
+def _has_broken_call(reply: Reply) -> bool:
+    """Whether a tool call of the reply is not whole, or its arguments are no JSON object."""
+    return bool(reply.incomplete) or any(call.arguments is None and not call.excluded for call in reply.tool_calls)
+
+
 def exit_status(reply: Reply, stopped: str | None = None) -> int:
     """Return the exit status for a reply."""
-    is_complete = stopped not in _STOP_REASONS and reply.finish not in _FINISH_REASONS and not is_only_reasoning(reply)
-    return errors.WHOLE if is_complete else errors.PARTIAL
+    is_broken = reply.finish in _FINISH_REASONS or is_only_reasoning(reply) or _has_broken_call(reply)
+    return errors.PARTIAL if is_broken or stopped in _STOP_REASONS else errors.WHOLE
 
 
 def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
@@ -134,6 +139,8 @@ def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = N
         reason, advice = _FINISH_REASONS[reply.finish]
         summary = ONLY_THINKING if is_only_reasoning(reply) else "the answer is incomplete"
         errors.print_error(f"{summary}: {reason} (finish {reply.finish})", hint or advice)
+    elif _has_broken_call(reply):
+        errors.print_error("a tool call of the answer is not whole", hint or "ask again")
     elif is_only_reasoning(reply):
         errors.print_error(ONLY_THINKING, hint or "ask again, or with less reasoning: --reasoning low, or off")
     return exit_status(reply, stopped)

@@ -51,6 +51,7 @@ from cnllm.types import (
     ToolCallStart,
     UsageSeen,
 )
+from cnllm.types.arguments import break_off
 
 __all__ = ["DIVERGED", "Exchange", "error_body", "read_body", "reply_events"]
 
@@ -193,7 +194,9 @@ class Exchange:
     # ── the reply ────────────────────────────────────────────────────────────
 
     def whole(self, reply: Reply) -> bytes:
-        """Return the body of a whole reply."""
+        """Return the body of a whole reply. Raises `RequestFailed` where the reply, or a call in it, broke off."""
+        if _is_broken(reply):
+            raise RequestFailed(_BROKEN)
         return msgspec.json.encode(self.reply_body(reply))
 
     def reply_body(self, reply: Reply) -> dict[str, Any]:
@@ -263,7 +266,7 @@ class Exchange:
 
     def end(self, reply: Reply) -> bytes:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
-        if reply.finish in ("cut", "error"):
+        if _is_broken(reply):
             return self.failed(_BROKEN)
         return self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
@@ -310,6 +313,14 @@ def _is_plain(model: Model) -> bool:
     """
     rules = model.flags.reasoning
     return rules is not None and is_replayed(rules) and form(rules) not in ("details", BOTH, "seal")
+
+
+def _is_broken(reply: Reply) -> bool:
+    """Whether a reply, or a call in it, broke off other than at a limit: a client would take it for whole."""
+    if reply.finish in ("length", "content_filter"):
+        return False
+    broke_off = any(call.arguments is None and not call.excluded and break_off(call.raw) for call in reply.tool_calls)
+    return reply.finish in ("cut", "error") or bool(reply.incomplete) or broke_off
 
 
 def reply_events(reply: Reply) -> Iterator[Event]:

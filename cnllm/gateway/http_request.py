@@ -256,8 +256,9 @@ class HttpRequest:
             await self._fail(self._failure(exchange, error))
             return
         self._note(exchange, reply)
+        content = exchange.whole(reply)
         await self._keep(exchange, reply, identity)
-        await self._send_content(200, exchange.whole(reply), [_JSON])
+        await self._send_content(200, content, [_JSON])
 
     async def _prepared(
         self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
-__all__ = ["decode_arguments"]
+__all__ = ["break_off", "decode_arguments"]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -28,3 +29,16 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     if type(value) is dict:
         return value, None
     return None, "the arguments are not a JSON object"
+
+
+_MARKS = re.compile(r""""(?:[^"\\]|\\.)*+"|["{}\[\]]""", re.DOTALL)
+
+
+def break_off(raw: str) -> bool:
+    """Whether arguments that are not JSON end inside of a text, an object or a list."""
+    depth = 0
+    for mark in _MARKS.finditer(raw):
+        if mark[0] == '"':
+            return True
+        depth += (mark[0] in "{[") - (mark[0] in "}]")
+    return depth > 0

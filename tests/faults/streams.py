@@ -31,7 +31,7 @@ class Wire:
         return registry().resolve("openai-compatible/m", base_url=base_url, protocol=self.protocol)
 
 
-def _named(**event: Any) -> bytes:
+def named(**event: Any) -> bytes:
     return f"event: {event['type']}\n".encode() + frame(event)
 
 
@@ -52,9 +52,9 @@ def _chat() -> list[bytes]:
 def _messages() -> list[bytes]:
     def block(index: int, begun: dict[str, Any], *deltas: dict[str, Any]) -> list[bytes]:
         return [
-            _named(type="content_block_start", index=index, content_block=begun),
-            *(_named(type="content_block_delta", index=index, delta=one) for one in deltas),
-            _named(type="content_block_stop", index=index),
+            named(type="content_block_start", index=index, content_block=begun),
+            *(named(type="content_block_delta", index=index, delta=one) for one in deltas),
+            named(type="content_block_stop", index=index),
         ]
 
     def call(index: int, name: str, *pieces: str) -> list[bytes]:
@@ -63,8 +63,8 @@ def _messages() -> list[bytes]:
 
     message = {"id": "r1", "type": "message", "role": "assistant", "model": "m", "content": []}
     return [
-        _named(type="message_start", message={**message, "usage": {"input_tokens": 3, "output_tokens": 1}}),
-        _named(type="ping"),
+        named(type="message_start", message={**message, "usage": {"input_tokens": 3, "output_tokens": 1}}),
+        named(type="ping"),
         *block(
             0,
             {"type": "thinking", "thinking": "", "signature": ""},
@@ -80,8 +80,8 @@ def _messages() -> list[bytes]:
         ),
         *call(2, "now"),
         *call(3, "search", '{"q":', ' "天 sky"}'),
-        _named(type="message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 4}),
-        _named(type="message_stop"),
+        named(type="message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 4}),
+        named(type="message_stop"),
     ]
 
 
@@ -136,15 +136,15 @@ def _responses() -> list[bytes]:
         ("function_call_arguments", {}, ['{"q":', ' "天 sky"}']),
     ]
     response = {"id": "r1", "object": "response", "model": "m"}
-    out = [_named(type="response.created", response={**response, "status": "in_progress", "output": []})]
+    out = [named(type="response.created", response={**response, "status": "in_progress", "output": []})]
     for n, (item, begun, (kind, where, pieces)) in enumerate(zip(items, empty, kinds, strict=True)):
         place = {"output_index": n, "item_id": item["id"], **where}
-        out.append(_named(type="response.output_item.added", output_index=n, item={**item, **begun}))
-        out += [_named(type=f"response.{kind}.delta", delta=piece, **place) for piece in pieces]
-        out.append(_named(type="response.output_item.done", output_index=n, item=item))
+        out.append(named(type="response.output_item.added", output_index=n, item={**item, **begun}))
+        out += [named(type=f"response.{kind}.delta", delta=piece, **place) for piece in pieces]
+        out.append(named(type="response.output_item.done", output_index=n, item=item))
     counts = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     done = {**response, "status": "completed", "output": items, "usage": counts}
-    return [*out, _named(type="response.completed", response=done)]
+    return [*out, named(type="response.completed", response=done)]
 
 
 WIRES = {

@@ -144,6 +144,51 @@ def test_text_that_was_delivered_is_not_given_up_for_none(client: Loops, after: 
     assert counted(events, cnllm.Restarted) == 0
 
 
+@pytest.mark.parametrize("word", ["null", "streaming"])
+@pytest.mark.parametrize("arguments", ["", '{"folder": "/x"}'])
+def test_no_tool_runs_before_the_end_of_its_stream_is_proven(client: Loops, word: str, arguments: str) -> None:
+    folders: list[str] = []
+
+    def wipe(folder: str = "/") -> None:
+        folders.append(folder)
+
+    begun = call_delta(0, arguments, id="c1", name="wipe"), delta(finish=word)
+    with Peer([stream(*begun)], says_whole("Fine.")) as peer:
+        run = ran(client, "run_stream", at(peer), tools=[wipe])[1]
+    assert (folders, run.stopped, run.reply.text, run.fallback) == ([], "done", "Fine.", True)
+    with Peer([stream(*begun, DONE)], says("Fine.")) as peer:
+        run = ran(client, "run_stream", at(peer), tools=[wipe])[1]
+    assert (folders, run.fallback) == (["/x" if arguments else "/"], False)
+
+
+def test_a_call_without_a_required_parameter_goes_back_to_the_model(client: Loops, verb: str) -> None:
+    def wipe(folder: str) -> None:
+        raise AssertionError(folder)
+
+    with Peer(*turns(verb, [("wipe", "")], "Sorry.")) as peer:
+        run = ran(client, verb, at(peer), tools=[wipe])[1]
+    assert [result.error for step in run.steps for result in step.results] == [True]
+    assert "folder" in run.steps[0].results[0].text
+
+
+def test_calls_announced_after_text_that_do_not_come_break_the_chain(client: Loops, verb: str) -> None:
+    """The step is repeated, then the model is asked to continue; without tools such a word means nothing."""
+    lost = says_whole("I will look.", finish="tool_calls")
+    first = says("I will look.", finish="tool_calls") if verb == "run_stream" else lost
+    with Peer(first, lost, says_whole("Noon.")) as peer:
+        run = ran(client, verb, at(peer), tools=[now])[1]
+    assert (run.stopped, run.reply.text, run.fallback, len(peer.received)) == ("done", "Noon.", True, 3)
+    with Peer(first, *[lost] * 3, says_whole("It is noon.")) as peer:
+        run = ran(client, verb, at(peer), tools=[now])[1]
+    assert (run.stopped, run.reply.text, len(peer.received)) == ("done", "I will look.It is noon.", 5)
+    with Peer(first, *[lost] * 4) as peer:
+        run = ran(client, verb, at(peer), tools=[now])[1]
+    assert (run.stopped, run.reply.text, len(peer.received)) == ("incomplete", "I will look.", 5)
+    with Peer(first) as peer:
+        run = ran(client, verb, at(peer))[1]
+    assert (run.stopped, len(peer.received)) == ("done", 1)
+
+
 def test_a_whole_body_that_breaks_off_is_asked_for_again(client: Loops) -> None:
     broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
     with Peer(broken, [reply("Whole.")]) as peer:

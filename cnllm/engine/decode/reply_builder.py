@@ -679,7 +679,9 @@ class ReplyBuilder:
         """Note the finish reason of a reply that was cut, where no reply ends with that reason."""
         did = "cut: this word says that the reply goes on"
         if self.reported is None:
-            line = f'providers.{_toml_key(self.registry_model.provider)}.finish.{_toml_key(word)} = "stop"'
+            model = self.registry_model
+            table = f"providers.{_toml_key(model.provider)}.on.{model.protocol}.finish"
+            line = f'{table}.{_toml_key(word)} = "stop"'
             did = f"cut: an unknown word ends no stream. If a reply ends with it, declare it: {line}"
         return self.note(_unproven_code(self.reported), "finish", word, did)
 

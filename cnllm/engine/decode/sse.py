@@ -135,6 +135,8 @@ class SseParser:
 
     def closing_event(self) -> list[bytes]:
         """Return the data of an unfinished event that ends with `[DONE]`, which ends the stream. Otherwise nothing."""
+        if self._event:
+            return []
         data = self._data or []
         if self._line:
             if len(self._line) > _MAX_END_MARKER or sum(map(len, self._line)) > _MAX_END_MARKER:

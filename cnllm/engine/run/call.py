@@ -137,7 +137,12 @@ class Call:
             return reply
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         parser.feed(body)
-        return parser.close()
+        try:
+            return parser.close()
+        except StreamCut as cut:
+            if self.plan.if_cut != "keep" or cut.reply is None or isinstance(cut, ReplyTooLarge):
+                raise
+            return cut.reply
 
     # ── stream ───────────────────────────────────────────────────────────────
 
@@ -194,6 +199,12 @@ class Call:
                 self._delivered = True
                 yield FinalEvents(events)
             raise
+        except StreamCut as cut:
+            self._delivered = True
+            yield FinalEvents(events)
+            if self.plan.if_cut != "keep" or cut.reply is None or isinstance(cut, ReplyTooLarge):
+                raise
+            return cut.reply
         self._delivered = True
         yield FinalEvents(events)
         return reply

@@ -54,14 +54,13 @@ Frames = list[tuple[str | None, Any]]
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the body of a whole reply. Incomplete calls are included with the input that is known."""
-    parts = [*reply.message.parts, *reply.incomplete]
+    """Return the body of a whole reply. An incomplete call is left out: a block of it would pass for a whole one."""
     return {
         "id": stream_id(reply.id or "", _PREFIX),
         "type": "message",
         "role": "assistant",
         "model": reply.model or "",
-        "content": [block for part in parts if (block := _block(part)) is not None],
+        "content": [block for part in reply.message.parts if (block := _block(part)) is not None],
         "stop_reason": _reason(reply.finish, reply.raw_finish),
         "stop_sequence": None,
         "usage": _usage(reply.usage),

@@ -99,7 +99,7 @@ def _response_ended(data: dict[str, Any], flags: Flags, sink: EventSink) -> list
         status = finish_word(response.get("status"))
     word = str(data["type"]).rpartition(".")[2]
     word = "completed" if word == "done" else word
-    if (not status or sink.finished or word != "completed") and sink.report_finish(word):
+    if (not status or word != "completed") and sink.report_finish(word):
         sink.finished = True
     return out
 
