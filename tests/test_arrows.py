@@ -62,7 +62,7 @@ MAY: dict[str, set[str]] = {
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
-    "mcp_client": {"client", "config", "errors", "tools", "types"},
+    "mcp_client": {"client", "config", "errors", "tools", "transports", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},

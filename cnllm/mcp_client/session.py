@@ -19,16 +19,23 @@ from cnllm.errors import McpError
 from cnllm.mcp_client.failures import leaf_error, reason_of
 from cnllm.mcp_client.server import Server
 from cnllm.mcp_client.stderr import StderrTail
+from cnllm.transports import errors, tls
+from cnllm.transports.content_encoding import DecodingError, body_decoder
+from cnllm.transports.httpx_async import plain_pieces
+from cnllm.transports.proxies import proxy_for
 
 if TYPE_CHECKING:
     import anyio
+    import httpx2
     import mcp
 
 __all__ = ["Session"]
 
 _CLOSE_TIME = 12.0  # seconds; the server gets two to end, two after a signal, and two after it was killed
 _GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
-_MAX_EVENT = 64 * 1024 * 1024  # bytes of one event over HTTP; a picture is one event
+_MAX_MESSAGE = 64 * 1024 * 1024  # bytes of one message over HTTP, in an event or in JSON; a picture is one message
+_HTTP_TIMEOUT = 30.0  # seconds, as in the package mcp: to connect, and to send
+_HTTP_SILENCE = 300.0  # seconds that a stream of events may be silent
 _MAX_PAGES = 100  # of a list of tools
 _MAX_TOOLS = 1000
 
@@ -227,10 +234,9 @@ class Session:
             )
             return
         from mcp.client.streamable_http import streamable_http_client
-        from mcp.shared._httpx_utils import create_mcp_http_client
 
-        async with create_mcp_http_client(headers=server.read_headers()) as http:
-            yield streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_EVENT)
+        async with _http_client(server.url, server.read_headers()) as http:
+            yield streamable_http_client(server.url, http_client=http, max_sse_event_size=_MAX_MESSAGE)
 
     async def _hear(self, message: Any) -> None:
         """Take note of a message of the server: its list of tools has changed."""
@@ -309,6 +315,59 @@ class Session:
         server = self._server
         reason = reason_of(leaf_error(error), server.secrets())
         return McpError(f"the MCP server {server.label} failed: {reason}", server=str(server))
+
+
+def _http_client(url: str, headers: dict[str, str]) -> httpx2.AsyncClient:
+    """Return a client with our bounds on what it decodes, and our reading of NO_PROXY: its own leaves out ranges."""
+    import httpx2
+
+    async def bound(response: httpx2.Response) -> None:
+        response.stream = _bounded_stream(response)
+        response.headers.pop("content-encoding", None)  # the stream is plain
+
+    address = httpx2.URL(url)
+    proxy = proxy_for(address.scheme, address.host, {}, address.port)
+    missing = False
+    try:
+        return httpx2.AsyncClient(
+            headers=headers,
+            timeout=httpx2.Timeout(_HTTP_TIMEOUT, read=_HTTP_SILENCE),
+            proxy=proxy,
+            verify=tls.client_context(),
+            trust_env=False,
+            event_hooks={"response": [bound]},
+        )
+    except ImportError:
+        missing = True
+    except (ValueError, httpx2.InvalidURL):
+        pass
+    raise errors.invalid_proxy(proxy, missing=missing)  # outside of `except`: httpx's error shows a password
+
+
+def _bounded_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
+    """Return the plain body of a response. A body of JSON is one message, and has its limit."""
+    import httpx2
+
+    raw: Any = response.stream
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    decode = body_decoder(response.headers.get("content-encoding"))
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            try:
+                async for piece in raw if decode is None else plain_pieces(raw, decode, _HTTP_SILENCE):
+                    size += len(piece)
+                    if size > _MAX_MESSAGE and not is_stream:
+                        raise httpx2.StreamError(f"it has more than {_MAX_MESSAGE:,} bytes")
+                    yield piece
+            except (DecodingError, TimeoutError) as error:
+                raise httpx2.StreamError(str(error)) from error
+
+        async def aclose(self) -> None:
+            await raw.aclose()
+
+    return Bounded()
 
 
 def _settle(result: Future[Any], value: Any = None, *, error: BaseException | None = None) -> None:

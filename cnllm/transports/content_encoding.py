@@ -1,24 +1,42 @@
-"""Decompress response bodies piece by piece. Pieces have a bounded size, because a few bytes may expand a lot."""
+"""Decompress response bodies piece by piece.
+
+A few bytes may expand a lot, and many bytes may expand to nothing. So pieces have a bounded size, and so has what a
+coding takes without giving content: empty members, blocks and frames. A body ends where its coding ends.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-__all__ = ["PIECE", "Decoder", "DecodingError", "body_decoder"]
+__all__ = ["MAX_SILENT_BYTES", "PIECE", "CodingEnd", "Decoder", "DecodingError", "body_decoder"]
 
 PIECE = 65_536  # bytes of a plain piece
-_SLICE = 4096  # compressed bytes of gzip at a time
+MAX_SILENT_BYTES = 262_144  # bytes that arrive without content; a block of zstd is half of it
+_MAX_CODINGS = 5  # as in urllib3
+_YIELD = 64  # bytes that may arrive for one byte of content, besides `MAX_SILENT_BYTES`
+_SLICE = 4096  # compressed bytes between two looks at the clock
 _GZIP = zlib.MAX_WBITS | 16
-_MAGIC = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = b"\x2a\x4d\x18"  # the last bytes of the magic number of a skippable frame
 
 Decoder = Callable[[bytes], Iterator[bytes]]
-"""Yields the plain pieces of the next compressed bytes. The caller must read all of them before the next call."""
+"""Yields the plain pieces of the next compressed bytes. The caller must read all of them before the next call.
+
+An empty piece is a turn to look at the clock and to let other tasks run. Raises `CodingEnd` at bytes after the end.
+"""
+_Rest = Generator[bytes, None, bytes | None]
+"""Yields plain pieces. Returns the bytes after the end of the frame; None while it has not ended."""
 
 
 class DecodingError(ValueError):
-    """Bytes that do not match the content-encoding header."""
+    """Bytes that do not match the content-encoding header, or that hold no content."""
+
+
+class CodingEnd(Exception):
+    """Bytes follow the end of the coding. They belong to nobody, and the body is complete."""
 
 
 def body_decoder(coding: str | None) -> Decoder | None:
@@ -28,97 +46,118 @@ def body_decoder(coding: str | None) -> Decoder | None:
     """
     if coding is None:
         return None
-    decoders = [decoder for name in coding.split(",") if (decoder := _decoder(name.strip().lower())) is not None]
-    if len(decoders) < 2:
-        return decoders[0] if decoders else None
+    names = [name for part in coding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    if len(names) > _MAX_CODINGS:
+        return _refuse(f"its content-encoding names {len(names)} codings, and at most {_MAX_CODINGS} are decoded")
+    layers = [layer for name in reversed(names) if (layer := _layer(name)) is not None]
+    if not layers:
+        return None
 
     def decode(data: bytes) -> Iterator[bytes]:
-        pieces = iter([data])
-        for decoder in reversed(decoders):
-            pieces = _decode_pieces(decoder, pieces)
+        pieces: Iterator[bytes] = iter((data,))
+        for layer in layers:
+            pieces = layer.decode(pieces)
         return pieces
 
     return decode
 
 
-def _decode_pieces(decoder: Decoder, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        yield from decoder(piece)
+def _refuse(reason: str) -> Decoder:
+    def decode(data: bytes) -> Iterator[bytes]:
+        raise DecodingError(reason)
+
+    return decode
 
 
-def _decoder(name: str) -> Decoder | None:
+class _Layer:
+    """One coding of a body: frame after frame.
+
+    `begin(head, is_first)` returns the decompressor of a frame, None while the bytes are too few to know it, or raises
+    `CodingEnd`. `expand(frame, data)` yields the plain bytes.
+    """
+
+    def __init__(self, begin: Callable[[bytes, bool], Any], expand: Callable[[Any, bytes], _Rest]) -> None:
+        self._begin = begin
+        self._expand = expand
+        self._frame: Any = None
+        self._head = b""  # the first bytes of the next frame
+        self._is_first = True
+        self._credit = MAX_SILENT_BYTES  # bytes that may still come without content
+
+    def decode(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the plain pieces of compressed ones, and an empty one after each slice."""
+        for piece in pieces:
+            for start in range(0, len(piece), _SLICE):  # zlib copies all bytes after a frame: a slice keeps that small
+                part = piece[start : start + _SLICE] if len(piece) > _SLICE else piece
+                self._credit -= len(part)
+                for plain in self._frames(part):
+                    if plain:
+                        self._credit = min(self._credit + _YIELD * len(plain), MAX_SILENT_BYTES)
+                        yield plain
+                if self._credit < 0:
+                    raise DecodingError(f"more than {MAX_SILENT_BYTES:,} compressed bytes hold no content")
+                yield b""
+            if not piece:
+                yield piece
+
+    def _frames(self, data: bytes) -> Iterator[bytes]:
+        rest: bytes | None = data
+        while rest:
+            if self._frame is None:
+                self._head += rest
+                self._frame = self._begin(self._head, self._is_first)
+                if self._frame is None:
+                    return
+                rest, self._head, self._is_first = self._head, b"", False
+            rest = yield from self._expand(self._frame, rest)
+            if rest is not None:
+                self._frame = None
+
+
+def _layer(name: str) -> _Layer | None:
     match name:
         case "gzip" | "x-gzip":
-            return _gzip_decoder()
+            return _Layer(_begin_gzip, _inflate)
         case "deflate":
-            return _zlib_decoder(_deflate_inflater)
+            return _Layer(_begin_deflate, _inflate)
         case "br":
-            return _brotli_decoder()
+            return _brotli_layer()
         case "zstd":
-            return _zstd_decoder()
+            return _zstd_layer()
         case _:
             return None
 
 
-def _zlib_decoder(begin: Callable[[bytes], Any]) -> Decoder:
-    """Return a decoder of zlib's formats. `begin` makes the zlib object from the first bytes."""
-    inflaters: list[Any] = []
-    pending = b""
-
-    def pieces(data: bytes) -> Iterator[bytes]:
-        nonlocal pending
-        if not inflaters:
-            pending += data
-            if len(pending) < 2:  # two bytes show whether there is a header
-                return
-            data = pending
-            inflaters.append(begin(data))
-        yield from _inflate_pieces(inflaters[0], data)
-
-    return pieces
-
-
-def _inflate_pieces(inflater: Any, data: bytes) -> Iterator[bytes]:
+def _inflate(inflater: Any, data: bytes) -> _Rest:
     """Yield the plain bytes of a zlib object, in bounded pieces."""
     while True:
         try:
             plain = inflater.decompress(data, PIECE)
         except zlib.error as error:
             raise DecodingError(str(error)) from error
-        if plain:
-            yield plain
+        yield plain
         data = inflater.unconsumed_tail
-        if inflater.eof or not (data or len(plain) == PIECE):
-            return
+        if inflater.eof:
+            return inflater.unused_data  # type: ignore[no-any-return]
+        if not (data or len(plain) == PIECE):
+            return None
 
 
-def _gzip_decoder() -> Decoder:
-    """Return a decoder of all members of a gzip body. Trailing bytes that begin no member are ignored."""
-    inflater: Any = zlib.decompressobj(_GZIP)
-    pending = b""  # the bytes after a member: the next member, or something else
-    ended = False
-
-    def pieces(data: bytes) -> Iterator[bytes]:
-        nonlocal inflater, pending, ended
-        for start in range(0, len(data), _SLICE):  # zlib copies all bytes after a member; a slice keeps that small
-            rest = data[start : start + _SLICE] if len(data) > _SLICE else data
-            while rest and not ended:
-                if inflater.eof:
-                    pending += rest
-                    if len(pending) < len(_MAGIC) and _MAGIC.startswith(pending):
-                        break
-                    if not pending.startswith(_MAGIC):
-                        ended = True
-                        break
-                    inflater, rest, pending = zlib.decompressobj(_GZIP), pending, b""
-                yield from _inflate_pieces(inflater, rest)
-                rest = inflater.unused_data if inflater.eof else b""
-
-    return pieces
+def _begin_gzip(head: bytes, is_first: bool) -> Any:
+    """Return an inflater for a member of gzip. Later bytes that begin no member are its end."""
+    if is_first or head.startswith(_GZIP_MAGIC):
+        return zlib.decompressobj(_GZIP)
+    if _GZIP_MAGIC.startswith(head):
+        return None
+    raise CodingEnd
 
 
-def _deflate_inflater(head: bytes) -> Any:
+def _begin_deflate(head: bytes, is_first: bool) -> Any:
     """Return an inflater with the zlib header of the standard, or without it, as some servers send it."""
+    if not is_first:
+        raise CodingEnd
+    if len(head) < 2:  # two bytes show whether there is a header
+        return None
     try:
         zlib.decompressobj().decompress(head, 1)
     except zlib.error:
@@ -126,46 +165,56 @@ def _deflate_inflater(head: bytes) -> Any:
     return zlib.decompressobj()
 
 
-def _brotli_decoder() -> Decoder | None:
+def _brotli_layer() -> _Layer | None:
     for name in ("brotli", "brotlicffi"):
         try:
             package: Any = __import__(name)
         except ImportError:
             continue
-        decompressor = package.Decompressor()
-        return _sliced_decoder(getattr(decompressor, "process", None) or decompressor.decompress, package.error, 1)
+
+        def begin(head: bytes, is_first: bool, package: Any = package) -> Any:
+            if not is_first:
+                raise CodingEnd
+            return package.Decompressor()
+
+        def expand(frame: Any, data: bytes, package: Any = package) -> _Rest:
+            decompress = getattr(frame, "process", None) or frame.decompress
+            for index in range(len(data)):  # one byte expands to megabytes, and there is no limit
+                try:
+                    if plain := decompress(data[index : index + 1]):
+                        yield plain
+                except package.error as error:
+                    raise DecodingError(str(error)) from error
+                if frame.is_finished():
+                    return data[index + 1 :]
+            return None
+
+        return _Layer(begin, expand)
     return None
 
 
-def _zstd_decoder() -> Decoder | None:
+def _zstd_layer() -> _Layer | None:
     try:
         package: Any = __import__("zstandard")
     except ImportError:
         return None
-    frames = [package.ZstdDecompressor().decompressobj()]
+    decompressor = package.ZstdDecompressor()
 
-    def decompress(data: bytes) -> bytes:
-        plain: bytes = frames[0].decompress(data)
-        while frames[0].eof and (data := frames[0].unused_data):
-            frames[0] = package.ZstdDecompressor().decompressobj()
-            plain += frames[0].decompress(data)
-        if frames[0].eof:
-            frames[0] = package.ZstdDecompressor().decompressobj()
-        return plain
+    def begin(head: bytes, is_first: bool) -> Any:
+        if is_first or head.startswith(_ZSTD_MAGIC) or (len(head) > 3 and head[1:4] == _SKIPPABLE):
+            return decompressor.decompressobj()
+        if len(head) < 4 and (_ZSTD_MAGIC.startswith(head) or _SKIPPABLE.startswith(head[1:])):
+            return None
+        raise CodingEnd
 
-    return _sliced_decoder(decompress, package.ZstdError, 16)
-
-
-def _sliced_decoder(decompress: Callable[[bytes], bytes], error_class: type[Exception], size: int) -> Decoder:
-    """Return a decoder of small slices, for packages without an output limit. Each slice expands to a few megabytes."""
-
-    def pieces(data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), size):
+    def expand(frame: Any, data: bytes) -> _Rest:
+        for start in range(0, len(data), 16):  # sixteen bytes expand to half a megabyte, and there is no limit
             try:
-                plain = decompress(data[start : start + size])
-            except error_class as error:
+                yield frame.decompress(data[start : start + 16])
+            except package.ZstdError as error:
                 raise DecodingError(str(error)) from error
-            if plain:
-                yield plain
+            if frame.eof:
+                return frame.unused_data + data[start + 16 :]  # type: ignore[no-any-return]
+        return None
 
-    return pieces
+    return _Layer(begin, expand)

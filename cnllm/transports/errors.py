@@ -127,8 +127,13 @@ def error_before_status(host: str, reason: str, began: bool) -> TransportError:
     return unreadable_response(host, reason) if began else connection_closed(host, reason)
 
 
-def body_stalled(seconds: float | None) -> IdleTimeout:
-    """Return the error of a body that stalled."""
+def body_stalled(seconds: float | None, *, only_framing: bool = False) -> IdleTimeout:
+    """Return the error of a body that stalled, or of which only framing and empty pieces arrived."""
+    if only_framing:
+        return IdleTimeout(
+            f"no content for {seconds} s in the middle of the reply, although bytes arrived",
+            hint="ask the endpoint's operator",
+        )
     return IdleTimeout(f"no bytes for {seconds} s in the middle of the reply", hint="set a longer timeout")
 
 

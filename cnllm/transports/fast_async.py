@@ -16,9 +16,10 @@ from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, remaining_time
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import LoopPool
+from cnllm.transports.proxies import proxy_for
 from cnllm.transports.request_head import encode_head
 
 if TYPE_CHECKING:
@@ -190,7 +191,9 @@ class _Body:
         return await self._read()
 
     async def _read(self) -> bytes:
-        """Return the next piece from the connection."""
+        """Return the next piece of content from the connection. Whatever else arrives does not extend the wait."""
+        start: float | None = None  # when the first bytes without content arrived
+        waited = False
         while True:
             connection = self._connection
             if connection is None:
@@ -202,24 +205,36 @@ class _Body:
             self._release_if_done(connection)
             if data:
                 return data
-            if self._connection is not None and not connection.reader.more and not await self._wait(connection):
+            if self._connection is None:
+                continue
+            if start is None and (waited or connection.reader.more):
+                start = time.monotonic()
+            waited = True
+            if not await self._wait(connection, start):
                 self._release(False)
                 if self._remaining is not None:
                     raise StopAsyncIteration
-                raise errors.body_stalled(self._idle)
+                raise errors.body_stalled(self._idle, only_framing=start is not None)
 
-    async def _wait(self, connection: AsyncioConnection) -> bool:
-        """Wait for more bytes. Return False where none arrived in time."""
+    async def _wait(self, connection: AsyncioConnection, start: float | None) -> bool:
+        """Wait for more bytes, or let other tasks run where bytes are still to be decoded. Return False at the end."""
         remaining = self._remaining
+        try:
+            idle = self._idle if start is None else remaining_time(self._idle, start)
+        except TimeoutError:
+            return False
+        if connection.reader.more:
+            await asyncio.sleep(0)
+            return True
         if remaining is None:
-            return await connection.wait(self._idle)
+            return await connection.wait(idle)
         if remaining <= 0:
             return False
-        start = time.monotonic()
+        began = time.monotonic()
         try:
-            return await connection.wait(remaining if self._idle is None else min(remaining, self._idle))
+            return await connection.wait(remaining if idle is None else min(remaining, idle))
         finally:
-            self._remaining = remaining - (time.monotonic() - start)
+            self._remaining = remaining - (time.monotonic() - began)
 
     def _release_if_done(self, connection: AsyncioConnection) -> None:
         """Release the connection when the body is complete, or close it when it is broken."""

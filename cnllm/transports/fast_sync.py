@@ -15,10 +15,12 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, remaining_time
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
+from cnllm.transports.proxies import proxy_for
 from cnllm.transports.request_head import encode_head
+from cnllm.transports.sockets import open_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Fast"]
 
 _SIZE = 65536  # bytes of one read
-_LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 
 
 class Fast:
@@ -104,9 +105,10 @@ class Fast:
     def _connect(self, address: Address, seconds: float | None) -> Connection:
         sock: socket.socket | None = None
         try:
-            sock = socket.create_connection((_host_name(address.host), address.port), seconds)  # type: ignore[arg-type]
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            start = time.monotonic()
+            sock = open_socket(address.host, address.port, seconds)
             if address.encrypted:
+                sock.settimeout(remaining_time(seconds, start))
                 sock = self._shared_tls_context().wrap_socket(sock, server_hostname=address.host)
             return Connection(sock, address.key)
         except BaseException as error:
@@ -125,12 +127,6 @@ class Fast:
             if self._tls_context is None:
                 self._tls_context = tls.client_context()
             return self._tls_context
-
-
-def _host_name(host: str) -> str | bytes:
-    """Return a host for the resolver: as bytes if it is plain, which need no codec of international names."""
-    is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
-    return host.encode() if is_plain else host
 
 
 def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
@@ -211,7 +207,8 @@ class _Body:
         return self._read()
 
     def _read(self) -> bytes:
-        """Return the next piece from the connection."""
+        """Return the next piece of content from the connection. Whatever else arrives does not extend the wait."""
+        start: float | None = None  # when the first bytes without content arrived
         while True:
             connection = self._connection
             if connection is None:
@@ -220,27 +217,32 @@ class _Body:
                     raise StopIteration
                 raise errors.body_broken(fault)
             reader = connection.reader
-            if not reader.more:
-                self._receive(connection)
+            try:
+                idle = self._idle if start is None else remaining_time(self._idle, start)
+                if not reader.more:
+                    self._receive(connection, idle)
+            except TimeoutError as error:
+                self.close()
+                if self._remaining is not None:
+                    raise StopIteration from None
+                raise errors.body_stalled(self._idle, only_framing=start is not None) from error
             data = reader.take()
             self._release_if_done(connection)
             if data:
                 return data
+            start = start or time.monotonic()
 
-    def _receive(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection, idle: float | None) -> None:
         """Read once from the socket and feed the parser."""
         reader = connection.reader
         try:
             if self._remaining is None:
-                connection.wait(self._idle)
+                connection.wait(idle)
                 data = connection.sock.recv(_SIZE)
             else:
-                data = self._receive_before_deadline(connection, self._remaining)
-        except TimeoutError as error:
-            self.close()
-            if self._remaining is not None:
-                raise StopIteration from None
-            raise errors.body_stalled(self._idle) from error
+                data = self._receive_before_deadline(connection, self._remaining, idle)
+        except TimeoutError:
+            raise
         except OSError as error:
             reader.connection_lost(str(error) or type(error).__name__)
             data = b""
@@ -249,11 +251,11 @@ class _Body:
         else:
             reader.end()
 
-    def _receive_before_deadline(self, connection: Connection, remaining: float) -> bytes:
+    def _receive_before_deadline(self, connection: Connection, remaining: float, idle: float | None) -> bytes:
         """Read once before the deadline."""
         if remaining <= 0:
             raise TimeoutError
-        connection.wait(remaining if self._idle is None else min(remaining, self._idle))
+        connection.wait(remaining if idle is None else min(remaining, idle))
         start = time.monotonic()
         try:
             return connection.sock.recv(_SIZE)

@@ -23,16 +23,18 @@ def is_head(data: bytes) -> bool:
     return _START.match(data) is not None
 
 
-def rewrite(data: bytes) -> bytes | None:
-    """Return the data with its head rewritten and without interim responses. None while the head is incomplete."""
-    while True:
-        end = _END.search(data)
-        if end is None:
-            return None
-        head, rest = data[: end.start()], data[end.end() :]
-        if _INTERIM.match(head) is None:
-            return _rewrite_head(head) + rest
-        data = rest
+def rewrite(data: bytearray, start: int) -> bytes | None:
+    """Return the data with its head rewritten; None while the head is incomplete.
+
+    Complete interim responses are removed from the data. `start` is where the search for the end of the head begins.
+    """
+    begin = 0
+    while (end := _END.search(data, max(start, begin))) is not None:
+        if _INTERIM.match(data, begin) is None:
+            return _rewrite_head(bytes(data[begin : end.start()])) + bytes(data[end.end() :])
+        begin = end.end()
+    del data[:begin]
+    return None
 
 
 def _rewrite_head(head: bytes) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 
 from cnllm.engine.encode.plan import Plan
@@ -12,16 +10,17 @@ __all__ = [
     "DRAIN_SECONDS",
     "FRAMING",
     "MAX_DRAIN_PIECES",
+    "MAX_HEAD_BYTES",
     "MAX_IDLE_CONNECTIONS",
     "MAX_URLS",
     "end_to_end_headers",
     "idle_timeout",
-    "proxy_for",
     "remaining_time",
 ]
 
 DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
 MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
+MAX_HEAD_BYTES = 102_400  # of a status line and headers with interim responses before them; httpx has it too
 MAX_URLS = 256  # size of the cache of parsed addresses
 MAX_IDLE_CONNECTIONS = 100  # number of idle connections
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
@@ -50,30 +49,3 @@ def remaining_time(seconds: float | None, start: float) -> float | None:
     if remaining <= 0:
         raise TimeoutError
     return remaining
-
-
-def proxy_for(scheme: str, host: str, cache: dict[str, str | None], port: int | None = None) -> str | None:
-    """Return the proxy of the environment or the system for an address. Each address is looked up once."""
-    address = f"{scheme}://{host}:{port}"
-    if address not in cache:
-        if len(cache) >= MAX_URLS:
-            cache.clear()
-        cache[address] = _proxy(scheme, host, port) if _may_have_proxy() else None
-    return cache[address]
-
-
-def _proxy(scheme: str, host: str, port: int | None) -> str | None:
-    """Look up the proxy. Entries of NO_PROXY may have a port."""
-    from urllib.request import getproxies, proxy_bypass
-
-    proxies = getproxies()
-    number = port or (443 if scheme == "https" else 80)
-    if not proxies or proxy_bypass(host) or proxy_bypass(f"{host}:{number}"):
-        return None
-    proxy = proxies.get(scheme) or proxies.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
-
-
-def _may_have_proxy() -> bool:
-    """Whether `urllib` may know a proxy. It imports http.client and email, which most programs do not need."""
-    return sys.platform in ("darwin", "win32") or any(name.lower().endswith("_proxy") for name in os.environ)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.config import process
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import DecodingError, body_decoder
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout
-from cnllm.transports.httpx_backend import OPENED
+from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
+from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
 from cnllm.transports.httpx_parts import (
     Key,
     ProcessState,
@@ -88,11 +89,11 @@ class Httpx:
         body = _Body(httpx, response, idle, state.watchdog)
         if entry is not None:
             try:
-                body.check_leftovers = watch_response(entry, response, url.host)
+                body.watch = watch_response(entry, response, url.host)
             except TransportError:
                 body.close()
                 raise
-            if body.check_leftovers is None and entry.pool is not None:
+            if body.watch is None and entry.pool is not None:
                 state.forget(entry)
         return response.status_code, body.headers, body
 
@@ -142,11 +143,11 @@ class _Body:
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
         self.headers = decode_headers(response.headers)
-        self.check_leftovers: Callable[[], None] | None = None  # checks for unread bytes after the response
+        self.watch: WatchedStream | WatchedAsyncStream | None = None  # the connection
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _body_pieces(response, self.headers)
+        self._bytes = _body_pieces(response, self.headers, idle)
         self._watchdog = watchdog
         self._alarm: Alarm | None = None
         self._interrupted = False
@@ -156,14 +157,17 @@ class _Body:
 
     def __next__(self) -> bytes:
         try:
-            return next(self._bytes)
+            chunk = next(self._bytes)
         except StopIteration:
             self._finish()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
+        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError, TimeoutError) as error:
             if self._interrupted:
                 raise StopIteration from None
-            raise error_during_body(error, self._idle, self._httpx) from error
+            raise error_during_body(error, self._idle, self._httpx, self.watch) from error
+        if self.watch is not None:
+            self.watch.silent_size = 0
+        return chunk
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End a read that lasts longer, by shutting down the socket; None: never."""
@@ -203,13 +207,13 @@ class _Body:
 
     def _finish(self) -> None:
         """Return the connection to its pool, or close it if the body has unread bytes."""
-        check, self.check_leftovers = self.check_leftovers, None
-        if check is not None:
-            check()
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch.check_leftovers()
         self._response.close()
 
 
-def _body_pieces(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]:
+def _body_pieces(response: httpx.Response, headers: dict[str, str], idle: float | None) -> Iterator[bytes]:
     """Return the body, decompressed in bounded pieces. httpx would expand each compressed piece as a whole.
 
     A body without compression is read from the transport's own stream, which saves two generators for each piece.
@@ -219,5 +223,20 @@ def _body_pieces(response: httpx.Response, headers: dict[str, str]) -> Iterator[
     if response.is_stream_consumed or not isinstance(response.stream, Iterable):
         return response.iter_bytes()  # a caller's transport may have read it
     if decode is not None:
-        return (plain for piece in response.stream for plain in decode(piece))
+        return _plain_pieces(response.stream, decode, idle)
     return iter(response.stream)
+
+
+def _plain_pieces(stream: Iterable[bytes], decode: Decoder, idle: float | None) -> Iterator[bytes]:
+    """Yield decoded pieces. Raise `TimeoutError` where none comes for too long, although bytes arrive."""
+    start: float | None = None
+    with contextlib.suppress(CodingEnd):
+        for piece in stream:
+            for plain in decode(piece):
+                if plain:
+                    start = None
+                    yield plain
+                elif start is None:
+                    start = time.monotonic()
+                else:
+                    remaining_time(idle, start)

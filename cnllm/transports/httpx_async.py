@@ -9,7 +9,7 @@ import contextlib
 import sys
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from cnllm.config import process
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import DecodingError, body_decoder
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout
-from cnllm.transports.httpx_backend import OPENED
+from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
+from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
 from cnllm.transports.httpx_parts import (
     Key,
     ProcessState,
@@ -37,7 +37,7 @@ from cnllm.transports.httpx_parts import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AsyncHttpx"]
+__all__ = ["AsyncHttpx", "plain_pieces"]
 
 
 class AsyncHttpx:
@@ -85,11 +85,11 @@ class AsyncHttpx:
         body = _Body(httpx, response, idle)
         if entry is not None and loop is not None:
             try:
-                body.check_leftovers = watch_response(entry, response, url.host)
+                body.watch = watch_response(entry, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
-            if body.check_leftovers is None and entry.pool is not None:
+            if body.watch is None and entry.pool is not None:
                 loop.forget(entry)
         return response.status_code, body.headers, body
 
@@ -190,11 +190,11 @@ class _Body:
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
         self.headers = decode_headers(response.headers)
-        self.check_leftovers: Callable[[], None] | None = None
+        self.watch: WatchedStream | WatchedAsyncStream | None = None
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _body_pieces(response, self.headers)
+        self._bytes = _body_pieces(response, self.headers, idle)
         self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -203,19 +203,24 @@ class _Body:
     async def __anext__(self) -> bytes:
         try:
             if self._remaining is None:
-                return await self._bytes.__anext__()
+                chunk = await self._bytes.__anext__()
+                if self.watch is not None:
+                    self.watch.silent_size = 0
+                return chunk
             import anyio
 
             began = time.monotonic()
             with anyio.move_on_after(max(self._remaining, 0)):
                 chunk = await self._bytes.__anext__()
                 self._remaining -= time.monotonic() - began
+                if self.watch is not None:
+                    self.watch.silent_size = 0
                 return chunk
         except StopAsyncIteration:
             await self.aclose()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
-            raise error_during_body(error, self._idle, self._httpx) from error
+        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError, TimeoutError) as error:
+            raise error_during_body(error, self._idle, self._httpx, self.watch) from error
         raise StopAsyncIteration
 
     def set_read_deadline(self, seconds: float | None) -> None:
@@ -234,18 +239,37 @@ class _Body:
 
     async def aclose(self) -> None:
         """Stop reading and release the connection."""
-        check, self.check_leftovers = self.check_leftovers, None
-        if check is not None:
-            check()
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch.check_leftovers()
         await self._response.aclose()
 
 
-def _body_pieces(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
+def _body_pieces(response: httpx.Response, headers: dict[str, str], idle: float | None) -> AsyncIterator[bytes]:
     """Return the body for async iteration, decompressed in bounded pieces; see `cnllm.transports.httpx_adapter`."""
     encoding = headers.get("content-encoding")
     decode = body_decoder(encoding)
     if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
         return response.aiter_bytes()
     if decode is not None:
-        return (plain async for piece in response.stream for plain in decode(piece))
+        return plain_pieces(response.stream, decode, idle)
     return aiter(response.stream)
+
+
+async def plain_pieces(stream: AsyncIterable[bytes], decode: Decoder, idle: float | None) -> AsyncIterator[bytes]:
+    """Yield decoded pieces, and let other tasks run meanwhile; see `cnllm.transports.httpx_adapter`."""
+    import anyio.lowlevel
+
+    start: float | None = None
+    with contextlib.suppress(CodingEnd):
+        async for piece in stream:
+            for plain in decode(piece):
+                if plain:
+                    start = None
+                    yield plain
+                    continue
+                if start is None:
+                    start = time.monotonic()
+                else:
+                    remaining_time(idle, start)
+                await anyio.lowlevel.checkpoint()

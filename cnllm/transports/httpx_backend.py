@@ -2,7 +2,9 @@
 
 - A connection with unread bytes after its response is not used again. h11 keeps bytes that were read too far, the
   stream bytes that TLS or the event loop read ahead, and the socket the rest.
-- The headers of a response must be complete in time, even if they arrive in a slow trickle.
+- The headers of a response must be complete in time, even if they arrive in a slow trickle, and so must a connection:
+  one deadline holds for the addresses of a name, the handshakes with a proxy, and TLS.
+- Bytes of a body that hold no content extend no wait, and their number is limited.
 - A forked child does not share a socket.
 
 httpcore accepts our network backend. The private parts of h11 and anyio are read with care. Where one differs from
@@ -11,6 +13,7 @@ the versions that the tests run with, the connection serves one request.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +22,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from cnllm.config import process
+from cnllm.transports.content_encoding import MAX_SILENT_BYTES
+from cnllm.transports.headers import MAX_HEAD_BYTES
+from cnllm.transports.sockets import open_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +37,7 @@ OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
 Probes = list[Callable[[], Any]]
 """Functions whose result is true where bytes were read ahead of the response."""
 
+_NO_ARGUMENT: Any = object()  # httpcore speaks SOCKS without timeouts
 _DEPTH = 4  # of connections within connections: a tunnel, TLS within TLS
 
 
@@ -47,35 +54,46 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
 
 
 class _ConnectionWatch:
-    """Watches one connection. `probes` show whether bytes were read ahead; None where that is unknown."""
+    """Watches one connection. `probes` show whether bytes were read ahead; None where that is unknown.
 
-    def __init__(self, inner: Any, core: Any, probes: Probes | None) -> None:
+    `deadline` is when the connection must be established, with all handshakes; None: at any time.
+    """
+
+    def __init__(self, inner: Any, core: Any, probes: Probes | None, deadline: float | None) -> None:
         self._inner = inner
         self._core = core
         self.open = True
         opened = OPENED.get()
         if opened is not None:
             opened.append(self)
+        self.silent_size = 0  # bytes of the body since the last content; the adapter sets it to 0 for each piece
+        self._silent_since: float | None = None
         self._h11: Any = None
+        self._pool: Any = None
         self._answered = False  # the headers of a response arrived, and the next request did not begin
         self._checked = False  # `check_leftovers` was called for this response
         self._unusable = False
         self._in_headers = False
-        self._deadline: float | None = None  # for the headers
+        self._head_size = 0
+        self._header_deadline: float | None = None
+        self._connect_deadline = deadline
+        self._request = b""  # the last bytes that were written in a handshake with a proxy
         self._probes = probes
         with suppress(AttributeError, OSError):
             process.register_socket(inner.get_extra_info("socket").fileno())
 
-    def answer(self) -> None:
+    def answer(self, pool: Any) -> None:
         """Record that the headers are complete."""
+        self._pool = pool
         self._answered = True
         self._in_headers = False
+        self.silent_size = 0
 
-    def check_leftovers(self, pool: Any) -> None:
+    def check_leftovers(self) -> None:
         """Check for bytes after the response. Call it before the response is closed."""
         self._checked = True
         if self._h11 is None:
-            self._h11 = _h11_of(pool, self)
+            self._h11 = _h11_of(self._pool, self)
         try:
             surplus, closed = self._h11.trailing_data
         except (AttributeError, TypeError, ValueError):  # h11 differs from the tested versions
@@ -96,71 +114,127 @@ class _ConnectionWatch:
             return True
         return bool(self._inner.get_extra_info("is_readable"))
 
-    def _before_write(self) -> None:
-        """Check for unread bytes before a request's first write. If any, the pool takes another connection."""
+    def _before_write(self, data: bytes, timeout: float | None) -> float | None:
+        """Return the timeout of a write. Before a request's first one check for unread bytes.
+
+        If there are any, the pool takes another connection.
+        """
         if self._answered:
             checked, self._answered, self._checked = self._checked, False, False
             if self._unusable or not checked or self._unread():
                 self._unusable = True
                 raise self._core.ConnectionNotAvailable
-        self._in_headers = True
-        self._deadline = None
+        if not data:  # the end of a request
+            return timeout
+        is_socks = timeout is _NO_ARGUMENT
+        self._request = data if is_socks or data.startswith(b"CONNECT ") else b""
+        self._in_headers = not is_socks
+        self._head_size = 0
+        self._header_deadline = None
+        return self._handshake_timeout(None) if is_socks else timeout
+
+    def _before_read(self, timeout: float | None) -> float | None:
+        """Return the timeout of a read. Raise the errors of httpcore where the limits are reached."""
+        if self._request:
+            return self._handshake_timeout(None if timeout is _NO_ARGUMENT else timeout)
+        if self._in_headers:
+            return self._header_timeout(timeout)
+        if not self.silent_size:
+            self._silent_since = None
+            return timeout
+        if self.silent_size > MAX_SILENT_BYTES:
+            raise self._core.ReadError(f"more than {MAX_SILENT_BYTES:,} bytes of its body hold no content")
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
+        return self._remaining(None if timeout is None else self._silent_since + timeout, self._core.ReadTimeout)
+
+    def _after_read(self, data: bytes) -> None:
+        if self._in_headers:
+            self._head_size += len(data)
+        else:
+            self.silent_size += len(data)
 
     def _header_timeout(self, timeout: float | None) -> float | None:
-        """Return the remaining seconds for the headers."""
-        if timeout is None:
+        """Return the remaining seconds for the headers, which count with the interim responses before them."""
+        if self._head_size > MAX_HEAD_BYTES:
+            raise self._core.RemoteProtocolError(f"its headers have more than {MAX_HEAD_BYTES:,} bytes")
+        if timeout is not None and self._header_deadline is None:
+            self._header_deadline = time.monotonic() + timeout
+        return self._remaining(self._header_deadline, self._core.ReadTimeout)
+
+    def _handshake_timeout(self, timeout: float | None) -> float | None:
+        """Return the remaining seconds for establishing the connection; where they are unlimited, `timeout`."""
+        remaining = self._remaining(self._connect_deadline, self._core.ConnectTimeout)
+        return timeout if remaining is None else remaining
+
+    def _remaining(self, deadline: float | None, error_class: type[Exception]) -> float | None:
+        if deadline is None:
             return None
-        now = time.monotonic()
-        if self._deadline is None:
-            self._deadline = now + timeout
-        remaining = self._deadline - now
+        remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise self._core.ReadTimeout("the headers did not arrive in time")
+            raise error_class("the time is over")
         return remaining
+
+    def _timeout_error(self, error: Exception) -> Exception:
+        """Return the error of a read that took too long: in a handshake there is no connection yet."""
+        return self._core.ConnectTimeout(str(error)) if self._request else error
 
 
 class WatchedStream(_ConnectionWatch):
     """A connection of a blocking pool."""
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read bytes; headers within their deadline."""
-        data: bytes = self._inner.read(max_bytes, self._header_timeout(timeout) if self._in_headers else timeout)
-        return data
+    def read(self, max_bytes: int, timeout: float | None = _NO_ARGUMENT) -> bytes:
+        """Read bytes within their deadline; without a timeout a whole message of SOCKS."""
+        data = b""
+        try:
+            while True:
+                piece: bytes = self._inner.read(max_bytes, self._before_read(timeout))
+                self._after_read(piece)
+                data += piece
+                if timeout is not _NO_ARGUMENT or not piece or _is_socks_reply(data, self._request):
+                    return data
+        except self._core.ReadTimeout as error:
+            raise self._timeout_error(error) from error
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    def write(self, buffer: bytes, timeout: float | None = _NO_ARGUMENT) -> None:
         """Write bytes, after the check for unread ones."""
-        self._before_write()
-        self._inner.write(buffer, timeout)
+        self._inner.write(buffer, self._before_write(buffer, timeout))
 
     def close(self) -> None:
         """Close the connection."""
         self.open = False
         self._inner.close()
 
-    def start_tls(self, *args: Any, **options: Any) -> WatchedStream:
+    def start_tls(self, ssl_context: Any, server_hostname: Any, timeout: float | None) -> WatchedStream:
         """Return a watched TLS connection over this one."""
         self.open = False
-        return _stream(self._inner.start_tls(*args, **options), self._core)
+        inner = self._inner.start_tls(ssl_context, server_hostname, self._handshake_timeout(timeout))
+        return WatchedStream(inner, self._core, _probes_of(inner), self._connect_deadline)
 
 
 class WatchedAsyncStream(_ConnectionWatch):
     """A connection of an event loop's pool."""
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read bytes; headers within their deadline."""
+    async def read(self, max_bytes: int, timeout: float | None = _NO_ARGUMENT) -> bytes:
+        """Read bytes within their deadline; without a timeout a whole message of SOCKS."""
+        data = b""
         try:
-            data: bytes = await self._inner.read(
-                max_bytes, self._header_timeout(timeout) if self._in_headers else timeout
-            )
+            while True:
+                piece: bytes = await self._inner.read(max_bytes, self._before_read(timeout))
+                self._after_read(piece)
+                data += piece
+                if timeout is not _NO_ARGUMENT or not piece or _is_socks_reply(data, self._request):
+                    return data
+        except self._core.ReadTimeout as error:
+            raise self._timeout_error(error) from error
         except OSError as error:  # an error of TLS, which no lower layer translates
             raise self._core.ReadError(str(error)) from error
-        return data
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, timeout: float | None = _NO_ARGUMENT) -> None:
         """Write bytes, after the check for unread ones."""
-        self._before_write()
+        limit = self._before_write(buffer, timeout)
         try:
-            await self._inner.write(buffer, timeout)
+            await self._inner.write(buffer, limit)
         except OSError as error:
             raise self._core.WriteError(str(error)) from error
 
@@ -169,20 +243,19 @@ class WatchedAsyncStream(_ConnectionWatch):
         self.open = False
         await self._inner.aclose()
 
-    async def start_tls(self, *args: Any, **options: Any) -> WatchedAsyncStream:
+    async def start_tls(self, ssl_context: Any, server_hostname: Any, timeout: float | None) -> WatchedAsyncStream:
         """Return a watched TLS connection over this one."""
         self.open = False
-        return _async_stream(await self._inner.start_tls(*args, **options), self._core)
+        inner = await self._inner.start_tls(ssl_context, server_hostname, self._handshake_timeout(timeout))
+        return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), self._connect_deadline)
 
 
-def _stream(inner: Any, core: Any) -> WatchedStream:
-    """Watch a blocking stream."""
-    return WatchedStream(inner, core, _probes_of(inner))
-
-
-def _async_stream(inner: Any, core: Any) -> WatchedAsyncStream:
-    """Watch an event loop's stream."""
-    return WatchedAsyncStream(inner, core, _async_probes_of(inner))
+def _is_socks_reply(data: bytes, request: bytes) -> bool:
+    """Whether a message of SOCKS5 is complete: the choice of a method, the word on a password, or on an address."""
+    if request[:2] != b"\x05\x01" or len(request) < 5:
+        return len(data) >= 2
+    sizes = {1: 10, 3: 7 + data[4] if len(data) > 4 else 7, 4: 22}
+    return len(data) > 4 and len(data) >= sizes.get(data[3], 0)
 
 
 def _probes_of(inner: Any) -> Probes | None:
@@ -226,36 +299,57 @@ def _async_probes_of(inner: Any) -> Probes | None:
     return [*probes, queue.__len__]
 
 
-class _AnyBackend:
-    """A backend that opens watched connections."""
+class _Backend:
+    """Opens watched connections."""
 
     def __init__(self, inner: Any, core: Any) -> None:
         self._inner = inner
         self._core = core
+        self._stream: Any = None  # httpcore's stream over a socket
+        with suppress(ImportError, AttributeError):
+            self._stream = importlib.import_module(f"{core.__name__}._backends.sync").SyncStream
 
-
-class _Backend(_AnyBackend):
-    """Opens watched connections."""
-
-    def connect_tcp(self, *args: Any, **options: Any) -> WatchedStream:
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> WatchedStream:
         """Open a watched connection."""
-        return _stream(self._inner.connect_tcp(*args, **options), self._core)
+        deadline = _deadline(timeout)
+        if self._stream is None:
+            inner = self._inner.connect_tcp(host, port, timeout, **options)
+        else:
+            try:
+                inner = self._stream(open_socket(host, port, timeout))
+            except TimeoutError as error:
+                raise self._core.ConnectTimeout(str(error)) from error
+            except OSError as error:
+                raise self._core.ConnectError(str(error)) from error
+        return WatchedStream(inner, self._core, _probes_of(inner), deadline)
 
     def sleep(self, seconds: float) -> None:
         """Sleep."""
         self._inner.sleep(seconds)
 
 
-class _AsyncBackend(_AnyBackend):
+class _AsyncBackend:
     """Opens watched connections in an event loop."""
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> WatchedAsyncStream:
+    def __init__(self, inner: Any, core: Any) -> None:
+        self._inner = inner
+        self._core = core
+
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> WatchedAsyncStream:
         """Open a watched connection."""
-        return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
+        deadline = _deadline(timeout)
+        inner = await self._inner.connect_tcp(host, port, timeout, **options)
+        return WatchedAsyncStream(inner, self._core, _async_probes_of(inner), deadline)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
         await self._inner.sleep(seconds)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
 
 
 def _pending(incoming: ssl.MemoryBIO) -> Callable[[], int]:

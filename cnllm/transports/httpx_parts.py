@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -17,8 +15,9 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
-from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers, proxy_for
+from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
+from cnllm.transports.proxies import proxy_for
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -93,8 +92,8 @@ class ProcessState:
         return url
 
 
-def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[[], None] | None:
-    """Register a response. Return the check to call at its end, or None where its connection cannot be watched.
+def watch_response(entry: TransportEntry, response: Any, host: str) -> WatchedStream | WatchedAsyncStream | None:
+    """Register a response. Return its connection, or None where that cannot be watched.
 
     Raise `TransportError` when the proxy refuses.
     """
@@ -103,8 +102,8 @@ def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[
     stream = response.extensions.get("network_stream")
     if entry.pool is None or not isinstance(stream, WatchedStream | WatchedAsyncStream):
         return None
-    stream.answer()
-    return functools.partial(stream.check_leftovers, entry.pool)
+    stream.answer(entry.pool)
+    return stream
 
 
 def httpx_package(transport: object, name: str) -> Any:
@@ -171,9 +170,14 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     return result if proxy is None else errors.name_proxy(result, proxy)
 
 
-def error_during_body(error: Exception, idle: float | None, httpx: Any) -> TransportError:
+def error_during_body(
+    error: Exception, idle: float | None, httpx: Any, watch: WatchedStream | WatchedAsyncStream | None
+) -> TransportError:
     """Return the error for a failure during the body."""
-    return errors.body_stalled(idle) if isinstance(error, httpx.TimeoutException) else errors.body_broken(error)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        only_framing = isinstance(error, TimeoutError) or (watch is not None and watch.silent_size > 0)
+        return errors.body_stalled(idle, only_framing=only_framing)
+    return errors.body_broken(error)
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from functools import lru_cache
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from cnllm.transports.content_encoding import Decoder, DecodingError, body_decoder
+from cnllm.transports.content_encoding import MAX_SILENT_BYTES, CodingEnd, Decoder, DecodingError, body_decoder
 from cnllm.transports.head_repair import is_head, rewrite
+from cnllm.transports.headers import MAX_HEAD_BYTES
 
 __all__ = ["ResponseParser"]
 
-_HEAD = 102_400  # limit on the bytes of a status line and headers, as in httpx
 _TAIL = 32  # the last bytes of a segment, which are searched for surplus line ends
 _LINE_ENDS = b"\r\n"
 _USUAL_NAME = 64  # bytes of a header's name; longer ones are not remembered
@@ -45,7 +45,9 @@ class ResponseParser:
         self._body_pieces = 0  # number of pieces in a complete body; later ones belong to no response
         self.status = 0  # until the headers are complete
         self.began = False  # a byte of a response arrived
-        self._head: bytes | bytearray = b""  # bytes so far, until the headers are complete
+        self._head = bytearray()  # bytes so far, until the headers are complete
+        self._head_size = 0  # bytes so far, with those of interim responses
+        self._silent_size = 0  # bytes of the body's framing since the last content
         self._needs_repair = False  # the parser refused the head: it is rewritten when it is complete
         self._rewritten = False
         self._in_body = False
@@ -69,7 +71,7 @@ class ResponseParser:
                 self.reusable = False
                 return
             if self._needs_repair:
-                self._repair(data)
+                self._repair(data, max(len(self._head) - 2, 0))  # its end may have begun
                 return
             if not self.began:
                 self.began = True
@@ -83,6 +85,8 @@ class ResponseParser:
         except HttpParserError as error:
             self._on_parser_error(data, error)
         if self._in_body:
+            if not self._pieces:
+                self._count_framing(len(data))
             return
         if self.complete:
             self._finish(data)
@@ -99,6 +103,12 @@ class ResponseParser:
             self._needs_repair = True
             self._repair(data)
 
+    def _count_framing(self, size: int) -> None:
+        """Count bytes that are no content: sizes and extensions of chunks, and trailers."""
+        self._silent_size += size
+        if self._silent_size > MAX_SILENT_BYTES:
+            self._fail(f"more than {MAX_SILENT_BYTES:,} bytes of its chunks and trailers hold no content")
+
     def _finish(self, data: bytes | memoryview) -> None:
         """Finish the response. Bytes after it belong to no response."""
         if len(self._pieces) > self._body_pieces:
@@ -107,23 +117,27 @@ class ResponseParser:
             self.reusable = False
 
     def _store_head(self, data: bytes | memoryview) -> None:
-        """Store bytes of an incomplete head. Those of an interim response do not count."""
+        """Store bytes of an incomplete head. Those of interim responses are only counted."""
         if self._interim:
             self._interim = False
-            self._head = b""
-        self._head = self._head or bytearray()
+            self._head = bytearray()
         self._head += data
-        if len(self._head) > _HEAD:
-            self._fail(f"its headers have more than {_HEAD:,} bytes")
+        self._head_size += len(data)
+        self._check_head()
 
-    def _repair(self, data: bytes | memoryview) -> None:
-        """Rewrite a head that the parser refused, and parse it again. Its connection is not used again."""
-        searched = len(self._head)
-        self._head = self._head or bytearray()
+    def _check_head(self) -> None:
+        if self._head_size > MAX_HEAD_BYTES:
+            self._fail(f"its headers have more than {MAX_HEAD_BYTES:,} bytes")
+
+    def _repair(self, data: bytes | memoryview, start: int = 0) -> None:
+        """Rewrite a head that the parser refused, and parse it again. Its connection is not used again.
+
+        The end of the head is searched from `start`.
+        """
         self._head += data
-        if self._head.find(b"\n", searched) < 0 or (strict := rewrite(bytes(self._head))) is None:
-            if len(self._head) > _HEAD:
-                self._fail(f"its headers have more than {_HEAD:,} bytes")
+        self._head_size += len(data)
+        if (strict := rewrite(self._head, start)) is None:
+            self._check_head()
             return
         self._rewritten = True
         self._fields.clear()
@@ -179,24 +193,29 @@ class ResponseParser:
             return b""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        self._body_pieces = 0
+        self._body_pieces = self._silent_size = 0
         return data
 
     def _decode_piece(self, decode: Decoder) -> bytes:
-        """Return one decoded piece. Good pieces are delivered before a decoding error."""
+        """Return one decoded piece. Good pieces are delivered before a decoding error. An empty one is not the end."""
         self.more = True
         try:
             while True:
                 for plain in self._decoded:
+                    if plain:
+                        self._silent_size = 0
                     return plain
                 if not self._pieces:
                     break
                 self._decoded = decode(self._pieces.pop(0))
                 self._body_pieces = max(self._body_pieces - 1, 0)
-        except DecodingError as error:
+        except (DecodingError, CodingEnd) as error:
             self._pieces.clear()
-            self.complete = False
-            self._fail(str(error))
+            if isinstance(error, CodingEnd):  # what follows belongs to nobody
+                self.complete, self.reusable = True, False
+            else:
+                self.complete = False
+                self._fail(str(error))
         self.more = False
         self._decoded = iter(())
         return b""

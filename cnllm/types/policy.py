@@ -19,9 +19,10 @@ _MIB = 1024 * 1024
 class Timeouts(Struct, frozen=True, kw_only=True):
     """Timeouts in seconds; None means no timeout.
 
-    `connect` is for a connection. `first_byte` is for the status line: a whole reply is generated before it. `idle` is
-    between any two bytes of a reply (keep-alive comments count). `progress` is between two pieces of the model's output
-    (comments do not count).
+    `connect` is for a connection: all addresses of a name, and the handshakes with a proxy and of TLS. `first_byte` is
+    for the headers: a whole reply is generated before them. `idle` is between any two bytes of a reply (keep-alive
+    comments count; bytes of HTTP and of a compression that hold no content do not). `progress` is between two pieces of
+    the model's output (comments do not count).
     """
 
     connect: float | None = 10.0
@@ -57,7 +58,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     `max_reply_bytes` is for the whole body or stream, `max_event_bytes` for one event of a stream: its data, or a line
     that does not end. More raises `ReplyTooLarge`. An image or a sound arrives in one event: an image of 4096 by 4096
-    pixels is up to 33 MB of base64, and some streams send it a second time at their end.
+    pixels is up to 33 MB of base64, and some streams send it a second time at their end. Bytes without content, such as
+    trailers and empty blocks of a compression, have a fixed limit of 256 KiB at a time.
     """
 
     max_reply_bytes: int | None = 128 * _MIB

@@ -67,14 +67,41 @@ def test_hosts_that_no_proxy_names_are_reached_directly(
     make: Make, server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Peer([reply()]) as plain, Peer([reply()], tls=server) as secure, Proxy() as proxy:
-        for no in ("127.0.0.1", "x.example,127.0.0.1", "*", f"127.0.0.1:{plain.port},127.0.0.1:{secure.port}"):
+        ranges = ("127.0.0.0/8", "10.0.0.0/8 127.0.0.1/32", "::ffff:0:0/96 127.0.0.0/30,")
+        ports = f"127.0.0.1:{plain.port},127.0.0.0/8:{secure.port}"
+        for no in ("127.0.0.1", "x.example,127.0.0.1", "*", ports, *ranges):
             _named(monkeypatch, ALL_PROXY=proxy.url, HTTPS_PROXY=proxy.url, NO_PROXY=no)
             for peer in (plain, secure):
                 assert make(retry=ONCE).call(at(peer)).text == "The sky is blue.", no
         assert proxy.asked == []
-        _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY="x.example")
-        make(retry=ONCE).call(at(plain))
-        assert len(proxy.asked) == 1
+        others = ("x.example", "10.0.0.0/8", "127.0.0.1:1", "127.0.0.0/99", "0.0.1", "[::1]", "[", "/8")
+        for no in others:
+            _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY=no)
+            make(retry=ONCE).call(at(plain))
+        assert len(proxy.asked) == len(others)
+
+
+def test_addresses_of_version_6_that_no_proxy_names(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        peer = Peer([reply()], host="::1")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with peer, Proxy() as proxy:
+        for no in ("[::1]", f"[::1]:{peer.port}", "::1", "::/64", "[::/64]", "[::]/64", "a.example,[::1]"):
+            _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY=no)
+            assert make(retry=ONCE).call(at(peer)).text == "The sky is blue.", no
+    assert proxy.asked == []
+
+
+@pytest.mark.parametrize("no", ["example.test", ".example.test", "*.example.test", "Example.Test.", "*", "test"])
+def test_names_that_no_proxy_names(make: Make, monkeypatch: pytest.MonkeyPatch, no: str) -> None:
+    """A direct connection to this name fails, and no proxy hears of it."""
+    with Peer([reply()]) as peer, Proxy() as proxy:
+        _named(monkeypatch, ALL_PROXY=proxy.url, NO_PROXY=no)
+        peer.url = "http://api.example.test/v1"
+        with pytest.raises(cnllm.TransportError, match="no connection to"):
+            make(retry=ONCE).call(at(peer), timeout=5)
+    assert proxy.asked == []
 
 
 def _failure(make: Make, model: cnllm.Model) -> cnllm.TransportError:

@@ -1,0 +1,145 @@
+"""Open sockets for the blocking adapters: one deadline holds for a name and all its addresses.
+
+Event loops have such a function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import queue
+import selectors
+import socket
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from cnllm.transports.headers import remaining_time
+
+__all__ = ["open_socket"]
+
+_HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
+_LONGEST_LABEL = 64  # a label of a host's name has fewer characters
+_STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
+
+_Target = tuple[Any, ...]
+"""Family, kind, protocol, canonical name and address, as `socket.getaddrinfo` returns them."""
+
+
+def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
+    """Return a connected socket without delay (TCP_NODELAY).
+
+    Raise `OSError`, `TimeoutError` where no address answered in time, or `UnicodeError` for an impossible name.
+    """
+    start = time.monotonic()
+    is_plain = host.isascii() and all(0 < len(label) < _LONGEST_LABEL for label in host.split("."))
+    name = host.encode() if is_plain else host  # bytes need no codec of international names
+    targets = _alternate(_resolve(name, port, seconds))
+    sock = _race(targets, seconds, start) if len(targets) > 1 else _connect(targets[0], remaining_time(seconds, start))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Target]:
+    """Return the addresses of a host. Only a thread can leave the system's resolver when the time is over."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    if seconds is None:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    results: queue.SimpleQueue[list[_Target] | Exception] = queue.SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            results.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:  # noqa: BLE001 raised below
+            results.put(error)
+
+    threading.Thread(target=resolve, name="cnllm-resolver", daemon=True).start()
+    try:
+        result = results.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"{host!r} was not resolved in time") from None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _alternate(targets: list[_Target]) -> list[_Target]:
+    """Return the addresses with their families in turn: one of them may be unreachable altogether."""
+    seen: Counter[int] = Counter()
+    ranks = []
+    for target in targets:
+        ranks.append(seen[target[0]])
+        seen[target[0]] += 1
+    return [target for _, target in sorted(zip(ranks, targets, strict=True), key=lambda pair: pair[0])]
+
+
+def _connect(target: _Target, seconds: float | None) -> socket.socket:
+    family, kind, protocol, _, address = target
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _race(targets: list[_Target], seconds: float | None, start: float) -> socket.socket:
+    """Return the first socket that connects. Addresses start one after another, and none stops those before it."""
+    waiting = list(reversed(targets))
+    pending: list[socket.socket] = []
+    winner: socket.socket | None = None
+    failure = OSError("the name has no address")
+    try:
+        while winner is None and (waiting or pending):
+            remaining = remaining_time(seconds, start)
+            try:
+                if waiting:
+                    pending.append(_begin(waiting.pop()))
+                    if waiting and (remaining is None or remaining > _HEAD_START):
+                        remaining = _HEAD_START
+                winner = _first_connected(pending, remaining)
+            except OSError as error:
+                failure = error
+    finally:
+        for sock in pending:
+            if sock is not winner:
+                sock.close()
+    if winner is None:
+        raise failure
+    return winner
+
+
+def _first_connected(pending: list[socket.socket], seconds: float | None) -> socket.socket | None:
+    """Wait for the sockets. Return one that connected; close one that failed, and raise its error."""
+    with selectors.DefaultSelector() as selector:
+        for sock in pending:
+            selector.register(sock, selectors.EVENT_WRITE)
+        for key, _ in selector.select(seconds):
+            ready: socket.socket = key.fileobj  # type: ignore[assignment]
+            code = ready.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code == 0:
+                return ready
+            pending.remove(ready)
+            ready.close()
+            raise OSError(code, os.strerror(code))
+    return None
+
+
+def _begin(target: _Target) -> socket.socket:
+    """Return a socket that is about to connect."""
+    family, kind, protocol, _, address = target
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        if code not in _STARTED:
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
