@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup|report|faults|probe] [--quick] [--only SUITE] [--compare BASE] [--latest] [--seed N]`"""
+"""`python -m benchmarks [TASK] [--quick] [--only SUITE] [--compare BASE] [--latest] [--seed N]`"""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import instructions, processes, venvs
+from benchmarks import fairness, instructions, processes, venvs
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.compare import compare, read_base
 from benchmarks.describe import ABOUT
@@ -21,8 +21,10 @@ from benchmarks.suites import SUITES
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
+_TASKS = ["run", "setup", "report", "faults", "probe", "gateway-fairness"]
 DO = (
-    "run unless said; faults asks every client what it makes of answers that go wrong, and probe what a probe finds out"
+    "run unless said; faults asks every client what it makes of answers that go wrong, probe what a probe finds out, "
+    "and gateway-fairness what one key can do to another"
 )
 
 
@@ -50,7 +52,7 @@ def written(results: Results) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
-    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report", "faults", "probe"], help=DO)
+    parser.add_argument("do", nargs="?", default="run", choices=_TASKS, help=DO)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
     parser.add_argument(
@@ -65,6 +67,8 @@ def main() -> int:
         return venvs.setup(asked.latest)
     if asked.do == "faults":
         return table_of_faults.main()
+    if asked.do == "gateway-fairness":
+        return fairness.main(quick=asked.quick)
     if asked.do == "probe":
         return table_of_probe.main(asked.seed, asked.model, invented=asked.invented)
     if asked.do == "report":

@@ -46,9 +46,12 @@ def environment(home: Path, transport: str = "httpx") -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def stub() -> Iterator[int]:
-    """Yield the running stub's port. This process and its later children keep to another core than the stub's."""
-    pipe, command = subprocess.PIPE, [str(binary()), "-m", "benchmarks.stub"]
+def stub(python: Path | None = None) -> Iterator[int]:
+    """Yield the port of the stub, run by an interpreter: that of the first environment where none is given.
+
+    This process and its later children keep to another core than the stub's.
+    """
+    pipe, command = subprocess.PIPE, [str(python or binary()), "-m", "benchmarks.stub"]
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as server:
         assert server.stdout
         port = int(server.stdout.readline())
