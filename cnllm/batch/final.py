@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from cnllm.batch.output import LINE_BEGIN, Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import State
-from cnllm.config.private_files import sync_folder
+from cnllm.config.private_files import open_private, sync_folder
 
 __all__ = ["errors_path", "finish_files"]
 
@@ -54,9 +55,9 @@ def _rewrite(output: Output, state: State, order: str) -> None:
     """
     path = output.path
     new = _unfinished_path(path)
-    descriptor = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, os.stat(path).st_mode & 0o777)
     try:
-        with open(descriptor, "wb", buffering=_BUFFER) as file, state.writing():
+        with open(new, "xb", buffering=_BUFFER, opener=open_private) as file, state.writing():
+            os.chmod(new, stat.S_IMODE(path.stat().st_mode))  # ours: made above
             state.execute("CREATE TEMP TABLE moved (seq INTEGER PRIMARY KEY, place INTEGER) STRICT")
             state.execute_many("INSERT INTO moved VALUES (?, ?)", _copy(output, state, order, file))
             file.flush()
@@ -93,7 +94,9 @@ def _copy_failures(output: Output, state: State) -> None:
         return
     new = _unfinished_path(path)
     try:
-        with open(new, "xb", buffering=_BUFFER) as file:
+        with open(new, "xb", buffering=_BUFFER, opener=open_private) as file:
+            if path.exists():
+                os.chmod(new, stat.S_IMODE(path.stat().st_mode))  # ours: made above
             file.write(output.read(*first))
             for place, length in rows:
                 file.write(output.read(place, length))

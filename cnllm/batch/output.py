@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.config.private_files import sync_folder
+from cnllm.config.private_files import open_private, sync_folder
 from cnllm.errors import CnllmError
 
 __all__ = ["LINE_BEGIN", "Line", "LineCost", "LineError", "LineReply", "Output", "encode_line"]
@@ -76,7 +76,7 @@ class Output:
         self.path = path
         try:
             is_new = not path.exists()
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            self._file = open_private(path, os.O_RDWR | os.O_CREAT)
             self.size = os.fstat(self._file).st_size
             if is_new:
                 sync_folder(path.parent)

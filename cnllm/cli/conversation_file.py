@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from cnllm.cli.output import errors
+from cnllm.config.private_files import open_private
 from cnllm.config.redact import redact
 from cnllm.types import Message, ToolCall, ToolResult
 
@@ -20,7 +20,7 @@ def write_conversation(name: str, messages: Sequence[Message]) -> int:
     else:
         text = "\n".join(map(_markdown, messages))
     try:
-        with Path(name).open("x", encoding="utf-8", errors="surrogatepass") as file:
+        with open(name, "x", encoding="utf-8", errors="surrogatepass", opener=open_private) as file:
             file.write(redact(text, errors.hide_secrets()))
     except FileExistsError:
         raise errors.UsageError(f"{name} exists", "name another file") from None

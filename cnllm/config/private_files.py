@@ -47,7 +47,7 @@ def make_private_folder(path: Path, *, narrow: bool = True) -> None:
         path.chmod(0o700)  # ours: callers with `narrow` pass a folder of `paths`, or one below it
 
 
-def create_private_file(path: Path) -> None:
+def create_private_file(path: str | os.PathLike[str]) -> None:
     """Create an empty file with mode 0600, where there is none. SQLite gives its own files beside it the same mode."""
     with contextlib.suppress(FileExistsError):  # not opened: closing it would drop the locks that this process holds
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -159,5 +159,8 @@ def read_safe_file(path: Path) -> bytes | None:
 
 
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file. One that this makes has mode 0600, whatever the umask; one that exists keeps its mode."""
+    """Open a file; also an `opener` for `open`.
+
+    A file that this makes has mode 0600, whatever the umask; one that exists keeps its mode.
+    """
     return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from cnllm.config.private_files import open_private
 from cnllm.errors import TransportError
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ def client_context() -> ssl.SSLContext:
     keylog = os.environ.get("SSLKEYLOGFILE")
     try:
         if keylog:
-            with open(keylog, "a"):
-                pass
+            os.close(open_private(keylog, os.O_WRONLY | os.O_APPEND | os.O_CREAT))  # else OpenSSL makes it for all
     except OSError as error:
         raise _unusable("SSLKEYLOGFILE", keylog or "", error.strerror) from error
     try:

@@ -42,6 +42,37 @@ def wide(top: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("_umask")
+def test_files_that_the_user_names_are_private_where_they_are_new(tmp_path: Path) -> None:
+    machine, new = Machine(tmp_path), tmp_path / "new"
+    new.mkdir(mode=0o700)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": 1, "prompt": "hi"}\n{"id": 2}\n')
+    with Server(ANSWER) as server:
+        machine.overlay(server.url)
+        (machine.config / "providers.toml").chmod(0o600)
+        for args in (
+            ["batch", str(rows), "-m", "home/m", "-o", str(new / "out.jsonl")],
+            ["models", "matrix", "--html", str(new / "page.html")],
+            [*CALL, "--record", str(new / "tape")],
+            ["call", "-m", "home/m", "--save", "template"],
+            ["models", "default", "home/m"],
+        ):
+            assert machine.run(*args).status in (0, 3), args
+    assert {"out.jsonl", "out.jsonl.errors.jsonl", "out.jsonl.svg", "page.html", "tape"} <= set(modes(new))
+    assert wide(new) == {}
+    for name in ("out.jsonl", "out.jsonl.errors.jsonl"):
+        (new / name).chmod(0o640)
+    with Server(ANSWER) as server:
+        machine.overlay(server.url)
+        (machine.config / "providers.toml").chmod(0o600)
+        machine.run("batch", str(rows), "-m", "home/m", "-o", str(new / "out.jsonl"), "--redo", "--input-order")
+    assert {name: modes(new)[name] for name in ("out.jsonl", "out.jsonl.errors.jsonl")} == {
+        "out.jsonl": "640",
+        "out.jsonl.errors.jsonl": "640",
+    }
+
+
+@pytest.mark.usefixtures("_umask")
 def test_all_that_the_program_writes(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for kind in ("CONFIG", "DATA", "CACHE"):  # folders above that are missing too

@@ -16,6 +16,7 @@ from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.config import environment
 from cnllm.config.bounded_files import read_bounded
+from cnllm.config.private_files import create_private_file
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -305,6 +306,8 @@ def _start_log(log: str | None) -> None:
     logger.addHandler(warnings)
     if log is not None:
         try:
+            if log != "-":
+                create_private_file(log)
             lines = logging.StreamHandler() if log == "-" else logging.FileHandler(log, encoding="utf-8")
         except OSError as error:
             raise errors.UsageError(f"{log} cannot be written: {error.strerror}", "name another file") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.config.private_files import open_private
 from cnllm.config.redact import MARK, is_secret_name, redact, redact_url
 
 __all__ = ["Recent", "hide_secrets", "record_of"]
@@ -47,7 +48,8 @@ class Recent:
         with contextlib.suppress(OSError):  # a full disk must not stop a request
             path = self._folder / f"{time.time_ns():020d}-{id}.json"
             part = path.with_suffix(".part")
-            part.write_bytes(data)  # ours: a folder that the gateway made for this run
+            with open(part, "wb", opener=open_private) as file:  # ours: a folder that the gateway made for this run
+                file.write(data)
             os.replace(part, path)  # ours: the same folder
             for old in self._files()[self._most :]:
                 old.unlink(missing_ok=True)  # ours: the same folder

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.config.private_files import open_private
 
 __all__ = ["matrix"]
 
@@ -36,7 +35,8 @@ def matrix(file: str) -> None:
         answer.print_line(text)
         return
     try:
-        Path(file).write_text(text + "\n", encoding="utf-8")  # asked for: --html names it
+        with open(file, "w", encoding="utf-8", opener=open_private) as page:  # asked for: --html names it
+            page.write(text + "\n")
     except OSError as error:
         raise errors.UsageError(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
