@@ -50,6 +50,18 @@ def test_a_whole_answer_looks_the_same(machine: Machine) -> None:
         assert not peer.received[0].json().get("stream")
 
 
+@pytest.mark.parametrize("arguments", ['{"path": "/tm', "[1]", '{"path": '])
+def test_half_a_call_is_no_whole_answer(machine: Machine, arguments: str) -> None:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "wipe", "arguments": arguments}}
+    streamed = [HEAD, chunk(tool_calls=[call]), chunk(finish="tool_calls"), DONE]
+    body = http(200, whole(content="", tool_calls=[call], finish="tool_calls"))
+    for way, script in (("--stream", streamed), ("--no-stream", [body])):
+        with Server(script) as peer:
+            machine.overlay(peer.url)
+            done = machine.run(*CALL, way, "hi")
+        assert (done.status, "tool call" in done.err) == (3, True), done.err
+
+
 def test_a_model_may_be_asked_for_whole_answers_by_default(machine: Machine) -> None:
     with Server([http(200, whole(content="Hello"))]) as peer:
         machine.overlay(peer.url, "call = { stream = false }")

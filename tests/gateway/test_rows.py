@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import httpx
+from client.peer import Peer
+from client.peer import stream as sse
+from faults.streams import named
 
 from cnllm.gateway.tokens import Keyring
 from cnllm.types.policy import Timeouts
@@ -323,6 +329,45 @@ def test_portkey_1797_a_cut_stream_is_never_ended_as_a_clean_one(tmp_path: Path)
                 response = http.post(client.path(), json=client.request())
             assert not _ended_clean(response.text), (kind, response.text)
             assert response.status_code != 200 or "error" in response.text, (kind, response.text)
+
+
+def test_no_unfinished_call_is_handed_out_as_complete(tmp_path: Path) -> None:
+    """Arguments that break off before a normal end, a body whose word says that it goes on, a block without its end."""
+    torn = Answer(call("Beijing").deltas[:-1], "tool_calls")
+    goes_on = Answer(call("Beijing").deltas, "in_progress")
+    for answer, ways in ((torn, (True, False)), (goes_on, (False,))):
+        with gateway_for(Upstream(answer), tmp_path, token_keys=KEYS) as http:
+            for kind in CLIENTS:
+                for stream in ways:
+                    client = kind(http, "zai/glm-4.7", stream=stream)
+                    client.user("Weather?")
+                    _check_broken(http.post(client.path(), json=client.request()), stream)
+    block = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
+    unstopped = [
+        named(type="message_start", message={"content": []}),
+        named(type="content_block_start", index=0, content_block=block),
+        named(type="message_delta", delta={"stop_reason": "tool_use"}),
+        named(type="message_stop"),
+    ]
+    with Peer(*[[sse(*unstopped)]] * len(CLIENTS)) as peer:
+        home = f'[providers.home]\ntitle = "x"\nprotocol = "anthropic-messages"\nbase_url = "{peer.url}"\nkeys = []\n'
+        more = home + '[models."home/m"]\nlimits = { context = 100_000 }\n'
+        place: Any = SimpleNamespace(url=peer.url, server_port=1)
+        with gateway_for(place, tmp_path, "zai", more=more) as http:
+            for kind in CLIENTS:
+                client = kind(http, "home/m")
+                client.user("Weather?")
+                _check_broken(http.post(client.path(), json=client.request()), True)
+
+
+def _check_broken(response: httpx.Response, stream: bool) -> None:
+    """The client is told that the reply broke off, and reads no end of it."""
+    text = response.text
+    assert not _ended_clean(text), text
+    assert '"stop_reason":"tool_use"' not in text, text
+    assert '"finish_reason":"tool_calls"' not in text, text
+    assert "error" in text.rpartition("data: ")[2], text
+    assert stream or response.status_code == 502, text
 
 
 def test_new_api_6394_parallel_calls_have_one_open_block_and_right_indexes(tmp_path: Path) -> None:
