@@ -19,6 +19,7 @@ __all__ = [
     "framing_header",
     "invalid_proxy",
     "name_proxy",
+    "no_free_connection",
     "unreadable_response",
 ]
 __all__ += [
@@ -90,6 +91,12 @@ def connect_timeout(host: str, seconds: float | None) -> Timeout:
     """Return the error of a connection that was not established in time."""
     message = f"no connection to {host} in {seconds} s"
     return _unsent(Timeout(message, retryable=True, hint="check the network or a proxy"))
+
+
+def no_free_connection(host: str, seconds: float | None) -> Timeout:
+    """Return the error of a request that waited for the end of others."""
+    message = f"no connection to {host} was free in {seconds} s: all are in use"
+    return _unsent(Timeout(message, retryable=True, hint="use more connections, or send fewer requests at once"))
 
 
 def connect_failed(host: str, reason: str) -> TransportError:

@@ -56,7 +56,7 @@ class AsyncFast:
             or proxy_for(address.scheme, address.host, self._proxies, address.port) is not None
         ):
             return await self._httpx.send(plan)
-        await pool.acquire()
+        await _acquire(pool, address, plan)
         connection: AsyncioConnection | None = None
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
@@ -72,7 +72,7 @@ class AsyncFast:
         pool = await self._pool()
         if pool is None or self._proxy(address) is not None:
             return
-        await pool.acquire()
+        await _acquire(pool, address, plan)
         connection: AsyncioConnection | None = None
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
@@ -142,6 +142,13 @@ class AsyncFast:
             if self._tls_context is None:
                 self._tls_context = tls.client_context()
             return self._tls_context
+
+
+async def _acquire(pool: LoopPool, address: Address, plan: Plan) -> None:
+    try:
+        await pool.acquire(plan.timeouts.first_byte)
+    except TimeoutError as error:
+        raise errors.no_free_connection(address.host, plan.timeouts.first_byte) from error
 
 
 async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host: str) -> None:

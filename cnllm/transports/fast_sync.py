@@ -52,7 +52,7 @@ class Fast:
         if head is None or self._proxy(address) is not None:
             return self._httpx.send(plan)
         pool = self._pool
-        connection = pool.acquire(address.key)
+        connection = self._acquire(address, plan)
         try:
             while True:
                 if connection is None:
@@ -73,7 +73,7 @@ class Fast:
         address = self._addresses.get(plan.url) or self._cached_address(plan.url)
         if self._proxy(address) is not None:
             return
-        connection = self._pool.acquire(address.key)
+        connection = self._acquire(address, plan)
         try:
             if connection is None:
                 connection = self._connect(address, plan.timeouts.connect)
@@ -92,6 +92,12 @@ class Fast:
         """Start empty in a child process: connections and locks belong to the parent."""
         self._lock = threading.Lock()
         self._pool.drop_inherited()
+
+    def _acquire(self, address: Address, plan: Plan) -> Connection | None:
+        try:
+            return self._pool.acquire(address.key, plan.timeouts.first_byte)
+        except TimeoutError as error:
+            raise errors.no_free_connection(address.host, plan.timeouts.first_byte) from error
 
     def _proxy(self, address: Address) -> str | None:
         return proxy_for(address.scheme, address.host, self._proxies, address.port)

@@ -38,9 +38,13 @@ class LoopPool:
         finally:
             self.close()
 
-    async def acquire(self) -> None:
-        """Wait for a place."""
-        await self._places.acquire()
+    async def acquire(self, seconds: float | None) -> None:
+        """Wait for a place. Raise `TimeoutError` after this many seconds."""
+        if self._places.locked():
+            async with asyncio.timeout(seconds):
+                await self._places.acquire()
+        else:
+            await self._places.acquire()
 
     async def take_idle(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         """Remove and return a connection that is still good, the one used last first."""

@@ -8,7 +8,7 @@ import time
 from collections import deque
 
 from cnllm.config.process import INHERITED
-from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
+from cnllm.transports.headers import MAX_IDLE_CONNECTIONS, remaining_time
 from cnllm.transports.liveness import MAX_IDLE, has_only_tls_data, is_unusable
 from cnllm.transports.response_parser import ResponseParser
 
@@ -85,15 +85,19 @@ class Pool:
         self._busy: set[Connection] = set()
         self._used_places = 0
 
-    def acquire(self, key: Key) -> Connection | None:
-        """Take a place and return a good idle connection, or None. Wait while all places are taken."""
+    def acquire(self, key: Key, seconds: float | None) -> Connection | None:
+        """Take a place and return a good idle connection, or None. Wait while all places are taken.
+
+        Raise `TimeoutError` after this many seconds.
+        """
+        start = time.monotonic()
         stale: list[Connection] = []
         usable: Connection | None = None
         with self._lock:
             while self._used_places >= self._limit:
                 self._waiting += 1
                 try:
-                    self._place_freed.wait()
+                    self._place_freed.wait(remaining_time(seconds, start))
                 finally:
                     self._waiting -= 1
             self._used_places += 1

@@ -17,7 +17,7 @@ from cnllm import AsyncClient, Client
 from cnllm import transports as transport
 from cnllm.transports import AsyncHttpx, Httpx
 
-from .peer import JSON, SSE, Peer, Stay, chunked, head, piece, reply, said, stream, texts
+from .peer import JSON, SSE, Peer, Stay, Step, chunked, head, piece, reply, said, stream, texts
 from .support import ONCE, SOON, at, registry
 
 pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
@@ -122,6 +122,26 @@ def test_nor_in_one_loop() -> None:
     with Peer([reply()]) as peer:
         assert asyncio.run(main(peer)) == ["The sky is blue."] * 20
     assert peer.connections <= 2
+
+
+def test_the_wait_for_the_end_of_others_has_its_bound() -> None:
+    async def main(peer: Peer) -> str:
+        async with AsyncClient(registry(), AsyncFast(connections=1), retry=ONCE) as client:
+            async with client.stream(at(peer), "hi") as first:
+                await anext(aiter(first))
+                with pytest.raises(cnllm.Timeout, match=r"no connection to 127\.0\.0\.1 was free in 0\.1 s"):
+                    await client.call(at(peer), "hi", timeout=0.1)
+            return (await client.call(at(peer), "hi")).text
+
+    script: list[Step] = [stream(*texts("The sky"), end=False), Stay()]
+    with Peer(script, [reply()]) as peer, Client(registry(), Fast(connections=1), retry=ONCE) as client:
+        with client.stream(at(peer), "hi") as first:
+            next(iter(first))
+            with pytest.raises(cnllm.Timeout, match=r"no connection to 127\.0\.0\.1 was free in 0\.1 s"):
+                client.call(at(peer), "hi", timeout=0.1)
+        assert client.call(at(peer), "hi").text == "The sky is blue."
+    with Peer(script, [reply()]) as peer:
+        assert asyncio.run(main(peer)) == "The sky is blue."
 
 
 def test_places_are_given_back_whatever_happens() -> None:
