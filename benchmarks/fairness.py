@@ -1,4 +1,4 @@
-"""What one key can do to another: the times of a client's requests, alone and while another key floods the gateway.
+"""Measure what one key can do to another: the times of a client, alone and while another key floods the gateway.
 
     python -m benchmarks gateway-fairness [--quick]
 
@@ -96,7 +96,7 @@ def _times(url: str, key: str, seconds: float) -> _Times:
 
 
 async def _flood(host: str, port: int, key: str) -> None:
-    """Flood a gateway until the standard input ends, and print what was answered."""
+    """Send a flood until the standard input ends, and print what was answered."""
     seen: Counter[str] = Counter()
     short = [request_body("openai-chat", stream=False)]
     long = [b"[" * 2**20] * _LARGE
@@ -145,7 +145,7 @@ async def _write(writer: asyncio.StreamWriter, pieces: list[bytes]) -> None:
 
 @contextlib.contextmanager
 def _flooded(url: str, key: str, answered: Counter[str]) -> Iterator[None]:
-    """Flood a gateway while the block runs, and count what was answered."""
+    """Send a flood while the block runs, and count what was answered."""
     parts = urlsplit(url)
     command = [sys.executable, "-m", "benchmarks.fairness", str(parts.hostname), str(parts.port), key]
     pipe = subprocess.PIPE

@@ -272,6 +272,8 @@ class HttpRequest:
             assert self._body is not None
             prepare = partial(self._service.client().prepare, exchange.model, messages, stream=stream, **options)
             call = await self._body.worked(prepare)
+            if (record := self._caller.record) is not None and record.tpm is not None:
+                await self._body.worked(lambda: exchange.tokens)  # counted here, where it may take its time
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         self._request_monitor.plan = call.plan
