@@ -49,6 +49,7 @@ def test_files_that_the_user_names_are_private_where_they_are_new(tmp_path: Path
     rows.write_text('{"id": 1, "prompt": "hi"}\n{"id": 2}\n')
     with Server(ANSWER) as server:
         machine.overlay(server.url)
+        machine.config.chmod(0o700)
         (machine.config / "providers.toml").chmod(0o600)
         for args in (
             ["batch", str(rows), "-m", "home/m", "-o", str(new / "out.jsonl")],
@@ -64,6 +65,7 @@ def test_files_that_the_user_names_are_private_where_they_are_new(tmp_path: Path
         (new / name).chmod(0o640)
     with Server(ANSWER) as server:
         machine.overlay(server.url)
+        machine.config.chmod(0o700)
         (machine.config / "providers.toml").chmod(0o600)
         machine.run("batch", str(rows), "-m", "home/m", "-o", str(new / "out.jsonl"), "--redo", "--input-order")
     assert {name: modes(new)[name] for name in ("out.jsonl", "out.jsonl.errors.jsonl")} == {
