@@ -161,6 +161,30 @@ def test_a_whole_body_is_complete_whatever_its_word_but_for_one_that_says_that_i
             assert not any(isinstance(event, cnllm.ToolCallEnd) for event in events)
 
 
+@each("word", [*UNKNOWN, *PENDING])
+def test_message_stop_ends_messages_whatever_the_word(word: str) -> None:
+    wire = WIRES[MESSAGES]
+    reply, error, _ = read(wire.model(), b"".join([*words(wire, word), named(type="message_stop")]))
+    assert (error, reply.finish, reply.raw_finish, len(reply.tool_calls)) == (None, "tool_calls", word, 2)
+
+
+def test_the_end_of_responses_counts_by_its_name_its_status_and_its_items() -> None:
+    def end(event: str, status: str | None, item: str = "completed") -> tuple[str, str | None]:
+        text = {"type": "output_text", "text": "Hi."}
+        output = [{"type": "message", "id": "m", "status": item, "content": [text]}]
+        response = {"output": output, **({} if status is None else {"status": status})}
+        reply, _, _ = read(WIRES[RESPONSES].model(), named(type=f"response.{event}", response=response))
+        return reply.finish, reply.raw_finish
+
+    for event in ("completed", "done"):
+        assert end(event, None) == end(event, "completed") == ("stop", "completed")
+    assert end("incomplete", "completed") == end("completed", "incomplete") == ("length", "incomplete")
+    assert end("completed", "completed", "incomplete") == ("length", "incomplete")
+    assert end("failed", "in_progress") == end("completed", "failed") == ("error", "failed")
+    assert end("completed", "in_progress") == ("cut", "in_progress")
+    assert end("in_progress", "completed") == ("cut", None)
+
+
 SEVERITY = ["stop", "tool_calls", "length", "content_filter", "error"]
 
 

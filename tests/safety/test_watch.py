@@ -155,6 +155,23 @@ def test_a_loop_its_leaks_and_its_repairs() -> None:
     assert "leaks=2" in repr(counters)
 
 
+def test_a_loop_says_that_a_whole_call_replaced_a_stream(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="cnllm.client")
+    counters = telemetry.Counters()
+    with (
+        Peer(CUT, [reply()]) as peer,
+        cnllm.Client(on_event=counters) as client,
+        client.run_stream(at(peer), "hi", tools=[], if_cut="again-whole") as run,
+    ):
+        events = list(run)
+    last = events[-1]
+    assert isinstance(last, cnllm.Finished)
+    assert last.run
+    assert (run.fallback, last.run.fallback, counters.fallbacks, counters.recoveries) == (True, True, 1, 1)
+    [line] = [record.getMessage() for record in caplog.records if "LoopEnded" in record.getMessage()]
+    assert "fallback=True" in line
+
+
 def test_an_async_loop_is_told_of_once(backend: Backend) -> None:
     if backend == "sync":
         return
