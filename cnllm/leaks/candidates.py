@@ -15,7 +15,8 @@ class BlockResult(Struct, frozen=True):
     """The result for one block: its text, its calls, and the reason why something in it is no call.
 
     `remove`: the block is removed from the text. Without `raw` the result stands for the rest of the text, which is
-    no longer searched. `stripped_calls` are the calls of a block that is removed and gives no call.
+    no longer searched. `stripped_calls` are the calls of a block that is removed and gives no call. `is_tag`: it is a
+    tag of reasoning that ends nothing.
     """
 
     raw: str
@@ -23,6 +24,7 @@ class BlockResult(Struct, frozen=True):
     problem: str = ""
     remove: bool = True
     stripped_calls: list[ParsedCall] = []
+    is_tag: bool = False
 
 
 class Candidate(Struct, frozen=True):

@@ -1,9 +1,18 @@
-"""Find tool calls in a streamed text and remove the certain ones from it.
+"""Find the markup of calls and of reasoning in a streamed text, and decide what becomes of it.
 
-The filter holds back only three things: text that could still become a marker, an open block, and the text behind a
-block that may show that the block is quoted. Text before a block passes at once. The time is linear in the text:
-compiled literals skip plain text and half-markers, and a block is read once (twice when another one begins inside
-it). After `_PATIENCE` openers without a call the rest of the text passes unread.
+One rule decides about every marker, in this order:
+
+1. A marker in code, in a block quote or in another quotation is text.
+2. A tag of reasoning: the text behind it, up to its closing tag, is reasoning. A closing tag alone is removed.
+3. An opener, what its grammar allows, and a closer are a block: a call, or markup to remove. At the end of the text
+   the closer may be missing, because servers use it as a stop text.
+4. Where the grammar allows no more of what follows, the opener is text, and the text passes at once. So it is with a
+   block that is not complete at the end, unless the reply was cut off.
+5. Any other marker is removed where it stands alone on a line, or at either end of the text; in a sentence it stays.
+
+The filter holds back only text that could still become a marker, an open block, and the text behind a block that may
+show that the block is quoted. The time is linear in the text: compiled literals skip plain text, a block is read
+again at most twice, and after `_PATIENCE` openers without a call no more of them are looked for.
 """
 
 from __future__ import annotations
@@ -14,11 +23,13 @@ from typing import Any
 
 from cnllm.leaks import grammars
 from cnllm.leaks.candidates import BlockResult, Candidate
-from cnllm.leaks.grammars import ParsedCall
+from cnllm.leaks.grammars import JsonScan, ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
-from cnllm.leaks.lone import LOOKAHEAD, is_bare, joining_space, lone_end, lone_markers
+from cnllm.leaks.inline import InlineLine
+from cnllm.leaks.lone import LOOKAHEAD, is_in_code, joining_space, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.quoting import QuoteTracker
+from cnllm.leaks.rules import filter_markers
 from cnllm.registry.flags import Leak
 
 __all__ = ["BlockResult", "LeakFilter"]
@@ -38,28 +49,40 @@ class LeakFilter:
     lines at the end of the text.
 
     In the answer (`trims`) the filter also removes calls of tools that were not offered, and markers that stand
-    alone.
+    alone. `tags` are pairs of an opening and a closing tag of reasoning, and `deliver_reasoning` takes what stands
+    between them.
     """
 
     __slots__ = (
         "_block",
+        "_block_length",
         "_closers",
         "_deliver",
+        "_deliver_reasoning",
         "_delivered",
+        "_ends",
         "_failures",
+        "_first_closer",
         "_follows_tick",
         "_gap",
+        "_input",
+        "_is_cut",
+        "_is_plain",
+        "_is_refused",
         "_last",
         "_leak",
-        "_lone_markers",
         "_markers",
         "_opener",
+        "_openers",
         "_pending",
         "_queue",
         "_quotes",
         "_reads_markdown",
         "_report",
         "_rules",
+        "_scan",
+        "_tags",
+        "_text_openers",
         "_tools",
         "_tracker",
         "_tries",
@@ -75,36 +98,59 @@ class LeakFilter:
         report: Callable[[BlockResult], None],
         *,
         trims: bool,
+        tags: Sequence[str] = (),
+        deliver_reasoning: Callable[[str], None] | None = None,
         quotes: Callable[[str, Sequence[ParsedCall]], bool] | None = None,
         last: bool = False,
     ) -> None:
         self._quotes = quotes
         self._last = last
         self._follows_tick = False  # a backtick stands before the block
-        self._reads_markdown = False  # the Markdown is read: a block has begun
+        self._reads_markdown = False  # the Markdown is read: a marker was found
         self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
-        self._markers = Markers.copy(tuple(self._rules))
-        self._lone_markers = Markers.copy(lone_markers(rules)) if trims else self._markers
+        self._openers = tuple(self._rules)
+        # The opening tags with the closing tags of their blocks; a closing tag has none.
+        self._tags: dict[str, tuple[str, ...]] = dict.fromkeys(filter(None, tags), ())
+        for opening, closing in zip(tags[::2], tags[1::2], strict=True):
+            if opening:
+                self._tags[opening] = (*self._tags[opening], closing)
+        self._markers: Markers | None = self._find_markers(filter_markers(rules, tags) if trims else self._openers)
         self._tools = tools
         self._deliver = deliver
+        self._deliver_reasoning = deliver_reasoning
         self._report = report
         self._tracker = QuoteTracker(delivered)
         self._delivered = delivered
+        self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
         self._pending = ""
         self._gap: str | None = None  # white space behind a block that was removed
         self._failures = 0
+        self._is_plain = False  # the next marker begins no block
+        self._is_refused = False  # the next marker is the opener of a block that was given up
+        self._text_openers: dict[str, InlineLine] = {}  # the closers of openers that are text → the line of the opener
+        self._is_cut = False
+        self._ends: Markers | None = None  # the closing tags of the reasoning that is open
         self._leak: Leak | None = None
         self._opener = ""
-        self._closers = self._markers
+        self._closers: Markers | None = None
+        self._scan: JsonScan | None = None
         self._block: list[str] = []
+        self._block_length = 0
+        self._first_closer = 0  # the end of the first closer that was taken for a part of a value
         self._tries = 0
+
+    @staticmethod
+    def _find_markers(markers: tuple[str, ...]) -> Markers | None:
+        """Return the search for some markers; None where there are none."""
+        return Markers.copy(markers) if markers else None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held back, so that text without a marker can skip the filter."""
-        return not self._pending and self._leak is None and self._gap is None and not self._queue
+        is_outside = self._leak is None and self._ends is None
+        return is_outside and not self._pending and self._gap is None and not self._queue
 
     def before_pack(self, start: int) -> None:
         """Prepare for joining the pieces of the text from `start` on into one."""
@@ -112,43 +158,59 @@ class LeakFilter:
 
     def feed(self, text: str) -> None:
         """Read more text of the channel."""
-        for start in range(0, len(text), _WINDOW):  # the rest of the text is copied at each marker
-            rest, self._pending = self._pending + text[start : start + _WINDOW], ""
-            while rest:
-                rest = self._read_outside(rest) if self._leak is None else self._read_inside(rest)
+        self._read_next(text)
+        self._read(final=False)
 
     def release(self) -> None:
         """Let the beginning of a marker through when the part of the reply that contains it ends."""
-        if self._leak is None and self._pending and self._lone_markers.find(self._pending) is None:
-            pending, self._pending = self._pending, ""
+        pending, markers = self._pending, self._markers
+        if self._leak is not None or not pending:
+            return
+        if self._ends is not None:
+            self._pending = ""
+            self._think(pending)
+        elif markers is None or markers.find(pending) is None:
+            self._pending = ""
             self._pass_text(pending)
 
-    def close(self, *, proven: bool = True) -> None:
-        """End the channel: pass the text that was held back, and report an open block as incomplete.
-
-        `proven`: the reply is known to be complete.
-        """
-        pending, self._pending = self._pending, ""
-        if self._leak is None:
-            self._close_outside(pending, proven)
-        else:
-            raw, leak, opener = "".join([*self._block, pending]), self._leak, self._opener
-            self._reset()
-            if self._trims and is_bare(raw, opener, leak) and (proven or leak.then == "strip"):
-                self._strip_lone(raw)
-            else:
-                self._reject(raw, leak, "it is not complete")
+    def close(self, *, is_cut: bool = False) -> None:
+        """End the channel, and decide about all that was held back. `is_cut`: the reply is known to be incomplete."""
+        self._is_cut = is_cut
+        self._read_next("")
+        self._read(final=True)
         if self._queue:
             self._tracker.close()
             self._drain(at_end=True)
 
-    def _pass_text(self, text: str, markdown: str | None = None) -> None:
-        """Let text through, behind the undecided blocks. `markdown`: the text for the Markdown reader, if another."""
+    # ── reading ───────────────────────────────────────────────────────────────
+
+    def _read_next(self, text: str, *, blocks: bool = True) -> None:
+        """Read a text before all other text that waits. `blocks`: a block may begin in it."""
+        starts = range(0, max(len(text), 1), _WINDOW)  # the rest of a window is copied at each marker
+        self._input += [(text[start : start + _WINDOW], blocks) for start in reversed(starts)]
+
+    def _read(self, *, final: bool) -> None:
+        """Read all text that waits."""
+        while self._input:
+            text, blocks = self._input.pop()
+            rest, self._pending = self._pending + text, ""
+            while rest:
+                if self._ends is not None:
+                    rest = self._read_reasoning(rest, final=final and not self._input)
+                elif self._leak is not None:
+                    rest = self._read_inside(rest, final=final and not self._input)
+                else:
+                    rest = self._read_outside(rest, blocks=blocks, final=final and not self._input)
+            if final and self._leak is not None and not self._input:
+                self._end_block()
+
+    def _pass_text(self, text: str) -> None:
+        """Let text through, behind the undecided blocks."""
         if not self._reads_markdown:
             self._deliver_text(text)
             return
         self._tracker.read()
-        self._tracker.feed(text if markdown is None else markdown)
+        self._tracker.feed(text)
         self._queue.append(text)
         self._drain()
 
@@ -170,8 +232,9 @@ class LeakFilter:
     def _emit(self, result: BlockResult) -> None:
         """Deliver or report a block that is decided."""
         if result.remove:
-            self._gap = "" if self._trims else None
-            self._report(result)
+            self._gap = (self._gap or "") if self._trims else None
+            if result.raw:
+                self._report(result)
             return
         if result.problem:
             self._report(result)
@@ -191,11 +254,12 @@ class LeakFilter:
 
     # ── outside a block ───────────────────────────────────────────────────────
 
-    def _read_outside(self, text: str) -> str:
+    def _read_outside(self, text: str, *, blocks: bool, final: bool) -> str:
         """Read text outside of a block. Return the rest that is not read yet."""
-        match = self._lone_markers.find(text) if self._failures < _PATIENCE else None
-        pending = self._lone_markers.pending_length(text) if self._failures < _PATIENCE else 0
-        if match is None or len(text) - pending <= match[0]:  # no marker, or one that could still become a longer one
+        markers = self._markers
+        match = None if markers is None else markers.find(text)
+        pending = 0 if final or markers is None else markers.pending_length(text)
+        if markers is None or match is None or len(text) - pending <= match[0]:  # it could still become a longer one
             if len(text) > pending:
                 self._pass_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
@@ -203,79 +267,149 @@ class LeakFilter:
         start, end, index = match
         if start:
             self._pass_text(text[:start])
-        opener = text[start:end]
-        leak = self._rules.get(self._lone_markers.markers[index])
-        begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + LOOKAHEAD])
-        if begins is None and len(text) - end >= LOOKAHEAD:
-            begins = False
-        if begins is None:
-            self._pending = text[start:]
-            return ""
-        if not begins and self._trims and "`" not in opener:
-            self._reads_markdown = True
-            self._tracker.read()
-            careful = leak is not None and leak.then != "strip"
-            lone = lone_end(text, end, careful, self._tracker, self._lone_markers, self._rules)
-            if lone is None:
-                self._pending = text[start:]
-                return ""
-            if lone:
-                self._strip_lone(text[start:lone])
-                return text[lone:]
-        if leak is None or not begins or self._is_quoted():
-            if not begins and leak is not None:
-                self._count_failure()
-            self._pass_text(opener)
-            return text[end:]
-        self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
-        self._closers = Markers.copy(tuple(leak.close))
-        self._follows_tick = self._tracker.follows_tick and "`" not in opener
-        return text[end:]
-
-    def _is_quoted(self) -> bool:
-        """Whether the block at this place belongs to code or to a block quote that continues behind it."""
+            text, start, end = text[start:], 0, end - start
         self._reads_markdown = True
         self._tracker.read()
+        marker = markers.markers[index]
+        if marker in self._tags:
+            stays = self._is_tag_text(text, end, final)
+            if stays is not None:
+                return self._read_tag(marker, text, end, is_text=stays)
+        else:
+            self._is_plain = self._is_plain or self._is_refused or not blocks
+            begins = not self._is_plain and self._begins(marker, text, end, final)
+            if begins and not self._is_quoted():
+                self._is_plain = False
+                self._open_block(self._rules[marker], text, end)
+                return text[end:]
+            alone = None if begins is None else self._alone_end(marker, text, end, begins, final)
+            if alone is not None:
+                self._is_plain = self._is_refused = False
+                if alone:
+                    self._strip_lone(text[:alone])
+                    return text[alone:]
+                if marker in self._rules:
+                    self._text_openers.update(dict.fromkeys(self._rules[marker].close, self._tracker.line))
+                    self._count_failure()
+                self._pass_text(text[:end])
+                return text[end:]
+        self._pending = text
+        return ""
+
+    def _begins(self, marker: str, text: str, end: int, final: bool) -> bool | None:
+        """Whether a block begins at the marker that ends at `end`; None if more text is needed."""
+        leak = self._rules.get(marker)
+        if leak is None:
+            return False
+        body = text[end : end + LOOKAHEAD]
+        opener = text[:end]
+        begins = grammars.may_begin(leak, opener.lstrip() if "`" in opener else opener, body)
+        if begins is False and self._trims and "`" in marker and not leak.strict and not self._tracker.line.prose:
+            line, newline, _ = body.partition("\n")  # a fence with this word on its first line holds nothing else
+            begins = False if line.strip() else True if newline else None
+        if begins is None and (final or len(text) - end >= LOOKAHEAD):
+            return final
+        return begins
+
+    def _is_quoted(self) -> bool:
+        """Whether the marker at this place belongs to code or to a block quote that continues behind it."""
         return self._tracker.is_quoted and not self._tracker.is_quoted_by_line
+
+    # ── tags of reasoning ─────────────────────────────────────────────────────
+
+    def _is_tag_text(self, text: str, end: int, final: bool) -> bool | None:
+        """Whether the tag that ends at `end` is text, because it stands in code; None if more text is needed."""
+        if self._tracker.follows_tick or self._tracker.is_quoted:
+            return True
+        ticks = self._tracker.open_ticks
+        return is_in_code(text[end:], ticks, final=final) if ticks else False
+
+    def _read_tag(self, tag: str, text: str, end: int, *, is_text: bool) -> str:
+        """Read a tag at the start of a text. Return the text behind it."""
+        if is_text:
+            self._pass_text(text[:end])
+            return text[end:]
+        closing = self._tags[tag]
+        if closing:
+            self._ends = Markers.copy(closing)
+            self._queue.append(BlockResult("", []))  # the white space around it counts once
+        else:
+            self._queue.append(BlockResult(text[:end], [], "it closes nothing", is_tag=True))
+        self._drain()
+        return text[end:]
+
+    def _read_reasoning(self, text: str, *, final: bool) -> str:
+        """Read text between tags of reasoning. Return the rest behind them."""
+        assert self._ends is not None
+        match = self._ends.find(text)
+        if match is None:
+            pending = 0 if final else self._ends.pending_length(text)
+            self._think(text[: len(text) - pending])
+            self._pending = text[len(text) - pending :]
+            return ""
+        self._think(text[: match[0]])
+        self._ends = None
+        return text[match[1] :]
+
+    def _think(self, text: str) -> None:
+        """Deliver text that stands between tags of reasoning."""
+        if text and self._deliver_reasoning is not None:
+            self._deliver_reasoning(text)
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
-    def _close_outside(self, pending: str, proven: bool) -> None:
-        """Handle the text that is held back outside of a block at the end."""
-        match = self._lone_markers.find(pending) if self._trims and self._failures < _PATIENCE else None
-        leak = None if match is None else self._rules.get(self._lone_markers.markers[match[2]])
-        certain = proven or (leak is not None and leak.then == "strip")
-        if match is None or match[0] or not certain:
-            if pending:
-                self._pass_text(pending)
-            return
-        opener = pending[: match[1]]
-        self._reads_markdown = True
-        self._tracker.read()
-        if leak is None and self._tracker.line.prose:
-            self._pass_text(pending)
-        elif leak is None or is_bare(pending, opener, leak):
-            self._strip_lone(pending)
-        elif leak.then == "strip" and not self._is_quoted():
-            self._reject(pending, leak, "it is not complete")
-        else:
-            self._pass_text(pending)
+    def _alone_end(self, marker: str, text: str, end: int, begins: bool, final: bool) -> int | None:
+        """Return the end of the marker, or of its tag, if it is to be removed; 0 if it stays, None if unknown."""
+        tracker = self._tracker
+        is_text = begins or self._is_refused or self._text_openers.get(marker) is tracker.line
+        if is_text or not self._trims or tracker.follows_tick or self._is_quoted():
+            return 0
+        if "`" in marker:
+            return end if final and not text[end:].strip() and not self._is_cut else 0
+        stop = tag_end(text, 0, end, final=final)
+        if not stop:
+            return stop
+        assert self._markers is not None
+        markers = self._markers
+
+        def begins_block(text: str, start: int, end: int) -> bool | None:
+            match = markers.match(text, start)
+            assert match is not None
+            begins = self._begins(markers.markers[match[2]], text[start:], end - start, False)
+            return False if final and begins is None else begins
+
+        alone = stands_alone(
+            text,
+            stop,
+            markers,
+            begins_block,
+            prose=tracker.line.prose,
+            at_start=not tracker.prose and marker not in self._rules,
+            final=final,
+        )
+        return None if alone is None else stop if alone else 0
 
     def _strip_lone(self, raw: str) -> None:
-        """Remove markers that begin and end nothing, unless they are quoted."""
-        if self._tracker.follows_tick or self._is_quoted():
-            self._pass_text(raw)
-            return
+        """Remove a marker that begins and ends nothing, unless it is quoted."""
         result = BlockResult(raw, [], "it is not a whole call")
         self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
         self._drain()
 
     # ── inside one ────────────────────────────────────────────────────────────
 
-    def _read_inside(self, text: str) -> str:
+    def _open_block(self, leak: Leak, text: str, end: int) -> None:
+        """Begin a block with its opener."""
+        self._leak, self._opener, self._block, self._block_length = leak, text[:end], [text[:end]], end
+        self._closers = Markers.copy(tuple(leak.close))
+        self._scan = grammars.json_scan(leak, self._opener, text[end : end + LOOKAHEAD])
+        self._follows_tick = self._tracker.follows_tick and "`" not in self._opener
+        self._tries = self._first_closer = 0
+
+    def _read_inside(self, text: str, *, final: bool) -> str:
         """Read text inside a block. Return the rest behind the block."""
         assert self._leak is not None
-        start = 0
+        assert self._closers is not None
+        start = scanned = 0
         if self._follows_tick and (tick := text.find("`")) >= 0:
             match = self._closers.find(text)
             if match is None or tick < match[0]:  # a code span ends in it: the text describes how a call begins
@@ -284,62 +418,126 @@ class LeakFilter:
                 self._pass_text(raw)
                 return text[tick:]
         while match := self._closers.find(text, start):
-            if self._tries < _MAX_INNER_CLOSERS and grammars.ends_inside_value(
-                self._leak, "".join([*self._block, text[: match[0]]])
-            ):
+            if not final and len(text) == match[1] and self._closers.pending_length(text) > len(text) - match[0]:
+                break  # it could become a longer marker
+            if self._scan is None:
+                is_value = self._tries < _MAX_INNER_CLOSERS and grammars.ends_inside_value(
+                    self._leak, "".join([*self._block, text[: match[0]]])
+                )
+            else:
+                if not self._scan.fits(text[scanned : match[0]]):
+                    self._give_up(text)
+                    return ""
+                scanned, is_value = match[0], self._scan.in_string
+            if is_value:
                 self._tries += 1
+                self._first_closer = self._first_closer or self._block_length + match[1]
                 start = match[1]
                 continue
-            if len(text) == match[1] and self._closers.pending_length(text) > len(text) - match[0]:
-                break  # it could become a longer marker
             raw = "".join([*self._block, text[: match[1]]])
             leak, opener = self._leak, self._opener
             self._reset()
-            self._complete_block(raw, leak, opener)
-            return text[match[1] :]
-        pending = self._closers.pending_length(text[start:])
-        self._block.append(text[: len(text) - pending])
-        self._pending = text[len(text) - pending :]
+            self._read_next(text[match[1] :])
+            self._complete_block(raw, raw, leak, opener)
+            return ""
+        certain = len(text) - self._closers.pending_length(text[start:])
+        if self._scan is not None and not self._scan.fits(text[scanned:certain]):
+            self._give_up(text)
+            return ""
+        certain = len(text) if final else certain
+        self._block.append(text[:certain])
+        self._block_length += certain
+        self._pending = text[certain:]
         return ""
 
     def _reset(self) -> None:
         """Forget the open block."""
-        self._leak, self._opener, self._block = None, "", []
+        self._leak, self._opener, self._block, self._block_length, self._scan = None, "", [], 0, None
 
-    def _complete_block(self, raw: str, leak: Leak, opener: str) -> None:
-        """Handle a block from opener to closer: a call, markup to remove, or text."""
-        problem = self._accept(raw, leak, opener)
+    def _give_up(self, text: str) -> None:
+        """End the open block before `text`, which its grammar does not allow."""
+        assert self._leak is not None
+        raw, leak, opener, end = "".join([*self._block, text]), self._leak, self._opener, self._first_closer
+        self._reset()
+        if end:  # what looked like a closer in a value was the end
+            self._read_next(raw[end:])
+            self._complete_block(raw[:end], raw[:end], leak, opener)
+        else:
+            self._is_refused = True
+            self._read_next(raw)
+
+    def _end_block(self) -> None:
+        """Decide about the block that is open at the end of the text."""
+        assert self._leak is not None
+        raw, leak, opener, end = "".join(self._block), self._leak, self._opener, self._first_closer
+        self._reset()
+        if self._is_cut:
+            self._reject(raw, leak, "it is not complete", keeps=leak.then != "strip")
+            return
+        tools = self._tools or {}
+        if (block := grammars.completed(leak, opener, raw, tools)) is not None:
+            self._complete_block(raw, block, leak, opener)
+        elif end:
+            self._read_next(raw[end:])
+            self._complete_block(raw[:end], raw[:end], leak, opener)
+        else:
+            self._count_failure()
+            if raw[len(opener) :].strip():
+                self._report(BlockResult(raw, [], "it is not complete", remove=False))
+            start = self._last_opener(raw)
+            match = self._match_opener(raw, start) if start > 0 else None
+            if (
+                match is not None
+                and grammars.completed(self._rules[match[0]], match[1], raw[start:], tools) is not None
+            ):
+                self._read_next(raw[start:])
+                raw = raw[:start]
+            self._is_refused = bool(raw[len(opener) :].strip())
+            self._read_next(raw, blocks=False)
+
+    def _last_opener(self, raw: str) -> int:
+        """Return the start of the last opener in a block, or -1."""
+        return Markers.copy(self._openers).last_start(raw)
+
+    def _match_opener(self, text: str, start: int) -> tuple[str, str] | None:
+        """Return (the opener at a position, the opener as written)."""
+        openers = Markers.copy(self._openers)
+        match = openers.match(text, start)
+        return None if match is None else (openers.markers[match[2]], text[start : match[1]])
+
+    def _complete_block(self, raw: str, block: str, leak: Leak, opener: str) -> None:
+        """Handle a block: a call, markup to remove, or text. `block` is `raw` with the closer that it may lack."""
+        problem = self._accept(raw, block, leak, opener)
         if problem is None:
             return
-        start = self._markers.last_start(raw)
-        if start > 0 and (match := self._markers.find(raw, start)):  # the opener was text, the call begins later
-            inner = self._rules[self._markers.markers[match[2]]]
-            if raw[match[0] :].endswith(tuple(inner.close)):
-                self._pass_text(raw[: match[0]])
-                raw, leak = raw[match[0] :], inner
-                if self._is_quoted():
-                    self._pass_text(raw)
-                    return
-                problem = self._accept(raw, inner, raw[: match[1] - match[0]])
-        if problem is not None:
-            self._reject(raw, leak, problem)
+        start = self._last_opener(raw)
+        if start > 0 and raw is block:  # the opener was text, a call may begin later
+            self._count_failure()
+            self._read_next(raw[start:])
+            self._read_next(raw[:start], blocks=False)
+            return
+        if grammars.is_certain(leak, opener, block):
+            self._reject(raw, leak, problem, keeps=leak.then != "strip" and self._tools is None)
+        else:
+            self._is_refused = True
+            self._read_next(raw)
 
-    def _accept(self, raw: str, leak: Leak, opener: str) -> str | None:
-        """Remove a block from the text if it is certain; else return the reason."""
+    def _accept(self, raw: str, block: str, leak: Leak, opener: str) -> str | None:
+        """Decide about a block that can be read; else return the reason."""
         try:
-            calls, others = grammars.read(leak, opener, raw, self._tools or {})
+            calls, others = grammars.read(leak, opener, block, self._tools or {})
         except grammars.NotOffered as error:
-            if self._trims:
-                self._strip_block(raw, opener, error.calls, str(error) if self._tools is not None else "")
+            if self._trims and error.calls:
+                self._strip_block(raw, block, opener, error.calls, str(error) if self._tools is not None else "")
                 return None
             return str(error)
         except grammars.NotACall as error:
             return str(error)
         problem = "; ".join(f"no call: {piece}" for piece in others)
         if self._tools is None or leak.then != "recover":
-            self._strip_block(raw, opener, calls, problem)
+            self._strip_block(raw, block, opener, calls, problem)
             return None
-        is_quotation = self._quotes is not None and self._quotes(raw, calls)
+        is_quotation = self._quotes is not None and self._quotes(block, calls)
         read_calls = calls
         unknown = [call.name for call in calls if call.name not in self._tools]
         lacking = [call.name for call in calls if call.arguments == {} and _has_required(self._tools.get(call.name))]
@@ -348,9 +546,10 @@ class LeakFilter:
         missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
         if not calls:
             if unknown and not lacking and self._trims:
-                self._strip_block(raw, opener, read_calls, unknown_problem)
-                return None
-            return missing_problem or unknown_problem or "there is no call in it"
+                self._strip_block(raw, block, opener, read_calls, unknown_problem)
+            else:
+                self._reject(raw, leak, missing_problem or unknown_problem or "there is no call in it", keeps=True)
+            return None
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         bare_calls = tuple(call.name for call in calls if call.arguments == {})
         result = BlockResult(raw, calls, problem)
@@ -358,29 +557,30 @@ class LeakFilter:
         self._drain()
         return None
 
-    def _strip_block(self, raw: str, opener: str, stripped_calls: list[ParsedCall], problem: str) -> None:
+    def _strip_block(self, raw: str, block: str, opener: str, stripped_calls: list[ParsedCall], problem: str) -> None:
         """Remove a block that gives no call from the text, unless it is quoted."""
-        is_quotation = self._quotes is not None and self._quotes(raw, stripped_calls)
+        is_quotation = self._quotes is not None and self._quotes(block, stripped_calls)
         # A word between two markers may be a text about them.
         word = raw[len(opener) :].partition("<")[0].strip()
-        bare_calls = (word,) if len(stripped_calls) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
+        bare_calls = (word,) if len(stripped_calls) == 1 and block.count("<") == 2 and is_plausible_name(word) else ()
         result = BlockResult(raw, [], problem, stripped_calls=stripped_calls)
         self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
         self._drain()
 
     def _count_failure(self) -> None:
-        """Count an opener without a call; after `_PATIENCE` of them the filter stops searching."""
+        """Count an opener without a call; after `_PATIENCE` of them the filter looks only for tags of reasoning."""
         self._failures += 1
         if self._failures == _PATIENCE:
+            self._markers = self._find_markers(tuple(self._tags))
             self._report(
                 BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
             )
 
-    def _reject(self, raw: str, leak: Leak, problem: str) -> None:
-        """Remove or pass a block that cannot be read, and report the reason."""
+    def _reject(self, raw: str, leak: Leak, problem: str, *, keeps: bool) -> None:
+        """Remove or pass a block that is no call, and report the reason."""
         self._count_failure()
         self._tracker.read()
-        if leak.then == "strip" and not leak.strict:
+        if not keeps and not leak.strict:
             self._queue.append(
                 Candidate(BlockResult(raw, [], problem), self._tracker.add_block(), self._tracker.prose, False, ())
             )

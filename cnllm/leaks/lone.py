@@ -1,82 +1,94 @@
-"""Recognise lone markers, and join the white space around a removed block."""
+"""Recognise markers that begin and end nothing, and join the white space around a removed block."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 
-from cnllm.leaks import grammars
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.quoting import QuoteTracker
-from cnllm.registry.flags import Leak
 
-__all__ = ["LOOKAHEAD", "is_bare", "joining_space", "lone_end", "lone_markers"]
+__all__ = ["LOOKAHEAD", "is_in_code", "joining_space", "stands_alone", "tag_end"]
 
-LOOKAHEAD = 256  # characters behind an opener that decide whether a block begins
+LOOKAHEAD = 256  # characters behind a marker that decide whether a block begins, or whether the marker stands alone
 
-_TAG = re.compile(r"<[^<>]{0,256}>|<[^<>]{0,256}\Z")
-_BETWEEN = " \t\r\n[]"  # brackets are the rest of a prefix
+_WORD = r"[\w:./@-]"
+_ATTRIBUTE = rf"[\w:.-]{{1,64}}\s{{0,2}}=\s{{0,2}}(?:\"[^\"<>]{{0,256}}\"|'[^'<>]{{0,256}}'|{_WORD}{{1,128}})\s{{0,4}}"
+_ATTRIBUTE_SO_FAR = rf"[\w:.-]{{1,64}}\s{{0,2}}(?:=\s{{0,2}}(?:\"[^\"<>]{{0,256}}|'[^'<>]{{0,256}}|{_WORD}{{0,128}})?)?"
+_TAG_END = re.compile(rf"\s{{0,4}}(?:[\"']?{_WORD}{{1,128}}[\"']?\s{{0,4}}|(?:{_ATTRIBUTE}){{1,8}})/?>")
+_TAG_SO_FAR = re.compile(
+    rf"\s{{0,4}}(?:[\"']?{_WORD}{{0,128}}[\"']?\s{{0,4}}|(?:{_ATTRIBUTE}){{0,8}}(?:{_ATTRIBUTE_SO_FAR})?)/?\Z"
+)
+_SPACE = re.compile(r"\s*")
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
+_CODE_SPAN = 2048  # characters over which a code span may reach
 _FAR = 64  # characters of white space that count
-_LEAST = 6  # characters of a closer that is markup wherever it stands
 
 
-def lone_markers(rules: Sequence[Leak]) -> tuple[str, ...]:
-    """Return all openers of the rules, and the closers that are markup when they stand alone."""
-    return _markers(
-        tuple(opener for rule in rules for opener in rule.open),
-        tuple(closer for rule in rules for closer in rule.close),
-    )
+def tag_end(text: str, start: int, end: int, *, final: bool) -> int | None:
+    """Return the end of the tag that a marker begins, 0 if it is no tag; None if more text is needed."""
+    if text.rfind("<", start, end) <= text.rfind(">", start, end):
+        return end
+    if (match := _TAG_END.match(text, end)) is not None:
+        return match.end()
+    return None if not final and _TAG_SO_FAR.match(text, end) else 0
 
 
-@lru_cache(maxsize=256)
-def _markers(openers: tuple[str, ...], closers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the markers for `lone_markers`."""
-    begins = {opener[0] for opener in openers}
-    alone = [closer for closer in closers if len(closer) >= _LEAST and closer[0] in begins and "`" not in closer]
-    return tuple(dict.fromkeys([*openers, *alone]))
+def stands_alone(
+    text: str,
+    end: int,
+    markers: Markers,
+    begins_block: Callable[[str, int, int], bool | None],
+    *,
+    prose: bool,
+    at_start: bool,
+    final: bool,
+) -> bool | None:
+    """Whether the marker that ends at `end` is alone on its line, or at either end of the text; None if unknown.
 
-
-def lone_end(
-    text: str, end: int, careful: bool, tracker: QuoteTracker, markers: Markers, rules: Mapping[str, Leak]
-) -> int | None:
-    """Return the end of the lone markers from the one that ends at `end`; 0 if it is not alone, None if unknown.
-
-    A marker is alone if nothing else stands on its lines. With `careful` no text may follow it, either.
-    `tracker` has read the text before the marker; `rules` are by opener.
+    `prose`: text stands before it on its line. `at_start`: no text stands before it at all. `final`: the text ends
+    here. `begins_block` tells whether the marker (its text, start and end) begins a block.
     """
-    if tracker.follows_tick:
-        return 0
+    if at_start:
+        return True
+    stop = min(len(text), end + LOOKAHEAD)
+    position, is_line_over = end, False
     while True:
-        next_start = end
-        while next_start < len(text) and text[next_start] in " \t":
-            next_start += 1
-        if next_start - end >= LOOKAHEAD:
-            return 0
-        match = markers.find(text, next_start) if next_start < len(text) else None
-        if match is None or match[0] != next_start:
+        space = _SPACE.match(text, position)
+        position, start = space.end() if space else position, position
+        is_line_over = is_line_over or "\n" in text[start:position]
+        if is_line_over and not prose:
+            return True
+        if position >= stop:
             break
-        if (leak := rules.get(markers.markers[match[2]])) is not None:
-            begins = grammars.may_begin(leak, text[next_start : match[1]], text[match[1] : match[1] + LOOKAHEAD])
-            if begins is None and len(text) - match[1] < LOOKAHEAD:
+        match = markers.match(text, position)
+        if match is None:
+            if not final and markers.pending_length(text[position:]) == len(text) - position:
                 return None
-            if begins:
-                return 0 if tracker.line.prose else end
-        end = match[1]
-    rest = text[next_start:]
-    if markers.pending_length(rest) == len(rest):  # nothing, or text that may become a marker
-        return None
-    if not tracker.line.prose and not careful:
-        return end if rest[0] == "\n" else 0
-    return None if rest.isspace() and len(rest) < LOOKAHEAD else 0
+            return False
+        begins = begins_block(text, match[0], match[1])
+        if begins:
+            return not prose
+        following = None if begins is None else tag_end(text, match[0], match[1], final=final)
+        if following is None:
+            return None
+        if following == 0:
+            return False
+        position = following
+    if position >= len(text):
+        return True if final else None if position - end < LOOKAHEAD else not prose
+    return not prose
 
 
-def is_bare(block: str, opener: str, rule: Leak) -> bool:
-    """Whether an incomplete block holds nothing but tags, so that it has no content yet."""
-    if rule.strict:
+def is_in_code(text: str, ticks: int, *, final: bool) -> bool | None:
+    """Whether a code span that so many backticks began ends in the text behind it; None if more text is needed."""
+    window = text[:_CODE_SPAN]
+    span = next((run.start() for run in re.finditer("`+", window) if len(run[0]) == ticks), None)
+    paragraph = _PARAGRAPH_END.search(window)
+    if paragraph is not None and (span is None or paragraph.start() < span):
         return False
-    texts = [block[len(opener) :]] if "`" in opener else [block, block[len(opener) :]]
-    return any(not _TAG.sub("", text).strip(_BETWEEN) for text in texts)
+    if span is not None and (final or span + ticks < len(window)):
+        return True
+    return None if not final and len(text) < _CODE_SPAN else span is not None
 
 
 def joining_space(pieces: Sequence[str], gap: str) -> str:

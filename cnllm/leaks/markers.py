@@ -1,9 +1,10 @@
 """Find markers in a text, and tell whether the end of a text could still become one.
 
-A marker is a literal of the registry. Models write the bars in them loosely (`｜`, `｜｜`, `‖`, `|`, with spaces or a
-line break beside them, `▁` or `_` between words), so a bar in a marker stands for all of these. The pattern is an
-alternation of escaped literals: nothing in the registry is a pattern, every repetition is bounded, and matching
-takes time linear in the text.
+A marker is a literal of the registry. Models write markers loosely, so each stands for several spellings: in upper or
+lower case; with spaces beside the brackets, the slash and the equals sign of a tag; with attributes, where the tag is a
+plain word; and a bar stands for all kinds of bars (`｜`, `｜｜`, `‖`, `|`, with spaces or a line break beside them, `▁`
+or `_` between words). The pattern is an alternation of escaped literals: nothing in the registry is a pattern, every
+repetition is bounded, and matching takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -20,50 +21,78 @@ BARS = "｜|‖"
 _BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
 _BAR_SO_FAR = rf"\s{{0,2}}(?:[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}})?"
 _JOINT = "[▁_ ]"
-_LONG = 256  # characters: in longer texts a search for plain words first is quicker
+_SPACES = r"\s{0,4}"
+_MAX_ATTRIBUTES = 256  # characters
+_NAME = r"\s{1,4}[\w:.-]{1,64}"
+_VALUE = r"\s{0,2}=\s{0,2}(?:\"[^\"<>]{0,256}\"|'[^'<>]{0,256}'|[^\s<>\"'=`]{1,128})"
+_ATTRIBUTES = rf"(?=\s[^<>]{{0,{_MAX_ATTRIBUTES}}}>)(?:{_NAME}{_VALUE}){{1,4}}{_SPACES}>"
+_ATTRIBUTES_SO_FAR = (
+    rf"(?=\s[^<>]{{0,{_MAX_ATTRIBUTES}}}\Z)(?:{_NAME}{_VALUE}){{0,4}}(?:{_SPACES}|{_NAME}\s{{0,2}}"
+    r"(?:=\s{0,2}(?:\"[^\"<>]{0,256}|'[^'<>]{0,256})?)?)"
+)
+_WORD_TAG = re.compile(r"</?[\w:.-]+>")
+_LONG = 256  # characters: in longer texts a search for single characters first is quicker
+
+_Element = tuple[str, str]
 
 
-def _elements(marker: str) -> list[tuple[str, str]]:
+def _elements(marker: str) -> list[_Element]:
     """Return (pattern, pattern of any beginning of it) for each piece of a marker."""
     barred = any(char in BARS for char in marker)
-    out: list[tuple[str, str]] = []
+    out: list[_Element] = []
     for position, char in enumerate(marker):
+        before, after = marker[:position][-1:], marker[position + 1 :][:1]
+        literal = re.escape(char)
         if char in BARS:
-            if position == 0 or marker[position - 1] not in BARS:  # a run of bars is one
+            if not before or before not in BARS:  # a run of bars is one
                 out.append((_BAR, _BAR_SO_FAR))
-        elif barred and char == " ":
-            if marker[position - 1] not in BARS:
-                out.append((r"\s{1,2}", r"\s{0,2}"))
+        elif char == " " and after:
+            if before not in BARS:
+                out.append((r"\s{1,4}", r"\s{0,4}"))
+        elif char == " ":
+            out.append((r"\s", r"\s"))
         elif barred and char in "▁_":
             out.append((_JOINT, _JOINT))
+        elif (char == "<" and (after == "/" or after.isalpha())) or (char == "/" and before == "<"):
+            out += [(literal, literal), (r"\s{0,2}", r"\s{0,2}")]
+        elif char in ">=" and (before.isalnum() or before == "_"):
+            out.append((_SPACES + literal, _SPACES))
         else:
-            out.append((re.escape(char), re.escape(char)))
+            out.append((literal, literal))
     return out
 
 
+def _spellings(marker: str) -> list[list[_Element]]:
+    """Return the elements of a marker, and of its form with attributes where it may have them."""
+    elements = _elements(marker)
+    if not _WORD_TAG.fullmatch(marker):
+        return [elements]
+    return [elements, [*elements[:-1], (_ATTRIBUTES, _ATTRIBUTES_SO_FAR)]]
+
+
 def spelling_pattern(marker: str) -> str:
-    """Return the pattern of a marker in all its spellings."""
+    """Return the pattern of a marker in all its spellings without attributes, for `re.IGNORECASE`."""
     return "".join(pattern for pattern, _ in _elements(marker))
 
 
-def _beginnings(marker: str) -> str:
+def _beginnings(elements: list[_Element]) -> str:
     """Return the pattern of every incomplete beginning of a marker at the end of the text."""
     out = ""
-    for _, so_far in reversed(_elements(marker)[:-1]):
-        out = f"{so_far}(?:{out})?" if out else so_far
-    return out + r"\Z"
-
-
-def _core(marker: str) -> str:
-    """Return the longest part that every spelling of a marker contains."""
-    barred = any(char in BARS for char in marker)
-    return max(re.split(rf"[{re.escape(BARS)}▁_ ]", marker), key=len) if barred else marker
+    for pattern, so_far in reversed(elements):
+        if out:
+            out = f"{pattern}(?:\\Z|{out})"
+            out = out if pattern == so_far else f"(?:{so_far}\\Z|{out})"
+        elif pattern != so_far:
+            out = f"{so_far}\\Z"
+        else:
+            out = "(?!)"  # with this element the marker is complete
+    return out
 
 
 def _needle(marker: str) -> str:
-    """Return a character that every spelling of a marker contains: the last that is no letter, if there is one."""
+    """Return a character that every spelling of a marker contains: the last that is no letter; "" if there is none."""
     fixed = [char for char in marker if char not in BARS and char not in "▁_ "]
-    return next((char for char in reversed(fixed) if not char.isalnum()), fixed[-1])
+    return next((char for char in reversed(fixed) if not char.isalnum()), "")
 
 
 def _any_of(markers: list[list[str]]) -> str:
@@ -77,7 +106,7 @@ def _any_of(markers: list[list[str]]) -> str:
 
 def _alternation(markers: tuple[str, ...]) -> str:
     """Return a pattern for any of the markers. It begins with their first characters, to skip plain text quickly."""
-    elements = [[pattern for pattern, _ in _elements(marker)] for marker in markers]
+    elements = [[pattern for pattern, _ in spelling] for marker in markers for spelling in _spellings(marker)]
     first = {marker[0] for marker in elements}
     if len(first) == 1 or not all(len(head) <= 2 for head in first):
         return _any_of(elements)
@@ -93,18 +122,17 @@ class Markers:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        self._cores = tuple(map(_core, markers))
-        self._needles: dict[str, list[str]] = {}
-        for marker, core in zip(markers, self._cores, strict=True):
-            self._needles.setdefault(_needle(marker), []).append(core)
-        starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
+        needles = set(map(_needle, markers))
+        self._needles = () if "" in needles else tuple(sorted(needles))
+        starts = {_elements(marker)[0][0] for marker in markers}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         # If no marker repeats its first character, only the last one in a text can begin a marker at its end.
         once = all(marker[0] not in BARS and marker[0] not in marker[1:] for marker in markers)
         self._heads = "".join(sorted({marker[0] for marker in markers})) if once else ""
-        self.longest = max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
+        spaces = 14 + (_MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0)
+        self.longest = spaces + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -113,42 +141,51 @@ class Markers:
         return Markers(markers)
 
     @cached_property
-    def _spellings(self) -> list[re.Pattern[str]]:
-        """Return the pattern of each marker in all its spellings."""
-        return [re.compile(spelling_pattern(marker)) for marker in self.markers]
+    def _patterns(self) -> list[tuple[re.Pattern[str], int]]:
+        """Return (pattern, index of its marker): first without attributes, then with them."""
+        out: list[tuple[int, str, int]] = []
+        for index, marker in enumerate(self.markers):
+            for form, spelling in enumerate(_spellings(marker)):
+                out.append((form, "".join(pattern for pattern, _ in spelling), index))
+        out.sort(key=lambda each: each[0])
+        return [(re.compile(pattern, re.IGNORECASE), index) for _, pattern, index in out]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:
         """Return the pattern of any of the markers."""
-        return re.compile(_alternation(self.markers))
+        return re.compile(_alternation(self.markers), re.IGNORECASE)
 
     @cached_property
     def _beginning(self) -> re.Pattern[str]:
         """Return the pattern of a beginning of any marker at the end of a text."""
-        return re.compile("|".join(_beginnings(marker) for marker in self.markers))
+        spellings = [spelling for marker in self.markers for spelling in _spellings(marker)]
+        return re.compile("|".join(map(_beginnings, spellings)), re.IGNORECASE)
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
-        """Return (start, end, index) of the first marker at or after `start`; of several there, the longest."""
-        if len(text) - start > _LONG and not self._may_hold(text, start):
+        """Return (start, end, index) of the first marker at or after `start`.
+
+        Of several there it is the longest without attributes, or else the first with attributes.
+        """
+        if len(text) - start > _LONG and self._needles and not any(text.find(n, start) >= 0 for n in self._needles):
             return None
         if "_any" not in self.__dict__ and self._first.search(text, start) is None:
             return None  # the compilation of the full patterns can wait
         match = self._any.search(text, start)
-        if match is None:
-            return None
-        match_start = match.start()
-        ends = [each.match(text, match_start) for each in self._spellings]
-        end, index = max(
-            (end_match.end(), -position) for position, end_match in enumerate(ends) if end_match is not None
-        )
-        return match_start, end, -index
+        return None if match is None else self._longest_at(text, match.start())
 
-    def _may_hold(self, text: str, start: int) -> bool:
-        """Whether a text contains every part that one of the markers needs."""
-        for needle, cores in self._needles.items():
-            if text.find(needle, start) >= 0 and any(text.find(core, start) >= 0 for core in cores):
-                return True
-        return False
+    def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
+        """Return (start, end, index) of the marker at `start`; None where none begins there."""
+        return self._longest_at(text, start) if self._any.match(text, start) else None
+
+    def _longest_at(self, text: str, start: int) -> tuple[int, int, int]:
+        """Return (start, end, index) of the marker at a position, where one stands."""
+        best = (-1, 0)
+        for pattern, index in self._patterns:
+            if (match := pattern.match(text, start)) is not None and match.end() > best[0]:
+                if best[0] >= 0 and pattern.pattern.endswith(_ATTRIBUTES):
+                    break
+                best = (match.end(), index)
+        return start, *best
 
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
@@ -184,9 +221,7 @@ class Markers:
 
     def last_start(self, text: str) -> int:
         """Return the start of the last marker of a text, or -1."""
-        best = -1
-        for core, spelling in zip(self._cores, self._spellings, strict=True):
-            core_start = text.rfind(core)
-            if core_start >= 0 and (match := spelling.search(text, max(0, core_start - self.longest))):
-                best = max(best, match.start())
-        return best
+        last, position = -1, 0
+        while (match := self.find(text, position)) is not None:
+            last, position = match[:2]
+        return last

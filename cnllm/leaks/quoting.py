@@ -7,12 +7,15 @@ the text behind it: see `InlineBlock.is_quoted`.
 
 from __future__ import annotations
 
+import re
+
 from cnllm.leaks.inline import ATOM, FAR, SUSPECT, InlineBlock, InlineLine, ParagraphTracker
 from cnllm.leaks.structure import MarkdownStructure
 
 __all__ = ["InlineBlock", "QuoteTracker"]
 
 _ENDS = ".!?…。！？"
+_TICKS = re.compile("`+")
 _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
@@ -37,6 +40,8 @@ class QuoteTracker:
         "_structure",
         "_suspect",
         "_tail",
+        "_ticks",
+        "_ticks_read",
         "line",
         "prose",
     )
@@ -53,6 +58,7 @@ class QuoteTracker:
         self._quoted_by_line = False  # quoted because of this line alone
         self._raw = False
         self._paragraph: list[str] = []
+        self._ticks = self._ticks_read = 0  # the open run of backticks, and the pieces of the paragraph before it
         self._suspect = False  # something in the paragraph may quote
         self._blocks: list[InlineBlock] = []
         self._distance = 0  # characters since the last block of the paragraph
@@ -97,6 +103,17 @@ class QuoteTracker:
     def follows_tick(self) -> bool:
         """Whether a backtick stands right before the next text."""
         return self._end == "`"
+
+    @property
+    def open_ticks(self) -> int:
+        """The number of backticks that may have begun a code span before the next text; 0 if there are none."""
+        text = "".join(self._paragraph[self._ticks_read :])
+        self._ticks_read = len(self._paragraph)
+        if "`" in text:
+            for match in _TICKS.finditer(text):
+                run = match.end() - match.start()
+                self._ticks = run if self._ticks == 0 else 0 if run == self._ticks else self._ticks
+        return self._ticks
 
     def add_block(self) -> InlineBlock:
         """Add a block of markup at this position, which nothing quotes so far."""
@@ -227,3 +244,4 @@ class QuoteTracker:
         if self._paragraph or self._blocks:
             self._inline.read_paragraph("".join(self._paragraph), self._blocks, self._raw)
         self._paragraph, self._blocks, self._suspect = [], [], False
+        self._ticks = self._ticks_read = 0

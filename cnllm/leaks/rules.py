@@ -8,7 +8,20 @@ import msgspec
 
 from cnllm.registry.flags import Leak
 
-__all__ = ["unite_rules", "words_of"]
+__all__ = ["filter_markers", "unite_rules", "words_of"]
+
+_LEAST = 6  # characters of a closer that is markup wherever it stands
+
+
+def filter_markers(rules: Sequence[Leak], tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the markers of an answer: the openers of the rules, the tags of reasoning, and closers of both.
+
+    Only a closer that begins like another marker counts on its own, and no short one: `]` and `}` are text.
+    """
+    heads = [*(opener for rule in rules for opener in rule.open), *filter(None, tags)]
+    begins = {head[0] for head in heads}
+    closers = [closer for rule in rules for closer in rule.close if len(closer) >= _LEAST and "`" not in closer]
+    return tuple(dict.fromkeys([*heads, *(closer for closer in closers if closer[0] in begins)]))
 
 
 def words_of(rule: Leak, grammar: str) -> list[str]:

@@ -87,7 +87,7 @@ def test_a_reply_in_channels_is_thought_answer_and_call(places: list[int]) -> No
 
 
 def test_a_call_that_was_cut_off_is_no_call() -> None:
-    for end in range(len("<|open|>tools<|sep|>") + 8, len(TOOLS), 7):
+    for end in range(len("<|open|>tools<|sep|>") + 8, TOOLS.index("call<|sep|><|close|>tools"), 7):
         found = cnllm.sanitize(MODEL, f"{OPEN}Let me see.{CLOSE}{TOOLS[:end]}", [TOOL])
         assert found.tool_calls == []
         assert found.text.startswith("Let me see.")

@@ -292,7 +292,9 @@ def test_an_opener_may_be_the_beginning_of_a_tag(opener: str) -> None:
     block = f'{opener} name="f">{inner}</{tag}invoke>'
     assert calls(rules.BARRED_BARE, block) == [("f", {"p": "a </｜DSML｜invoke> b"})]
     assert may_begin(rules.BARRED_BARE, opener, ' name="f') is None
-    assert may_begin(rules.BARRED_BARE, opener, ' name="f">') is True
+    assert may_begin(rules.BARRED_BARE, opener, ' name="f">') is None
+    assert may_begin(rules.BARRED_BARE, opener, ' name="f"> is how it begins') is False
+    assert may_begin(rules.BARRED_BARE, opener, ' name="f">\n<｜') is True
     assert ends_inside_value(rules.BARRED_BARE, block[: block.index("</｜DSML｜invoke> b")])
 
 

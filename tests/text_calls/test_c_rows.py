@@ -207,8 +207,7 @@ def test_C9_history_keeps_the_call_and_not_its_markup(model: str, text: str, fie
     "text",
     lambda: [
         '<｜DSML｜parameter name="q" string="true">tea</｜DSML｜parameter>',
-        DSML[:-20],
-        DSML.partition("</｜DSML｜invoke>")[0],
+        DSML.partition("</｜DSML｜parameter>")[0].replace("\n", ""),
     ],
 )
 def test_C10_what_is_not_certain_stays_text_and_is_reported(text: str) -> None:
@@ -219,3 +218,10 @@ def test_C10_what_is_not_certain_stays_text_and_is_reported(text: str) -> None:
         kept = [note for note in reply.notes if note.code == "text-call-kept"]
         assert [note.said for note in kept] == [text]
         assert "kept as text" in kept[0].did
+
+
+@each("lost", ["</｜DSML｜tool_calls>", "_calls>", "\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"])
+def test_C10_a_server_may_take_the_closer_for_a_stop_text(lost: str) -> None:
+    events, reply = stream("deepseek/deepseek-flash", f"Look: {DSML.removesuffix(lost)}")
+    assert (called(reply), reply.text, reply.finish) == (ASKED, "Look: ", "tool_calls")
+    deltas_hold_no_markup(events, "DSML", "<")

@@ -7,7 +7,7 @@ from cases import each
 
 import cnllm
 
-from .support import answers, plan, read, told, wire
+from .support import answers, called, plan, read, told, tool, wire
 
 
 # ── D1 ───────────────────────────────────────────────────────────────────────
@@ -72,20 +72,55 @@ def test_D2_neither_tag_comes_because_the_budget_ran_out(opened: str) -> None:
 
 
 # ── D3 ───────────────────────────────────────────────────────────────────────
-@each("model", ["openai/gpt-4.1", "deepseek/deepseek-flash", "zai/glm-4.7"])
+MODELS = ["openai/gpt-4.1", "deepseek/deepseek-flash", "zai/glm-4.7", "minimax/MiniMax-M2.1", "moonshotai/kimi-k3"]
+
+
+@each("model", MODELS)
 @each(
     "text",
     [
-        "The tag <think> opens a block and </think> closes it.",
         "Use `<think>` like this:\n```\n<think>Hm.</think>\n```\n",
-        "no <think> at the head",
+        "It is ``a ` <think>b</think>`` there.",
+        "So `it goes on, <think> and\non </think>` here.",
+        "> <think>Hm.</think>\n",
+        "So:\n\n    <think>Hm.</think>\n",
+        "~~~xml\n</think>\n~~~\n",
     ],
 )
-def test_D3_tags_in_the_middle_of_an_answer_are_text(model: str, text: str) -> None:
+def test_D3_tags_in_code_and_in_block_quotes_are_text(model: str, text: str) -> None:
     for pieces in ([text], list(text)):
         _, reply = answers(model, wire(pieces))
         assert (reply.text, reply.reasoning) == (text, "")
 
 
-def test_D3_a_model_without_the_flag_keeps_them_at_the_head_too() -> None:
-    assert read("openai/gpt-4.1", "<think>Hm.</think> Blue.").text == "<think>Hm.</think> Blue."
+@each("model", MODELS)
+@each(
+    "text, stands, thought",
+    [
+        ("<think>Hm.</think> Blue.", "Blue.", "Hm."),
+        ("Red.<think>Hm.</think>Blue.", "Red.Blue.", "Hm."),
+        ("Red. <think>Hm.</think> Blue. <THINK>So.</THINK >", "Red. Blue. ", "Hm.So."),
+        ("Press ` first. <think>Hm.</think> Blue.", "Press ` first. Blue.", "Hm."),
+        ("`x` and\n```\ny\n```\n< think\n>Hm.</ think>Blue.", "`x` and\n```\ny\n```\nBlue.", "Hm."),
+        ("“Red <think>Hm.</think>”", "“Red ”", "Hm."),
+        ("Red.</think>", "Red.", ""),
+        ("Red.\n\n</THINK >\n\nBlue.", "Red.\n\nBlue.", ""),
+        ("</think>Blue.", "Blue.", ""),
+        ("Red. <think>Hm", "Red. ", "Hm"),
+    ],
+)
+def test_D3_tags_go_from_anywhere_else_on_every_model(model: str, text: str, stands: str, thought: str) -> None:
+    for pieces in ([text], list(text)):
+        events, reply = answers(model, wire(pieces))
+        assert (reply.text, reply.reasoning) == (stands, thought)
+        assert told(events)[:2] == (stands, thought)
+        stray = [note for note in reply.notes if note.code == "tag-stripped"]
+        assert [f"({len(note.said)} characters)" in note.did for note in stray] == [True] * (not thought)
+
+
+@each("model", MODELS)
+def test_D3_a_tag_in_the_arguments_of_a_call_belongs_to_them(model: str) -> None:
+    block = '<tool_call>{"name": "write", "arguments": {"text": "<think>Hm.</think>"}}</tool_call>'
+    _, reply = answers(model, wire(list(f"Red. {block}")), [tool("write", text="string")])
+    assert called(reply) == [("write", {"text": "<think>Hm.</think>"})]
+    assert (reply.text, reply.reasoning) == ("Red. ", "")

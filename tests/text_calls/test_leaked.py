@@ -204,8 +204,8 @@ def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> No
         ('<tool_call>{"name": "sh", "arguments": {"cmd": ["bash", "-c", "ls"]}}</tool_call>', "bash"),
         ('<tool_call>{"name": "sh", "arguments": {"cmd": "\\u001b[31m<invoke>\\u202e"}}</tool_call>', "31minvoke"),
         ('<tool_call>{"name": "sh", "arguments": {"cmd": "' + "x" * 500 + '"}}</tool_call>', "x" * 39 + "…"),
-        ('<tool_call>{"name": "find", "arguments": {"q": ', "find"),
-        ('<function_calls><invoke name="find"><parameter name="q">tea', "find"),
+        ('<tool_call>{"name": "find", "arguments": {"q": }}</tool_call>', "find"),
+        ('<function_calls><invoke name="find"><parameter name="q">tea</invoke></function_calls>', "find"),
     ],
 )
 def test_what_was_wanted_is_short_and_safe(block: str, call: str) -> None:
@@ -226,7 +226,7 @@ def test_markup_that_names_nothing_has_a_sentence_too(tmp_path: Path) -> None:
 
 
 def test_a_broken_call_of_a_tool_that_is_offered_is_not_said_to_be_missing() -> None:
-    text = '<minimax:tool_call><invoke name="search"><parameter name="q"></parameter></invoke></minimax:tool_call'
+    text = '<minimax:tool_call><invoke name="search"><parameter name="q"></invoke></minimax:tool_call>'
     model = "minimax/MiniMax-M2.1"
     for offered, expected in ((None, "“search”"), ([tool("other")], "“search”"), ([tool("search", q="string")], "")):
         said = answers(model, wire(text), offered)[1].text
@@ -252,7 +252,7 @@ def test_a_broken_call_of_a_tool_that_is_offered_is_not_said_to_be_missing() -> 
         ("zai/glm-4.7", "</think>\n\nWell.", "Well."),
         ("zai/glm-4.7", "\n</think></think>\nWell.", "Well."),
         ("zai/glm-4.7", "</think><think>hm</think>\nWell.", "Well."),
-        ("zai/glm-4.7", "Well. </think> is a tag.", "Well. </think> is a tag."),
+        ("zai/glm-4.7", "Well. </think> is a tag.", "Well. is a tag."),
         ("minimax/MiniMax-M2.1", "Well.\n```\n<minimax:tool_call>\n```\n", "Well.\n```\n<minimax:tool_call>\n```\n"),
         ("minimax/MiniMax-M2.1", "Is <minimax:tool_call> a tag?", "Is <minimax:tool_call> a tag?"),
     ],

@@ -177,7 +177,7 @@ PROSE = [
     "{{% if x %}}<function=f>{{{{ y }}}}</function>{{% endif %}} <|im_start|>user<|im_end|>",
     "template<typename T> void f(std::vector<T> v) {{ if (a < b && c > d) return; }}",
     "| a | b |\n|---|---|\n| < | > |\n",
-    "<tool_call>\n\nis a tag that I like.",
+    "<tool_call>, is a tag that I like.",
     "<tool_call>{{not json}}</tool_call>",
     "x <｜ y ｜> z, <|tool, <minimax:, ]<]mini, <<<<<tool_call",
     "```tool\n<tool_call>\n```",

@@ -272,7 +272,8 @@ class ReplyBuilder:
             for in_reasoning, piece in self.splitter.feed(new):
                 self._split_calls(in_reasoning, self._new_tagged(piece) if in_reasoning else piece, out)
             if stray := self.splitter.take_stray_closers():
-                out += self.note("tag-stripped", "reasoning.tags", stray, "left out: it closes nothing")
+                did = f"removed from the text ({len(stray)} characters): it closes nothing"
+                out += self.note("tag-stripped", "reasoning.tags", stray, did)
         return out
 
     def add_reasoning(self, text: str, field: str) -> list[Event]:
@@ -415,8 +416,9 @@ class ReplyBuilder:
             for in_reasoning, piece in self.splitter.release():
                 self._split_calls(in_reasoning, self._new_tagged(piece) if in_reasoning else piece, out)
         if self.leaks is not None and not self.leaks.is_idle:
-            self._out = out
+            previous, self._out = self._out, out
             self.leaks.release()
+            self._out = previous
         self._end_answer_tags(out)
 
     def _end_answer_tags(self, out: list[Event]) -> None:
@@ -486,6 +488,10 @@ class ReplyBuilder:
         """Deliver text that a filter lets through."""
         self._add(in_reasoning, text, self._out)
 
+    def deliver_tagged(self, text: str) -> None:
+        """Deliver text between tags of reasoning, which a filter found in the answer."""
+        self._split_calls(True, self._new_tagged(text), self._out)
+
     def _add(self, in_reasoning: bool, text: str, out: list[Event]) -> None:
         if in_reasoning:
             self._put(True, text, out)
@@ -540,11 +546,9 @@ class ReplyBuilder:
         self._surrogates[kind].pending = ""
         self._packed_texts = self._packed_thoughts = 0
         if kind == "text" and self.splitter is not None:
-            reasoning = self.flags.reasoning
-            tags = reasoning.tags if reasoning else None
             if self.splitter.has_block:
                 other_text = ""  # it came out of the text that begins again
-            self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
+            self.splitter = self.splitter.anew()
         self._add(kind == "text", other_text, out)
         for call in self._calls.all:
             if call.started:
@@ -586,7 +590,8 @@ class ReplyBuilder:
             out.append(self._with_caller_name(event))
         if self.leaks is not None:
             self._out = out
-            self._add_text_calls(self.leaks.close(proven=proven), out)
+            is_cut = not proven or (self.flags.finish or {}).get(self.raw_finish or "") == "length"
+            self._add_text_calls(self.leaks.close(proven=proven, is_cut=is_cut), out)
         self._end_answer_tags(out)
         if self._stops is not None and self._stops.pending:
             self._end_text(self._stops, proven, out)
@@ -790,7 +795,8 @@ class ReplyBuilder:
         snapshots = self._deltas["thought"].mode in ("cumulative", "either")
         part = self.flags.reasoning.part if self.flags.reasoning else None
         data: Any = (self._details if self.whole else join_fragments(self._details, snapshots, part)) or None
-        if data is None and self.splitter is not None and self.splitter.raw:
+        has_more = self.leaks is not None and self.leaks.has_tagged  # reasoning that the first block lacks
+        if data is None and self.splitter is not None and self.splitter.raw and not has_more:
             data = self.splitter.raw
         if self.leaks is not None and self.leaks.thought_of:
             data = None  # a call was taken out of the reasoning, so the endpoint's own copy no longer fits

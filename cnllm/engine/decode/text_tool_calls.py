@@ -14,7 +14,7 @@ from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
 from cnllm.leaks.fallback_text import FallbackText, call_name
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.rules import unite_rules
+from cnllm.leaks.rules import filter_markers, unite_rules
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
 from cnllm.types.arguments import decode_arguments
@@ -42,7 +42,7 @@ def text_call_filters(
     script: str | None = None,
     is_offer_known: bool = True,
 ) -> TextCalls | None:
-    """Return the filters of one reply, or None where no rule applies.
+    """Return the filters of one reply, or None where no rule applies and no tags of reasoning are declared.
 
     `tools` are those the model may call, `renamed` maps their names on the wire to the caller's. `then` is the caller's
     option and replaces the action of each rule. `prompted` means that the request asked for calls as text. Blocks that
@@ -52,20 +52,27 @@ def text_call_filters(
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not is_offer_known)
-    if rules is None:
+    tags = _tags(flags)
+    found = _active_rules(_RuleList(flags.leaks or ()), tags, then, prompted, bool(offered) or not is_offer_known)
+    if found is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
-    return TextCalls(*rules, offered or None, sentences, FLAG if prompted else "leaks", messages)
+    rules, markers = found
+    return TextCalls(rules, tags, markers, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
 def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callable[[str], object] | None:
-    """Return a quick test whether a marker of calls may begin in a whole text; None where no rule applies.
+    """Return a quick test whether a marker of calls or of reasoning may begin in a whole text; None where none can.
 
     `has_functions` says whether the model may call functions.
     """
-    rules = _active_rules(_RuleList(flags.leaks or ()), then, False, has_functions)
+    rules = _active_rules(_RuleList(flags.leaks or ()), _tags(flags), then, False, has_functions)
     return None if rules is None else rules[1].may_begin_long
+
+
+def _tags(flags: Flags) -> tuple[str, ...]:
+    """Return the pairs of tags of reasoning."""
+    return tuple((flags.reasoning and flags.reasoning.tags) or ())
 
 
 class _RuleList:
@@ -88,9 +95,9 @@ class _RuleList:
 
 @lru_cache(maxsize=256)
 def _active_rules(
-    rule_list: _RuleList, then: Then | None, prompted: bool, offered: bool
+    rule_list: _RuleList, tags: tuple[str, ...], then: Then | None, prompted: bool, offered: bool
 ) -> tuple[list[Leak], Markers] | None:
-    """Return the rules that apply and their markers; None where none applies.
+    """Return the rules that apply, and the markers of them and of the tags; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
@@ -100,8 +107,8 @@ def _active_rules(
     rules = [rule for rule in rules if rule.then != "keep"]
     if not offered:
         rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
-    openers = dict.fromkeys(opener for rule in rules for opener in rule.open)
-    return (rules, Markers.copy(tuple(openers))) if rules else None
+    markers = filter_markers(rules, tags)
+    return (rules, Markers.copy(markers)) if markers else None
 
 
 class TextCalls:
@@ -114,6 +121,7 @@ class TextCalls:
     def __init__(
         self,
         rules: list[Leak],
+        tags: Sequence[str],
         markers: Markers,
         tools: Mapping[str, Any] | None,
         sentences: FallbackText,
@@ -124,12 +132,15 @@ class TextCalls:
         self._messages = messages
         self._quotations: PromptTexts | None = None
         self._rules = rules
+        self._tags = tags
         self._markers = markers
         self._tools = tools
         self._sentences = sentences
         self._blocks: list[BlockResult] = []
         self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and the white space between them
         self.thought_of = False
+        self.has_tagged = False
+        """Whether reasoning stood between tags in the middle of the answer."""
         self.excluded = ""
         """Why the caller wants no calls although there are tools."""
 
@@ -142,7 +153,7 @@ class TextCalls:
 
     def _make_filter(self, in_reasoning: bool) -> LeakFilter | None:
         """Make the filter of a channel, at its first character that may begin a marker."""
-        if in_reasoning and self._tools is None:
+        if in_reasoning and (self._tools is None or not self._rules):
             return None  # no call is possible, and reasoning is not the answer: it stays as it came
         from cnllm.leaks.filter import LeakFilter  # loads the grammars, which many programs never need
 
@@ -164,8 +175,10 @@ class TextCalls:
             tools,
             builder.texts,
             self._deliver_answer,
-            self._blocks.append,
+            self._report,
             trims=True,
+            tags=self._tags,
+            deliver_reasoning=self._deliver_tagged,
             quotes=self._is_quoted,
             last=last,
         )
@@ -238,6 +251,18 @@ class TextCalls:
             self._flush_tail()
         self._builder.deliver(False, text)
 
+    def _deliver_tagged(self, text: str) -> None:
+        """Deliver text of the answer that stands between tags of reasoning."""
+        self.has_tagged = True
+        self._builder.deliver_tagged(text)
+
+    def _report(self, block: BlockResult) -> None:
+        """Keep the result of a block for the end, and note at once that a tag was removed."""
+        if block.is_tag:
+            self._note("tag-stripped", block.raw, f"{_removed(block.raw)}: {block.problem}", flag="reasoning.tags")
+        else:
+            self._blocks.append(block)
+
     def _deliver_reasoning(self, text: str) -> None:
         """Deliver text of the reasoning."""
         if self._tail and not text.strip():
@@ -260,15 +285,16 @@ class TextCalls:
 
     # ── at the end of the reply ──────────────────────────────────────────────
 
-    def close(self, *, proven: bool) -> list[CallBuilder]:
+    def close(self, *, proven: bool, is_cut: bool) -> list[CallBuilder]:
         """Close both channels and return the calls that were written as text, without repetitions.
 
-        `proven` means that the endpoint marked the end of the reply.
+        `proven` means that the endpoint marked the end of the reply, `is_cut` that the reply is not complete.
         """
         builder = self._builder
-        for filter_ in (self._reasoning_filter, self._answer_filter):
+        for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
+            filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
             if filter_ is not None:
-                filter_.close(proven=proven)
+                filter_.close(is_cut=is_cut)
         if not self._tail and not self._blocks:
             self._detach()
             return []
@@ -309,18 +335,19 @@ class TextCalls:
         if not block.calls:
             no_tools = "no tools were offered" if self._tools is None else "calls are not recovered"
             reason = block.problem or self.excluded or no_tools
-            self._note("text-call-stripped", block.raw, f"removed from the text: {reason}")
+            self._note("text-call-stripped", block.raw, f"{_removed(block.raw)}: {reason}")
             return
         for parsed in block.calls:
             if parsed.arguments is not None and _call_key(parsed.name, parsed.arguments) in wire_calls:
-                self._note("text-call-twice", block.raw, f"left out: {parsed.name} also came as a regular call")
+                did = f"{_removed(block.raw)}: {parsed.name} also came as a regular call"
+                self._note("text-call-twice", block.raw, did)
                 continue
             call = CallBuilder(None, "text")
             call.name = parsed.name
             arguments = parsed.arguments
             call.pieces.append(parsed.raw if arguments is None else msgspec.json.encode(arguments).decode())
             out.append(call)
-            self._note("text-call", block.raw, f"a call of {parsed.name}")
+            self._note("text-call", block.raw, f"{_removed(block.raw)}: a call of {parsed.name}")
         if block.problem:
             self._note("text-call-kept", block.raw, block.problem)
 
@@ -343,6 +370,11 @@ class TextCalls:
 
     def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> None:
         self._builder.add_note(code, flag or self._flag, subject, did)
+
+
+def _removed(text: str) -> str:
+    """Say how much was removed."""
+    return f"removed from the text ({len(text)} {'character' if len(text) == 1 else 'characters'})"
 
 
 def _call_key(name: str, arguments: Any) -> bytes:

@@ -39,7 +39,7 @@ class _Rules:
         is_open = reasoning is not None and (reasoning.tags_at == "start-open" or "" in (reasoning.tags or ())[::2])
         self.flags = flags
         self.read = None if usual_reader is None or is_open else usual_reader(flags)  # an open text begins as reasoning
-        self.tags = () if reasoning is None else (*(reasoning.tags or ()), *(reasoning.answer_tags or ()))
+        self.tags = tuple((reasoning and reasoning.answer_tags) or ())
         self.finish = flags.finish or {}
         self.price = flags.price
         self.has_hours = flags.price is not None and flags.price.off_peak is not None

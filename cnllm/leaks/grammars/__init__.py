@@ -11,12 +11,24 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, sections, tagged
-from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall
+from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall, is_plausible_name
+from cnllm.leaks.grammars.objects import JsonScan
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import words_of
 from cnllm.registry.flags import Leak
 
-__all__ = ["NotACall", "NotOffered", "ParsedCall", "ends_inside_value", "may_begin", "read"]
+__all__ = [
+    "JsonScan",
+    "NotACall",
+    "NotOffered",
+    "ParsedCall",
+    "completed",
+    "ends_inside_value",
+    "is_certain",
+    "json_scan",
+    "may_begin",
+    "read",
+]
 
 
 class _Grammar(NamedTuple):
@@ -28,6 +40,8 @@ class _Grammar(NamedTuple):
     ends_inside_value: Callable[[str, str, tuple[str, ...], list[str]], bool]
     """Takes (opener, body, words, closers)."""
     words: int | None = None
+    is_certain: Callable[[str, str, tuple[str, ...]], bool] = lambda opener, body, words: True
+    """Takes (opener, body, words) of a block that cannot be read."""
 
 
 def _tagged(*, lenient: bool) -> _Grammar:
@@ -36,6 +50,7 @@ def _tagged(*, lenient: bool) -> _Grammar:
         partial(tagged.read, lenient=lenient),
         tagged.may_begin,
         lambda opener, body, words, closers: tagged.ends_inside_value(opener, opener + body, words),
+        is_certain=tagged.is_certain,
     )
 
 
@@ -48,7 +63,11 @@ _GRAMMARS = {
     "invoke": _tagged(lenient=False),
     "function": _tagged(lenient=True),
     "arg-pairs": _Grammar(
-        pairs.read, lambda opener, body, words: pairs.may_begin(body, words), pairs.ends_inside_value, words=2
+        pairs.read,
+        lambda opener, body, words: pairs.may_begin(body, words),
+        pairs.ends_inside_value,
+        words=2,
+        is_certain=lambda opener, body, words: pairs.is_certain(body, words),
     ),
     "channels": _Grammar(
         channels.read,
@@ -77,6 +96,7 @@ _GRAMMARS = {
         elements.read,
         lambda opener, body, words: elements.may_begin(opener, body),
         lambda opener, body, words, closers: elements.ends_inside_value(opener, body),
+        is_certain=lambda opener, body, words: False,  # elements may be other markup
     ),
 }
 
@@ -107,6 +127,49 @@ def read(
         except NotACall as error:
             reason = str(error)
     raise not_offered or NotACall(reason)
+
+
+def completed(leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:
+    """Return a block at the end of a text with the closer that it lacks; None if its body is not complete.
+
+    A server that uses the closer as a stop text removes it, or leaves the beginning of it.
+    """
+    if leak.format == ["named-json"]:
+        return None  # its closer is a part of the JSON
+    block = block[: len(block) - Markers.copy(tuple(leak.close)).pending_length(block)]
+    body = block[len(opener) :].strip()
+    if body[-1:] not in (">", "}", "]", "`") and not is_plausible_name(body):
+        return None
+    inner = next(
+        (tagged.missing_end(block, opener, _parts(leak, name)) for name in leak.format if name in tagged.WORDS), ""
+    )
+    for end in dict.fromkeys(["", inner]):
+        for closer in leak.close:
+            if closer == end:
+                continue
+            try:
+                read(leak, opener, block + end + closer, tools)
+            except NotOffered as error:
+                if error.calls:
+                    return block + end + closer
+            except NotACall:
+                continue
+            else:
+                return block + end + closer
+    return None
+
+
+def is_certain(leak: Leak, opener: str, block: str) -> bool:
+    """Whether a block that cannot be read was meant as a call. A fence is, by its word."""
+    body = block[len(opener) :]
+    names = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
+    return "`" in opener or any(_GRAMMARS[name].is_certain(opener, body, _parts(leak, name)) for name in names)
+
+
+def json_scan(leak: Leak, opener: str, body: str) -> JsonScan | None:
+    """Return a reader that tells where a block that begins so cannot go on; None if its text may be anything."""
+    alive = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
+    return JsonScan() if alive == ["json"] and "`" not in opener else None
 
 
 def ends_inside_value(leak: Leak, block: str) -> bool:

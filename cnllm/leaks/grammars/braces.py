@@ -30,7 +30,7 @@ _CLOSERS = {"{": "}", "[": "]"}
 @lru_cache(maxsize=16)
 def _quote(words: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern of the quote."""
-    return re.compile(spelling_pattern(words[0]))
+    return re.compile(spelling_pattern(words[0]), re.IGNORECASE)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:

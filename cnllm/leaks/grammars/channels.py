@@ -33,14 +33,16 @@ class _Tags:
         self.call_start = Markers.copy((f"{opening}call",))
         opening, closing, separator = map(spelling_pattern, (opening, closing, separator))
         argument = rf"{opening}argument{_ATTRIBUTES}{separator}"
-        self.wrapper = re.compile(rf"\s*{opening}\w{{1,32}}{separator}")
-        self.call = re.compile(rf"\s*{opening}call{_ATTRIBUTES}{separator}")
-        self.call_end = re.compile(rf"\s*{closing}call{separator}")
-        self.argument = re.compile(rf"\s*{argument}")
-        self.argument_end = re.compile(rf"\s*{closing}argument{separator}")
-        self.values = re.compile(rf"({argument})|{closing}argument{separator}")
-        self.value_end = re.compile(rf"\s*(?:{opening}argument\s|{closing}call{separator})")
-        self.block_tail = re.compile(rf"(?:\s*(?:{closing}call|{opening}call{_ATTRIBUTES}){separator})*\s*")
+        self.wrapper = re.compile(rf"\s*{opening}\w{{1,32}}{separator}", re.IGNORECASE)
+        self.call = re.compile(rf"\s*{opening}call{_ATTRIBUTES}{separator}", re.IGNORECASE)
+        self.call_end = re.compile(rf"\s*{closing}call{separator}", re.IGNORECASE)
+        self.argument = re.compile(rf"\s*{argument}", re.IGNORECASE)
+        self.argument_end = re.compile(rf"\s*{closing}argument{separator}", re.IGNORECASE)
+        self.values = re.compile(rf"({argument})|{closing}argument{separator}", re.IGNORECASE)
+        self.value_end = re.compile(rf"\s*(?:{opening}argument\s|{closing}call{separator})", re.IGNORECASE)
+        self.block_tail = re.compile(
+            rf"(?:\s*(?:{closing}call|{opening}call{_ATTRIBUTES}){separator})*\s*", re.IGNORECASE
+        )
 
 
 @lru_cache(maxsize=16)

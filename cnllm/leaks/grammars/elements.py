@@ -25,14 +25,14 @@ _WRAPPERS = ("tool_call", "tool_calls", "function_calls", "function_call", "invo
 """Elements that wrap a call and do not name it."""
 _MAX_DEPTH = 32
 _SPACE = re.compile(r"\s*")
-_BEGINS = re.compile(rf"\s*<(/?)({_KEY})\s{{0,2}}>")
-_MAY_BEGIN = re.compile(rf"\s*(?:<(?:/?{_KEY}\s{{0,2}}|/)?)?\Z")
+_BEGINS = re.compile(rf"\s*<\s{{0,2}}(/?)\s{{0,2}}({_KEY})\s{{0,2}}>")
+_MAY_BEGIN = re.compile(rf"\s*(?:<\s{{0,2}}(?:/?\s{{0,2}}{_KEY}\s{{0,2}}|/\s{{0,2}})?)?\Z")
 
 
 @lru_cache(maxsize=64)
 def _pattern(prefix: str) -> re.Pattern[str]:
     """Return the pattern of a tag behind a prefix."""
-    return re.compile(rf"{re.escape(prefix)}<(/?)({_KEY})\s{{0,2}}>")
+    return re.compile(rf"{re.escape(prefix)}<\s{{0,2}}(/?)\s{{0,2}}({_KEY})\s{{0,2}}>", re.IGNORECASE)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
@@ -43,8 +43,9 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """
     prefix = opener_prefix(block.opener)
     opening = _pattern(prefix).match(block.opener.lstrip())
-    if opening is not None and opening[2] in block.tools:
-        return [ParsedCall(opening[2], read_arguments(block.body, block.tools[opening[2]], prefix))], []
+    tool = next((name for name in (opening[2], opening[2].lower()) if name in block.tools), None) if opening else None
+    if tool is not None:
+        return [ParsedCall(tool, read_arguments(block.body, block.tools[tool], prefix))], []
     children = _split(block.body, prefix) or []
     members = dict(children)
     if (
@@ -73,7 +74,7 @@ def _unknown_call(
     opening: re.Match[str] | None, children: list[tuple[str, str]], block: MarkupBlock, prefix: str
 ) -> list[ParsedCall]:
     """Return the call of an unknown tool, as far as it is readable: the tool is the one element that holds others."""
-    outer = opening[2] if opening is not None and opening[2] not in _WRAPPERS else ""
+    outer = opening[2] if opening is not None and opening[2].lower() not in _WRAPPERS else ""
     name, body = children[0] if len(children) == 1 else ("", "")
     if not name or (outer and not _split(body, prefix)):
         name, body = outer, block.body
@@ -84,7 +85,7 @@ def _unknown_call(
     try:
         return [ParsedCall(name, read_arguments(body, None, prefix))]
     except NotACall:
-        return [ParsedCall(name, {})]
+        return []
 
 
 def _wrapped_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _split(text: str, prefix: str) -> list[tuple[str, str]] | None:
         depth = 1
         for close_index in range(index + 1, len(tags)):
             tag = tags[close_index]
-            if tag[2] != opening[2]:
+            if tag[2].lower() != opening[2].lower():
                 continue
             if not tag[1]:
                 depth += 1
@@ -183,11 +184,11 @@ def is_unclosed(text: str, prefix: str) -> bool:
     while (start := _SPACE.match(text, position)) and (opening := _pattern(prefix).match(text, start.end())):
         if opening[1]:
             return False
-        close = f"{prefix}</{opening[2]}>"
-        position = text.find(close, opening.end())
+        name = opening[2].lower()
+        tags = _pattern(prefix).finditer(text, opening.end())
+        position = next((tag.end() for tag in tags if tag[1] and tag[2].lower() == name), -1)
         if position < 0:
             return True
-        position += len(close)
     return False
 
 
@@ -200,5 +201,5 @@ def may_begin(opener: str, body: str) -> bool | None:
     """Whether an element begins in the body, or ends the one that the opener began; None if more text is needed."""
     tag = _BEGINS.match(body[:ENOUGH])
     if tag:
-        return not tag[1] or f"<{tag[2]}>" in opener
+        return not tag[1] or f"<{tag[2]}".lower() in opener.lower()
     return None if len(body) < ENOUGH and _MAY_BEGIN.match(body) else False

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name
 from cnllm.schemas.coerce import decode_json
 
-__all__ = ["ends_in_string", "ends_inside_value", "may_begin", "read", "strip_fence"]
+__all__ = ["JsonScan", "ends_in_string", "ends_inside_value", "may_begin", "read", "strip_fence"]
 
 _FENCE = "```"
 _MAX_OBJECTS = 10_000  # objects of a block that are read: a longer block was not written for a tool
@@ -123,6 +123,53 @@ def _decode_arguments(text: str) -> Any:
     except ValueError:
         return None
     return None if text[end:].strip() else value
+
+
+_STRING = re.compile(r"[^\"\\]*")
+_BETWEEN_VALUES = re.compile(r"[\s,:\d.eE+\-truefalsn]*")
+_BETWEEN_OBJECTS = re.compile(r"[\s,\[\]`]*")
+
+
+class JsonScan:
+    """A reader of growing JSON that tells where no object can follow. It checks characters, not grammar."""
+
+    __slots__ = ("_depth", "_has_begun", "_is_escaped", "in_string")
+
+    def __init__(self) -> None:
+        self._has_begun = False  # what stands before the first object was read by `may_begin`
+        self._depth = 0
+        self._is_escaped = False
+        self.in_string = False
+
+    def fits(self, text: str) -> bool:
+        """Read more text; return whether JSON may still hold it."""
+        position, end = 0, len(text)
+        if not self._has_begun:
+            position = text.find("{")
+            if position < 0:
+                return True
+            self._has_begun = True
+        if self._is_escaped and text:
+            position, self._is_escaped = 1, False
+        while True:
+            plain = _STRING if self.in_string else _BETWEEN_VALUES if self._depth else _BETWEEN_OBJECTS
+            match = plain.match(text, position)
+            position = match.end() if match else position
+            if position >= end:
+                return True
+            char = text[position]
+            position += 1
+            if char == '"' and self._depth:
+                self.in_string = not self.in_string
+            elif char == "\\" and self.in_string:
+                self._is_escaped = position == end
+                position += 1
+            elif char == "{" or (char == "[" and self._depth):
+                self._depth += 1
+            elif char in "}]" and self._depth:
+                self._depth -= 1
+            else:
+                return False
 
 
 def ends_in_string(text: str) -> bool:

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from cnllm.leaks.grammars.base import (
-    ENOUGH,
     NAME,
     MarkupBlock,
     NotACall,
@@ -27,7 +26,7 @@ from cnllm.leaks.grammars.base import (
 )
 from cnllm.schemas.coerce import coerce, property_schema
 
-__all__ = ["ends_inside_value", "may_begin", "read"]
+__all__ = ["ends_inside_value", "is_certain", "may_begin", "read"]
 
 _WORD = r"[\w.:-]{1,64}"
 
@@ -36,19 +35,26 @@ class _Tags:
     """The patterns of one pair of words."""
 
     def __init__(self, key: str, value: str) -> None:
-        key, value = re.escape(key), re.escape(value)
-        self.open_key = re.compile(rf"\s*<{key}>")
-        self.close_key = re.compile(rf"</{key}>\s*<{value}>")
-        self.values = re.compile(rf"(<{value}>)|</{value}>")
-        self.value_end = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
-        self.wrapper = re.compile(rf"\s*<(?!{key}>)({_WORD})>")
-        self.close = re.compile(rf"\s*</({_WORD})>")
-        self.block_tail = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
-        self.name = re.compile(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
+        key, value = rf"{re.escape(key)}\s{{0,2}}", rf"{re.escape(value)}\s{{0,2}}"
         between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
         openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
-        self.begins = re.compile(rf"{openers}{NAME}{between}<(?:/|{key}>)")
-        self.may_begin = re.compile(rf"{openers}(?:<[\w.:-]{{0,64}}|{NAME}{between}(?:<[\w.:-]{{0,64}})?)?\Z")
+        pair = rf"<{key}>[^<>]{{1,256}}</{key}>\s*<{value}>"
+
+        def compiled(pattern: str) -> re.Pattern[str]:
+            return re.compile(pattern, re.IGNORECASE)
+
+        self.open_key = compiled(rf"\s*<{key}>")
+        self.close_key = compiled(rf"</{key}>\s*<{value}>")
+        self.values = compiled(rf"(<{value}>)|</{value}>")
+        self.value_end = compiled(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
+        self.wrapper = compiled(rf"\s*<(?!{key}>)({_WORD})>")
+        self.close = compiled(rf"\s*</({_WORD})>")
+        self.block_tail = compiled(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
+        self.name = compiled(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
+        self.begins = compiled(rf"{openers}{NAME}{between}(?:<\s{{0,2}}/|{pair})")
+        tag = r"<(?:/?[\w.:-]{0,64}\s{0,2})"
+        after_key = rf"<{key}>[^<>]{{0,256}}(?:</[\w.:-]{{0,64}}\s{{0,2}}(?:>\s*(?:{tag})?)?|<)?"
+        self.may_begin = compiled(rf"{openers}(?:{tag}|{NAME}{between}(?:{tag}|{after_key})?)?\Z")
 
 
 @lru_cache(maxsize=16)
@@ -77,7 +83,11 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if name is None:
             raise NotACall("it does not begin with a name")
         pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced)
-        while open_wrappers and (close := tags.close.match(text, position)) and close[1] == open_wrappers[-1]:
+        while (
+            open_wrappers
+            and (close := tags.close.match(text, position))
+            and close[1].lower() == open_wrappers[-1].lower()
+        ):
             open_wrappers.pop()
             position = close.end()
         try:
@@ -138,10 +148,15 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     return open_count > close_count and body.count(opener) > sum(map(body.count, closers))
 
 
+def is_certain(body: str, words: tuple[str, ...]) -> bool:
+    """Whether a name and a pair stand at the start of a body."""
+    match = _tags(words).begins.match(body)
+    return match is not None and f"<{words[0]}" in match[0]
+
+
 def may_begin(body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a name begins in the body, followed by a pair or the end; None if more text is needed."""
     tags = _tags(words)
-    body = body[:ENOUGH]
     if tags.begins.match(body):
         return True
-    return None if len(body) < ENOUGH and tags.may_begin.match(body) else False
+    return None if tags.may_begin.match(body) else False

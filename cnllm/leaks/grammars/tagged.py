@@ -13,17 +13,22 @@ means these characters, and servers pass them on unchanged.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, strip_own_lines
 from cnllm.leaks.grammars.elements import is_unclosed, read_arguments
 from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
 from cnllm.leaks.grammars.tags import Tag, adjacency, find_tags, head_end, is_tail, may_be_head, opener_prefix
+from cnllm.leaks.markers import BARS
 from cnllm.schemas.coerce import allowed_types, coerce, decode_json, property_schema
 
-__all__ = ["WORDS", "ends_inside_value", "may_begin", "read"]
+__all__ = ["WORDS", "ends_inside_value", "is_certain", "may_begin", "missing_end", "read"]
 
 WORDS = {"invoke": ("invoke", "parameter"), "function": ("function", "parameter")}
+_GOES_ON = re.compile(rf"<\s{{0,2}}[/\w{re.escape(BARS)}]|\{{\s{{0,8}}[\"}}]|`{{3}}")
+_FEW = 8  # tags at the start of a block that show whether it is a call
+_MAY_GO_ON = re.compile(r"(?:<\s{0,2}|\{\s{0,8}|`{1,2})\Z")
 _WRAPPERS = ("arguments", "parameters", "input")
 """Names of a single parameter that holds all arguments, if the tool has no such parameter."""
 
@@ -266,4 +271,40 @@ def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     else:
         has_head = head_end(text, words[0], prefix) is not None
     verdict = is_tail(text, words[0], prefix) if has_head else None if may_be_head(text, prefix) else False
+    if verdict and (tags := find_tags(text, words[:1], prefix)) and not tags[0].empty:
+        verdict = _continues(text[tags[0].end :].lstrip(), prefix)
     return False if verdict is None and len(body) >= ENOUGH else verdict
+
+
+def _continues(text: str, prefix: str) -> bool | None:
+    """Whether a call goes on in the text behind its tag: with a tag or JSON; None if more text is needed."""
+    if not text:
+        return None
+    if prefix and (text.startswith(prefix) or prefix.startswith(text)):
+        return True if len(text) > len(prefix) else None
+    return True if _GOES_ON.match(text) else None if _MAY_GO_ON.match(text) else False
+
+
+def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
+    """Whether a parameter or JSON follows the first tag of a call."""
+    text = opener + body
+    tags = find_tags(text, words, opener_prefix(opener), mixed=True)[:_FEW]
+    call = next((index for index, tag in enumerate(tags) if tag.word_index == 0 and not tag.closes), None)
+    if call is None:
+        return False
+    following = tags[call + 1] if call + 1 < len(tags) else None
+    rest = text[tags[call].end : following.start if following else len(text)].strip()
+    return rest[:1] in ("{", "`") or (
+        not rest and following is not None and following.word_index == 1 and not following.closes
+    )
+
+
+def missing_end(block: str, opener: str, words: tuple[str, ...]) -> str:
+    """Return the closing tag of the last call in a block."""
+    prefix = opener_prefix(opener)
+    tags = [tag for tag in find_tags(block, words[:1], prefix, mixed=True) if not tag.closes]
+    if not tags:
+        return ""
+    tag = block[tags[-1].start : tags[-1].end]
+    end = head_end(tag, words[0], prefix)
+    return f"{prefix}</{tag[len(prefix) + 1 : end].lstrip()}>"

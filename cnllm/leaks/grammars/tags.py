@@ -19,7 +19,7 @@ __all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "may_be_head"
 
 _BAR = spelling_pattern(BARS[0])
 _DECORATION = rf"(?P<decoration>{_BAR}\w{{1,32}}{_BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
-_VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+')"
+_VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+'|[\w:./@-]{1,128}+)"
 _ATTRIBUTE = rf"\s{{0,4}}[\w:.-]{{1,64}}\s{{0,2}}=\s{{0,2}}{_VALUE}"
 _ATTRIBUTES = re.compile(rf"([\w:.-]{{1,64}})\s{{0,2}}=\s{{0,2}}({_VALUE})")
 _AFTER = (
@@ -54,14 +54,15 @@ def _pattern(words: tuple[str, ...], prefix: str) -> re.Pattern[str]:
     """Return the pattern of a tag with one of these words behind a prefix."""
     any_word = "|".join(map(re.escape, words))
     return re.compile(
-        rf"{re.escape(prefix)}<\s{{0,2}}(?P<closes>/)?\s{{0,2}}{_DECORATION}(?P<word>{any_word})(?=[\s=/>]){_AFTER}"
+        rf"{re.escape(prefix)}<\s{{0,2}}(?P<closes>/)?\s{{0,2}}{_DECORATION}(?P<word>{any_word})(?=[\s=/>]){_AFTER}",
+        re.IGNORECASE,
     )
 
 
 @lru_cache(maxsize=64)
 def _head(word: str, prefix: str) -> re.Pattern[str]:
     """Return the pattern of the beginning of an opening tag, up to its word."""
-    return re.compile(rf"\s*{re.escape(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}")
+    return re.compile(rf"\s*{re.escape(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}", re.IGNORECASE)
 
 
 def opener_prefix(opener: str) -> str:
@@ -78,18 +79,19 @@ def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = F
     """
     out: list[Tag] = []
     decoration: str | None = None
+    spellings = [word.lower() for word in words]
     for match in _pattern(words, prefix).finditer(text):
-        own_decoration = _NOISE.sub("", match["decoration"] or "")
+        own_decoration = _NOISE.sub("", match["decoration"] or "").lower()
         closes = match["closes"] is not None
         attributes = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
-        attributes = {key: _unescape(value[1:-1]) for key, value in attributes.items()}
+        attributes = {key.lower(): _unescape(value.strip("\"'")) for key, value in attributes.items()}
         name = (match["set"] or "").strip().strip("\"'") or attributes.get("name", "")
         if decoration is None and not closes and name:
             decoration = own_decoration
         if (mixed or own_decoration == decoration) and (closes or name):
             if len(out) == _MAX_TAGS:
                 raise NotACall(f"it has more than {_MAX_TAGS} tags")
-            word_index = words.index(match["word"])
+            word_index = spellings.index(match["word"].lower())
             out.append(
                 Tag(match.start(), match.end(), word_index, closes, match["empty"] is not None, name, attributes)
             )

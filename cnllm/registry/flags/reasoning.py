@@ -165,12 +165,13 @@ class Reasoning(Base, frozen=True):
     tags_at: Annotated[
         Literal["start", "start-open", "anywhere"] | None,
         flag(
-            "Where the opening tag may stand; start-open: the prompt template has already written it.",
+            "Whether the prompt template has already written the opening tag (start-open). With start and with anywhere "
+            "tags count anywhere outside of code.",
             "Some chat templates open the tag themselves, so that only its end arrives.",
             every_wire=True,
             reasons={
                 "start-open": "for overlays, of servers whose chat template opens the tag: tests/engine/test_tags.py",
-                "anywhere": "for overlays, of servers whose models reason between calls: tests/engine/test_tags.py",
+                "anywhere": "for overlays that were written when start meant less: tests/engine/test_parser.py",
             },
         ),
     ] = None
