@@ -20,6 +20,7 @@ __all__ = ["BARS", "Markers", "spelling_pattern"]
 BARS = "｜|‖"
 _BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
 _BAR_SO_FAR = rf"\s{{0,2}}(?:[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}})?"
+_ONE_BAR = f"[{re.escape(BARS)}]"
 _JOINT = "[▁_ ]"
 _SPACES = r"\s{0,4}"
 _MAX_ATTRIBUTES = 256  # characters
@@ -44,7 +45,9 @@ def _elements(marker: str) -> list[_Element]:
         before, after = marker[:position][-1:], marker[position + 1 :][:1]
         literal = re.escape(char)
         if char in BARS:
-            if not before or before not in BARS:  # a run of bars is one
+            if not before or not after:  # at an end of a marker more bars and spaces would be text
+                out.append((_ONE_BAR, _ONE_BAR))
+            elif before not in BARS:  # a run of bars is one
                 out.append((_BAR, _BAR_SO_FAR))
         elif char == " " and after:
             if before not in BARS:
