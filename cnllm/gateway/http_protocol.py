@@ -285,15 +285,17 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.is_ending:
             self._discard(len(data))
             return
-        if self._is_idle:
-            self._is_idle = False
-            self.deadline = self.loop.time() + self.open_connections.bounds.head_seconds
+        is_head = self._in_head or self._is_between
         try:
             if len(data) <= _HEAD_BYTES:
-                self._feed(data)
+                self.parser.feed_data(data)
             else:  # so that a long field is noticed before it is whole
-                for start in range(0, len(data), _HEAD_BYTES):
-                    self._feed(data[start : start + _HEAD_BYTES])
+                is_head = self._feed_pieces(data)
+            if self._in_head and is_head:
+                self._count(len(data))
+            if self._is_idle:  # a head has begun and not ended
+                self._is_idle = False
+                self.deadline = self.loop.time() + self.open_connections.bounds.head_seconds
         except httptools.HttpParserUpgrade:
             self._end_requests()  # nothing that follows is HTTP
         except httptools.HttpParserError as error:
@@ -303,16 +305,23 @@ class BoundedProtocol(HttpToolsProtocol):
             else:
                 self._refuse(400, "this is no HTTP request")
 
-    def _feed(self, data: bytes) -> None:
-        """Parse a piece. Raises `HttpParserError`, also for a head that is too long before it is whole."""
-        is_head = self._in_head or self._is_between
-        self.parser.feed_data(data)
-        if self._in_head and is_head:
-            self._fed += len(data)
-            if self._fed > _HEAD_BYTES:
-                error = httptools.HttpParserError()
-                error.__context__ = _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
-                raise error
+    def _feed_pieces(self, data: bytes) -> bool:
+        """Parse a long piece in parts. Return False: what it has of a head is counted. Raises `HttpParserError`."""
+        for start in range(0, len(data), _HEAD_BYTES):
+            part = data[start : start + _HEAD_BYTES]
+            is_head = self._in_head or self._is_between
+            self.parser.feed_data(part)
+            if self._in_head and is_head:
+                self._count(len(part))
+        return False
+
+    def _count(self, size: int) -> None:
+        """Count bytes of a head that is not whole. Raises `HttpParserError` for too many."""
+        self._fed += size
+        if self._fed > _HEAD_BYTES:
+            error = httptools.HttpParserError()
+            error.__context__ = _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
+            raise error
 
     def _discard(self, size: int) -> None:
         """Drop data, and read no more where it is too much."""
@@ -357,6 +366,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_QUEUED:
             raise _HeadRefused(429, f"more than {_MOST_QUEUED} requests wait on this connection")
         super().on_headers_complete()
+        self._is_idle = False
         self.deadline = None
 
     def _check_target(self) -> None:

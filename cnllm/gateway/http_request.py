@@ -146,7 +146,7 @@ class HttpRequest:
         fields = self._scope["headers"]
         if len(self._headers) != len(fields) and (name := repeated_header(fields)) is not None:
             raise RequestFailed(Failure(400, f"{name}: the request has this header twice", "repeated_header"))
-        if len(query_keys(self._query)) > 1:
+        if self._query and len(query_keys(self._query)) > 1:
             raise RequestFailed(Failure(400, "key: the query has it twice", "repeated_key"))
 
     def _count(self) -> None:
