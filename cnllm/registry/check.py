@@ -7,6 +7,7 @@ from pathlib import Path
 from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.check_citations import citation_problems
+from cnllm.registry.check_effects import effect_problems
 from cnllm.registry.check_patterns import pattern_faults
 from cnllm.registry.check_references import reference_problems
 from cnllm.registry.check_types import type_problems
@@ -49,6 +50,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
                 for path, line, reason in pattern_faults(document)
             ]
             faults += reference_problems(document, registry)
+            faults += effect_problems(document, registry)
             faults += citation_problems(document)
     first: dict[tuple[str, int | None, str], Problem] = {}
     for fault in faults:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
+from cnllm.jsonpath import path_fault
 from cnllm.registry.check_values import unnamed_model, value_faults
 from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
 from cnllm.registry.fault import Fault
@@ -112,6 +113,8 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
                 yield from _check_value(flag, str, key_path) if type(flag) is not str else _check_unset(flag, key_path)
         else:
             yield from _check_value(value, Call if fields[key].name == "call" else fields[key].type, key_path)
+            if (use := about(fields[key].type).get("path")) is not None:
+                yield from _check_paths(value, key_path, written=use == "write")
             if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
                 yield Fault(
                     key_path,
@@ -130,6 +133,17 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
 def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     """Return the fields of a table by their names in a file."""
     return {field.encode_name: field for field in msgspec.structs.fields(cls)}
+
+
+def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[Fault]:
+    """Yield (path, fault) for the paths in a value that name nothing."""
+    if type(value) is dict:
+        for key, inner in value.items():
+            yield from _check_paths(inner, [*path, key], written=written) if type(inner) is str else ()
+        return
+    for one in value if type(value) is list else [value]:
+        if type(one) is str and (fault := path_fault(one, written=written)) is not None:
+            yield Fault(path, f"{dotted_path(path)}: '{one}' is no path: {fault}")
 
 
 def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:

@@ -42,6 +42,13 @@ class Layers:
             self._sections[section] = names
         return names
 
+    def unread(self, protocol: str) -> dict[str, str]:
+        """Return the flags that a wire never reads, each with the reason."""
+        out: dict[str, str] = {}
+        for document in self.documents:
+            out.update(document.data.get("protocols", {}).get(protocol, {}).get("unread", {}))
+        return out
+
     def section(self, name: str) -> dict[str, Any]:
         """Return a section, with later files over earlier ones."""
         out: dict[str, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from cnllm.jsonpath import get
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import finish_kind, finish_word
 from cnllm.protocols.responses.client_records import ItemRecord, output_records
@@ -114,7 +115,7 @@ def _reasoning_text(item: dict[str, Any], flags: Flags) -> tuple[str, str]:
     """Return the text of a reasoning item and its field. Only one field counts: the other repeats the text."""
     fields = (flags.reasoning.fields if flags.reasoning else None) or ()
     for reasoning_field in fields:
-        parts = item.get(reasoning_field)
+        parts = get(item, reasoning_field)
         parts = parts if type(parts) is list else [parts]
         texts = [part.get("text") if type(part) is dict else part for part in parts]
         if text := "".join(t for t in texts if type(t) is str):

@@ -185,6 +185,7 @@ class Flags(Base, frozen=True):
             'Each parameter: true or its path on the wire where it works, false where it is refused, "ignored" where '
             "it is taken and without effect, or a table; absent is unknown.",
             "Endpoints rename, limit, refuse and ignore parameters of the wire that they copy.",
+            path="write",
         ),
     ] = None
     messages: Annotated[
@@ -328,6 +329,14 @@ class Table(Flags, frozen=True):
     ] = None
     families: Annotated[
         dict[str, dict[str, Any]] | None, flag("providers: flags of one family as this provider serves it.")
+    ] = None
+    unread: Annotated[
+        dict[str, str] | None,
+        flag(
+            "protocols: the flags that this wire never reads, each with the reason. `cnllm registry check` refuses "
+            "them in the table of an endpoint that speaks it.",
+            "A flag that does nothing is an error that nobody notices.",
+        ),
     ] = None
     corrects: Annotated[
         dict[str, float | str | list[str]] | None,

@@ -15,8 +15,8 @@ _LIMIT = "The vendor refuses a whole job that is larger."
 class BatchRow(Base, frozen=True):
     """The form of a row on its way to the vendor."""
 
-    id: Annotated[str | None, flag("The path of the row's id.", _SHAPE)] = None
-    body: Annotated[str | None, flag("The path of the request's body.", _SHAPE)] = None
+    id: Annotated[str | None, flag("The path of the row's id.", _SHAPE, path="write")] = None
+    body: Annotated[str | None, flag("The path of the request's body.", _SHAPE, path="write")] = None
     set: Annotated[dict[str, Any] | None, flag("The fixed keys of each row.", "Some want the path of a call.")] = None
 
 
@@ -25,7 +25,7 @@ class BatchUpload(Base, frozen=True):
 
     path: Annotated[str | None, flag("The path of the upload after `base_url`.", _SHAPE)] = None
     set: Annotated[dict[str, str] | None, flag("The other fields of the form.", "Files have a purpose.")] = None
-    id: Annotated[str | None, flag("The path of the file's id in the response.", _SHAPE)] = None
+    id: Annotated[str | None, flag("The path of the file's id in the response.", _SHAPE, path="read")] = None
 
 
 class BatchSubmit(Base, frozen=True):
@@ -34,22 +34,24 @@ class BatchSubmit(Base, frozen=True):
     path: Annotated[str | None, flag("The path after `base_url`; {model} is replaced by the model's id.", _SHAPE)] = (
         None
     )
-    file: Annotated[str | None, flag("The path of the file's id in the body.", _SHAPE)] = None
+    file: Annotated[str | None, flag("The path of the file's id in the body.", _SHAPE, path="write")] = None
     files: Annotated[
         str | None,
-        flag("The path of a list of file ids in the body.", "Some take several files at once."),
+        flag("The path of a list of file ids in the body.", "Some take several files at once.", path="write"),
     ] = None
     rows: Annotated[
-        str | None, flag("The path of the list of rows in the body, where no file is uploaded.", _SHAPE)
+        str | None, flag("The path of the list of rows in the body, where no file is uploaded.", _SHAPE, path="write")
     ] = None
     model: Annotated[
-        str | None, flag("The path of the model's id in the body.", "Some jobs name the model once for all rows.")
+        str | None,
+        flag("The path of the model's id in the body.", "Some jobs name the model once for all rows.", path="write"),
     ] = None
     mark: Annotated[
         str | None,
         flag(
             "The path of a text of the client's in the body, which the job carries: metadata or a name.",
             "After a crash the job is found by it, and is not paid twice.",
+            path="write",
         ),
     ] = None
     set: Annotated[dict[str, Any] | None, flag("The fixed keys of the body.", "Most want a path and a window.")] = None
@@ -59,28 +61,31 @@ class BatchJob(Base, frozen=True):
     """A job as the vendor describes it, in answer to the submission, when polled and in the list."""
 
     path: Annotated[str | None, flag("The path of a job after `base_url`; {id} is its id.", _SHAPE)] = None
-    id: Annotated[str | None, flag("The path of its id.", _SHAPE)] = None
-    state: Annotated[str | None, flag("The path of its state.", _SHAPE)] = None
+    id: Annotated[str | None, flag("The path of its id.", _SHAPE, path="read")] = None
+    state: Annotated[str | None, flag("The path of its state.", _SHAPE, path="read")] = None
     states: Annotated[
         dict[str, Literal["pending", "done", "failed", "cancelled", "expired"]] | None,
         flag("The vendor's words for states → cnllm's. A word that is not here counts as pending.", _SHAPE),
     ] = None
     mark: Annotated[
         str | None,
-        flag("The path of the client's text.", "It stands elsewhere in some answers than in the submission."),
+        flag(
+            "The path of the client's text.", "It stands elsewhere in some answers than in the submission.", path="read"
+        ),
     ] = None
     created: Annotated[
-        str | None, flag("The path of its time of creation: seconds since 1970, or ISO 8601.", _SHAPE)
+        str | None, flag("The path of its time of creation: seconds since 1970, or ISO 8601.", _SHAPE, path="read")
     ] = None
     finished: Annotated[
         list[str] | None,
-        flag("The paths of counts of finished rows, which are added up for the progress.", _SHAPE),
+        flag("The paths of counts of finished rows, which are added up for the progress.", _SHAPE, path="read"),
     ] = None
     errors: Annotated[
         str | None,
         flag(
             "The path of what was wrong with a job that failed: a list or one object.",
             "Some name the line at fault, which cnllm leads back to the row of the input.",
+            path="read",
         ),
     ] = None
     cancel: Annotated[
@@ -93,7 +98,7 @@ class BatchList(Base, frozen=True):
     """The list of the account's jobs, in which a job is found again after a crash."""
 
     path: Annotated[str | None, flag("The path of the list after `base_url`, with its fixed query.", _SHAPE)] = None
-    items: Annotated[str | None, flag("The path of the jobs in a page.", _SHAPE)] = None
+    items: Annotated[str | None, flag("The path of the jobs in a page.", _SHAPE, path="read")] = None
     pages: Annotated[
         Literal["token", "last-id", "number"] | None,
         flag(
@@ -103,12 +108,13 @@ class BatchList(Base, frozen=True):
         ),
     ] = None
     parameter: Annotated[str | None, flag("The query parameter that names the next page.", _SHAPE)] = None
-    token: Annotated[str | None, flag("The path of the token of the next page.", _SHAPE)] = None
+    token: Annotated[str | None, flag("The path of the token of the next page.", _SHAPE, path="read")] = None
     more: Annotated[
         str | None,
         flag(
             "The path of a boolean: whether there is another page.",
             "Without one a page that holds no jobs, or no token, is the last.",
+            path="read",
         ),
     ] = None
     delay: Annotated[
@@ -130,21 +136,33 @@ class BatchResults(Base, frozen=True):
     ] = None
     files: Annotated[
         list[str] | None,
-        flag("The paths of the ids of its result files in a job; a job may lack any.", "Errors may have their own."),
+        flag(
+            "The paths of the ids of its result files in a job; a job may lack any.",
+            "Errors may have their own.",
+            path="read",
+        ),
     ] = None
-    rows: Annotated[str | None, flag("The path of the list of results in a job that holds them itself.", _SHAPE)] = None
+    rows: Annotated[
+        str | None, flag("The path of the list of results in a job that holds them itself.", _SHAPE, path="read")
+    ] = None
 
 
 class BatchResult(Base, frozen=True):
     """The form of the result of a row."""
 
-    id: Annotated[str | None, flag("The path of the row's id.", _SHAPE)] = None
-    body: Annotated[list[str] | None, flag("The paths of the response's body, whose first is taken.", _SHAPE)] = None
-    status: Annotated[str | None, flag("The path of the response's HTTP status; 200 where there is none.", _SHAPE)] = (
+    id: Annotated[str | None, flag("The path of the row's id.", _SHAPE, path="read")] = None
+    body: Annotated[
+        list[str] | None, flag("The paths of the response's body, whose first is taken.", _SHAPE, path="read")
+    ] = None
+    status: Annotated[
+        str | None, flag("The path of the response's HTTP status; 200 where there is none.", _SHAPE, path="read")
+    ] = None
+    error: Annotated[
+        list[str] | None, flag("The paths of the error of a row without a response.", _SHAPE, path="read")
+    ] = None
+    kind: Annotated[str | None, flag("The path of the word that says what became of the row.", _SHAPE, path="read")] = (
         None
     )
-    error: Annotated[list[str] | None, flag("The paths of the error of a row without a response.", _SHAPE)] = None
-    kind: Annotated[str | None, flag("The path of the word that says what became of the row.", _SHAPE)] = None
     unserved: Annotated[
         list[str] | None,
         flag(

@@ -16,7 +16,11 @@ class Patch(Base, frozen=True):
     ] = None
     drop: Annotated[
         list[str] | None,
-        flag("Paths removed from the body.", "Some endpoints refuse a switch beside another that it contradicts."),
+        flag(
+            "Paths removed from the body.",
+            "Some endpoints refuse a switch beside another that it contradicts.",
+            path="write",
+        ),
     ] = None
 
 
@@ -31,7 +35,11 @@ class Effort(Base, frozen=True):
 
     at: Annotated[
         str | None,
-        flag("The path of the level in the body.", "Endpoints that take levels take them at different places."),
+        flag(
+            "The path of the level in the body.",
+            "Endpoints that take levels take them at different places.",
+            path="write",
+        ),
     ] = None
     minimal: Annotated[str | None, _LEVEL] = None
     low: Annotated[str | None, _LEVEL] = None
@@ -49,7 +57,11 @@ class Budget(Base, frozen=True):
 
     at: Annotated[
         str | None,
-        flag("The path of the number of tokens in the body.", "Some endpoints take a number of tokens and no level."),
+        flag(
+            "The path of the number of tokens in the body.",
+            "Some endpoints take a number of tokens and no level.",
+            path="write",
+        ),
     ] = None
     min: Annotated[int | None, flag("The least number of tokens.", _BOUND)] = None
     max: Annotated[int | None, flag("The greatest number of tokens.", _BOUND)] = None
@@ -119,6 +131,7 @@ class Reasoning(Base, frozen=True):
         flag(
             "The keys of reasoning in a message and in a delta, tried in order.",
             "The wire has no official key for it, so servers chose different ones, and changed them.",
+            path="write",
         ),
     ] = None
     shape: Annotated[
@@ -207,6 +220,7 @@ class Reasoning(Base, frozen=True):
         flag(
             "The key under which reasoning is sent back, where it is not the first of `fields`.",
             "A few endpoints accept another key than they return.",
+            path="write",
         ),
     ] = None
     if_missing: Annotated[

@@ -14,6 +14,7 @@ _FromOne = Annotated[int, Meta(ge=1)]
 _COUNT = flag(
     "The paths of this count inside the usage object, tried in order.",
     "Endpoints have the same counts under different names.",
+    path="read",
 )
 
 
@@ -28,15 +29,21 @@ class ReplyPaths(Base, frozen=True):
         flag(
             "The path of the choices in a body and in a chunk: a list, or the only choice itself.",
             _NO_ENDPOINT,
+            path="read",
         ),
     ] = None
-    message: Annotated[str | None, flag("The path of the message in the choice of a whole reply.", _NO_ENDPOINT)] = None
-    delta: Annotated[str | None, flag("The path of the delta in the choice of a chunk.", _NO_ENDPOINT)] = None
+    message: Annotated[
+        str | None, flag("The path of the message in the choice of a whole reply.", _NO_ENDPOINT, path="read")
+    ] = None
+    delta: Annotated[str | None, flag("The path of the delta in the choice of a chunk.", _NO_ENDPOINT, path="read")] = (
+        None
+    )
     finish: Annotated[
         str | None,
         flag(
             "The path of the finish reason in the choice, or else in the body or chunk. True is the word `true`.",
             _NO_ENDPOINT,
+            path="read",
         ),
     ] = None
 
@@ -49,6 +56,7 @@ class UsagePaths(Base, frozen=True):
         flag(
             "Paths of the usage object in a body or a chunk, tried in order.",
             "Some endpoints put it into the choice, others into the last chunk.",
+            path="read",
         ),
     ] = None
     input: Annotated[list[str] | None, _COUNT] = None
@@ -173,6 +181,7 @@ class ErrorPaths(Base, frozen=True):
         flag(
             "Paths of an error object in a body or a chunk, tried in order.",
             "Some endpoints report an error with status 200.",
+            path="read",
         ),
     ] = None
     message: Annotated[
@@ -180,6 +189,7 @@ class ErrorPaths(Base, frozen=True):
         flag(
             "Paths of the message in the error object, tried in order.",
             "Gateways wrap the error of the endpoint behind them.",
+            path="read",
         ),
     ] = None
     code: Annotated[
@@ -187,6 +197,7 @@ class ErrorPaths(Base, frozen=True):
         flag(
             "Paths of the code in the error object, tried in order.",
             "Codes stand in `code`, `type`, `status` and other places.",
+            path="read",
         ),
     ] = None
 

@@ -16,7 +16,11 @@ class Param(Base, frozen=True):
 
     as_: Annotated[
         str | None,
-        flag("The path of the parameter in the body.", "Wires and endpoints name the same parameter differently."),
+        flag(
+            "The path of the parameter in the body.",
+            "Wires and endpoints name the same parameter differently.",
+            path="write",
+        ),
     ] = field(default=None, name="as")
     min: Annotated[float | None, flag("The least value.", _RANGE)] = None
     max: Annotated[float | None, flag("The greatest value.", _RANGE)] = None
@@ -122,6 +126,7 @@ class Messages(Base, frozen=True):
             "The path of the answer in an assistant's message and in a delta, where it is not `content`. An earlier "
             "answer goes back there.",
             "No endpoint of the file needs it yet; servers that copy the wire rename its fields.",
+            path="write",
         ),
     ] = None
     consecutive_roles: Annotated[
@@ -142,7 +147,9 @@ class Messages(Base, frozen=True):
     fields: Annotated[
         list[str] | None,
         flag(
-            "Further paths of a message that the endpoint takes.", "Most endpoints refuse keys that they do not know."
+            "Further paths of a message that the endpoint takes.",
+            "Most endpoints refuse keys that they do not know.",
+            path="write",
         ),
     ] = None
     files: Annotated[
@@ -205,11 +212,14 @@ class Body(Base, frozen=True):
         flag(
             "Keys of every body → their paths at the endpoint, once everything else in the body is written.",
             "No endpoint of the file needs it yet; servers that copy a wire wrap its messages and its parameters.",
+            path="write",
         ),
     ] = None
     drop: Annotated[
         list[str] | None,
         flag(
-            "Paths removed from every body.", "Some users' gateways refuse keys that the endpoint behind them accepts."
+            "Paths removed from every body.",
+            "Some users' gateways refuse keys that the endpoint behind them accepts.",
+            path="write",
         ),
     ] = None

@@ -38,9 +38,9 @@ _NO_ENDPOINT = "No endpoint of the file needs it yet; servers that copy the wire
 class CallPaths(Base, frozen=True):
     """The paths inside of a tool call, where an endpoint has others than its wire."""
 
-    id: Annotated[str | None, flag("The path of the call's id.", _NO_ENDPOINT)] = None
-    name: Annotated[str | None, flag("The path of the function's name.", _NO_ENDPOINT)] = None
-    arguments: Annotated[str | None, flag("The path of the arguments.", _NO_ENDPOINT)] = None
+    id: Annotated[str | None, flag("The path of the call's id.", _NO_ENDPOINT, path="write")] = None
+    name: Annotated[str | None, flag("The path of the function's name.", _NO_ENDPOINT, path="write")] = None
+    arguments: Annotated[str | None, flag("The path of the arguments.", _NO_ENDPOINT, path="write")] = None
 
 
 class Tools(Base, frozen=True):
@@ -146,6 +146,7 @@ class Tools(Base, frozen=True):
         flag(
             "The path of the calls in an assistant's message and in a delta, where it is not `tool_calls`.",
             _NO_ENDPOINT,
+            path="write",
         ),
     ] = None
     call_paths: Annotated[
@@ -173,10 +174,11 @@ class Tools(Base, frozen=True):
     ] = None
     result_id: Annotated[
         str | None,
-        flag("The path of the call's id in a tool result, where it is not `tool_call_id`.", _NO_ENDPOINT),
+        flag("The path of the call's id in a tool result, where it is not `tool_call_id`.", _NO_ENDPOINT, path="write"),
     ] = None
     result_field: Annotated[
-        str | None, flag("The path of the text in a tool result, where it is not `content`.", _NO_ENDPOINT)
+        str | None,
+        flag("The path of the text in a tool result, where it is not `content`.", _NO_ENDPOINT, path="write"),
     ] = None
     result_name: Annotated[
         bool | None,
