@@ -28,6 +28,7 @@ __all__ = ["address_url", "listen", "run", "run_workers", "running"]
 
 _OLDEST_UVICORN = (0, 36)  # pyproject.toml says the same
 _BACKLOG = 2048
+_ASYNCIO_BACKLOG = 16  # asyncio accepts so many at once, and must not run out of files before it can close any
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
 _RELOAD_SECONDS = 10.0  # the first process waits so long for the others to read the files
 _SHORT_LIFE = 2.0  # seconds
@@ -129,7 +130,8 @@ def _server(gateway: Gateway) -> Any:
     return uvicorn.Server(
         uvicorn.Config(
             gateway,
-            loop=_loop_name(),
+            loop=(loop := _loop_name()),
+            backlog=_BACKLOG if loop == "uvloop" else _ASYNCIO_BACKLOG,
             http=partial(BoundedProtocol, open_connections=connections),
             ws="none",
             lifespan="on",

@@ -338,9 +338,11 @@ def test_requests_at_once_are_bounded(tmp_path: Path) -> None:
         most = 2 if expected == 503 else 1
         with gateway_for(upstream, tmp_path, bounds=Bounds(requests=2, client_share=share)) as http:
             with contextlib.ExitStack() as stack:
+                held = []  # without its iterator a response is closed
                 for _ in range(most):
                     response = stack.enter_context(http.stream("POST", PATH, json={**BODY, "stream": True}))
-                    next(response.iter_raw())
+                    held.append(response.iter_raw())
+                    next(held[-1])
                 refused = http.post(PATH, json=BODY)
                 assert refused.status_code == expected
                 assert refused.headers["retry-after"] == "1"
