@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from client.peer import Close, Peer, Reset, Script, Wait, chunked, head, stream
+from client.peer import Close, Peer, Reset, Script, Wait, answer, chunked, head, stream, whole
 from client.support import Driver, drained
 
 import cnllm
@@ -59,6 +59,27 @@ def test_over_sockets_however_the_connection_ends(client: Driver, wire: Wire, en
             else:
                 assert at > content.index(wire.proof), place
                 assert came(reply) == came(full), place
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_whole_body_that_goes_on_is_cut_however_it_was_requested(client: Driver, streams: bool) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "wipe", "arguments": "{}"}}
+    body = answer(200, whole("half", finish="in_progress", tool_calls=[call]))
+
+    def got(peer: Peer, if_cut: str) -> cnllm.Reply:
+        model = WIRES["openai-chat"].model(peer.url)
+        if streams:
+            return drained(client.stream(model, if_cut=if_cut))[1]
+        return client.call(model, if_cut=if_cut)
+
+    with Peer([body]) as peer:
+        kept = got(peer, "keep")
+    with Peer([body]) as peer, pytest.raises(cnllm.StreamCut, match="in_progress") as caught:
+        got(peer, "error")
+    for reply in (kept, caught.value.reply):
+        assert reply is not None
+        assert (reply.finish, reply.text, reply.tool_calls) == ("cut", "half", [])
+        assert [call.name for call in reply.incomplete] == ["wipe"]
 
 
 def closed_at(wire: Wire, at: int) -> tuple[cnllm.Reply, cnllm.CnllmError | None]:
