@@ -7,8 +7,9 @@ own form only, and answers whole or streamed, cut anywhere, over several turns o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cases import each
@@ -364,3 +365,40 @@ def test_a_strict_simulator_refuses_the_form_of_the_wire_where_the_endpoint_has_
         content = json.dumps({"model": "m", **USUAL}).encode()
         plan = replace(engine.build_request(model, "hi"), content=content)
         assert SimTransport(strict=True).send(plan)[0] == status, flags
+
+
+def chat_piece(text: str) -> Json:
+    return {"id": "r", "model": "m", "choices": [{"index": 0, "delta": {"content": text}}]}
+
+
+def messages_piece(text: str) -> Json:
+    return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+
+ENDS: dict[str, list[Json]] = {
+    "openai-chat": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}],
+    "anthropic-messages": [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ],
+}
+
+
+@each("wire, piece", [("openai-chat", chat_piece), ("anthropic-messages", messages_piece)])
+@each("place", ["meta.counts", "."])
+def test_counts_beside_a_piece_of_text_are_read_at_their_own_place(
+    tmp_path: Path, wire: str, piece: Callable[[str], Json], place: str
+) -> None:
+    """The quick decoder of plain pieces steps aside where it would pass over the counts."""
+    file = tmp_path / "own.toml"
+    head = f'[providers.home]\ntitle = "x"\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9"\nkeys = []\n'
+    file.write_text(f'{head}usage = {{ at = ["{place}"], input = ["took"] }}\n')
+    parser = engine.StreamParser(cnllm.Registry.load(str(file)).resolve("home/m"))
+    chunks = [piece(f"word {i} ") for i in range(20)]
+    put(chunks[-1], place, {"took": 7})
+    for chunk in [*chunks, *ENDS[wire]]:
+        parser.feed(f"data: {json.dumps(chunk)}\n\n".encode())
+    reply = parser.close()
+    assert reply.usage.input == 7
+    assert reply.text.split()[-1] == "19"

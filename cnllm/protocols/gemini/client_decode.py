@@ -236,14 +236,13 @@ class _Candidate(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
     token_count: Raw | None = None
 
 
-def fast_decoder(flags: Flags) -> FastDecoder:
+def fast_decoder(flags: Flags) -> FastDecoder | None:
     """Return the fast decoder: one candidate with one part of text or reasoning and nothing else.
 
-    Counts are left to the last chunk, which has the finish reason.
+    Counts are left to the last chunk, which has the finish reason. None where an error may be the chunk itself.
     """
-    return _build_fast_decoder(
-        tuple(sorted({path.split(".")[0] for path in (flags.error.at if flags.error else None) or ()}))
-    )
+    places = (flags.error.at if flags.error else None) or ()
+    return None if "." in places else _build_fast_decoder(tuple(sorted({path.split(".")[0] for path in places})))
 
 
 @lru_cache(maxsize=16)

@@ -337,8 +337,14 @@ def _decoder() -> msgspec.json.Decoder[_Delta]:
     return msgspec.json.Decoder(_Delta)
 
 
-def fast_decoder(flags: Flags) -> FastDecoder:
-    """Return the fast decoder: one piece of text or reasoning, and nothing else."""
+def fast_decoder(flags: Flags) -> FastDecoder | None:
+    """Return the fast decoder: one piece of text or reasoning, and nothing else.
+
+    None where counts or errors may stand at another place of an event than the usual ones.
+    """
+    places = (*((flags.usage and flags.usage.at) or ()), *((flags.error and flags.error.at) or ()))
+    if not {path.partition(".")[0] for path in places} <= {"usage", "error"}:
+        return None
     decode = _decoder().decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
