@@ -1,10 +1,10 @@
-"""Name the call in an answer that was nothing but markup, and choose the sentence about it."""
+"""Name what an answer that was nothing but markup asked for, and choose the sentence about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -13,26 +13,47 @@ from cnllm.leaks.script import in_script, script
 if TYPE_CHECKING:  # loads the grammars, which many programs never need
     from cnllm.leaks.grammars.base import ParsedCall
 
-__all__ = ["CALL", "FallbackText", "call_name", "short_name"]
+__all__ = ["CALL", "FallbackText", "Wish", "call_wish"]
 
 CALL = "{call}"
+WISH = "{wish}"
 _UNNAMED = "-unnamed"
-_MAX_LENGTH = 40  # characters of a name
+_MAX_LENGTH = 300  # characters of a wish
 _MAX_SEARCH = 4096  # characters of markup that are searched
-_COMMANDS = ("cmd", "command")
-_UNSAFE = re.compile(r"[<>`\"'“”‘’「」『』{}\[\]|｜‖*\\#!]+")
-_ASSIGNMENT = re.compile(r"\w+=")
+_MAX_VALUES = 8  # arguments of a call that are named
+_UNSAFE = re.compile(r"[<>`“”「」『』{}]+")
+_ASSIGNMENT = re.compile(r"\w+=\S*\s+")
+_WORDS = re.compile(r"[^\W\d_]+")
+_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CLOCKS = frozenset({"date", "time", "datetime", "now", "clock", "today", "timezone"})
+_CLOCK_PROGRAMS = frozenset({"date", "uptime", "timedatectl", "cal"})
+# The keys of arguments that show what a call is for, without case, `_` and `-`.
+_COMMANDS = ("command", "cmd", "commands", "commandline", "shellcommand", "script", "bash")
+_SEARCHES = ("query", "q", "queries", "searchquery", "searchterm", "keyword", "keywords", "pattern", "search")
+_FILES = ("path", "filepath", "file", "filename", "paths", "files", "absolutepath", "targetfile", "directory")
 # The text in the place of a name, in markup that is not read as a call.
 _NAME_IN_MARKUP = re.compile(
     r"\"name\"\s{0,8}:\s{0,8}\"([\w.:/@-]{1,128})\""
     r"|<[^<>]{0,40}\b(?:invoke|function)\s{1,8}name\s{0,2}=\s{0,2}[\"']?([\w.:/@-]{1,128})"
-    r"|<function=([\w.:/@-]{1,128})|\bfunctions\.([\w./@-]{1,128})"
+    r"|<function=([\w.:/@-]{1,128})|\bfunctions\.([\w./@-]{1,128})",
+    re.IGNORECASE,
 )
+
+_Kind = Literal["time", "command", "search", "file", "call"]
+
+
+class Wish(Struct, frozen=True):
+    """What a call is for: the kind of it, the tool, and the command, query, path or call as text."""
+
+    kind: _Kind
+    tool: str
+    text: str
 
 
 class FallbackText(Struct, frozen=True):
-    """The sentences of a registry, by script. They may hold {call}; SCRIPT-unnamed is for markup without a name.
+    """The sentences of a registry, by script. They may hold {call} and {wish}.
 
+    {call} is the text of a wish, {wish} a phrase about it, SCRIPT-KIND. SCRIPT-unnamed is for markup without a name.
     `prompt` is the text whose language counts, None where it is not known; `script` is a script that a caller sets.
     """
 
@@ -40,43 +61,64 @@ class FallbackText(Struct, frozen=True):
     prompt: str | None
     script: str | None = None
 
-    def sentence(self, call: str, reply_text: str) -> str:
-        """Return the sentence about a call, or "" where the call is unknown.
+    def sentence(self, wish: Wish | None, reply_text: str) -> str:
+        """Return the sentence about a wish, or about markup that names nothing.
 
         Its language is that of the prompt, or of `reply_text` if the prompt is not known.
         """
         name = self.script or script(reply_text if self.prompt is None else self.prompt)
         sentence = in_script(self.sentences, name)
-        if CALL not in sentence:
+        if CALL not in sentence and WISH not in sentence:
             return sentence
-        if call:
-            return sentence.replace(CALL, call)
-        return self.sentences.get(name + _UNNAMED, self.sentences.get("other" + _UNNAMED, ""))
+        if wish is None:
+            return self.sentences.get(name + _UNNAMED, self.sentences.get("other" + _UNNAMED, ""))
+        written_in = name if name in self.sentences else "other"
+        phrase = self.sentences.get(f"{written_in}-{wish.kind}", CALL)
+        return sentence.replace(WISH, phrase).replace(CALL, wish.text)
 
 
-def call_name(calls: Sequence[ParsedCall], raw: str) -> str:
-    """Return the command that the first call runs, else its tool. Without calls, return the name in `raw`."""
+def call_wish(calls: Sequence[ParsedCall], raw: str) -> Wish | None:
+    """Return what the first call that names anything is for. Without calls, return the name in `raw`."""
     for call in calls:
-        if name := _command_name(call.arguments) or short_name(call.name):
-            return name
+        if (wish := _wish(call.name, call.arguments or {})) is not None:
+            return wish
     match = _NAME_IN_MARKUP.search(raw[:_MAX_SEARCH])
-    return short_name(next(filter(None, match.groups()), "")) if match else ""
+    return _wish(next(filter(None, match.groups()), ""), {}) if match else None
 
 
-def _command_name(arguments: dict[str, Any] | None) -> str:
-    """Return the program that a command line runs."""
-    for key in _COMMANDS:
-        value = (arguments or {}).get(key)
-        if type(value) is list and value:
-            value = value[0]
-        if type(value) is str:
-            words = [word for word in value[:_MAX_SEARCH].split() if not _ASSIGNMENT.match(word)]
-            return short_name(words[0]) if words else ""
-    return ""
+def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
+    """Return what a call of a tool is for; None where nothing is named."""
+    tool = _shown(name)
+    values = {key.lower().replace("_", "").replace("-", ""): value for key, value in arguments.items()}
+    if command := _first(values, _COMMANDS):
+        program = _ASSIGNMENT.sub("", command + " ").split(" ")[0].rpartition("/")[2]
+        return Wish("time" if program in _CLOCK_PROGRAMS else "command", tool, command)
+    if query := _first(values, _SEARCHES):
+        return Wish("search", tool, query)
+    if path := _first(values, _FILES):
+        return Wish("file", tool, path)
+    if not tool:
+        return None
+    if _CLOCKS.intersection(map(str.lower, _WORDS.findall(_HUMPS.sub(" ", name)))):
+        return Wish("time", tool, tool)
+    shown = [text for value in list(arguments.values())[:_MAX_VALUES] if (text := _value_text(value))]
+    return Wish("call", tool, _shown(f"{tool}: {', '.join(shown)}" if shown else tool))
 
 
-def short_name(text: str) -> str:
-    """Return a text as a few characters of one line without markup."""
+def _first(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Return the text of the first of some arguments that has one."""
+    return next((text for key in keys if (text := _value_text(values.get(key)))), "")
+
+
+def _value_text(value: Any) -> str:
+    """Return an argument as text: a text, a number, or a list of them."""
+    if type(value) is list:
+        return _shown(" ".join(filter(None, map(_value_text, value[:_MAX_VALUES]))))
+    return _shown(str(value)) if type(value) in (str, int, float) else ""
+
+
+def _shown(text: str) -> str:
+    """Return a text as one line without markup and of bounded length."""
     text = "".join(char if char.isprintable() else " " for char in text[:_MAX_SEARCH])
     text = " ".join(_UNSAFE.sub(" ", text).split())
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1].rstrip() + "…"

@@ -181,9 +181,11 @@ def test_no_rule_stands_twice() -> None:
 def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> None:
     date = '<invoke><exec><cmd>date "+%H:%M:%S"</cmd></exec></invoke>'
     said = {
-        "现在几点？": "我理解你想执行「date」，但这里没有可用的工具。",
-        "いま何時ですか": "「date」を実行したいのだと理解しましたが、ここでは使えるツールがありません。",
-        "What time is it?": "I understand that you want “date” to be run, but no tool for it is available here.",
+        "现在几点？": '我理解你想查看时间（「date "+%H:%M:%S"」），但这里没有可用的工具。',
+        "いま何時ですか": '時刻を確認したい（「date "+%H:%M:%S"」）のだと理解しましたが、ここでは使えるツールがありません。',
+        "What time is it?": (
+            'I understand that you want to know the time (“date "+%H:%M:%S"”), but no tool for it is available here.'
+        ),
     }
     model = REGISTRY.resolve("minimax/MiniMax-M2.1")
     for prompt, sentence in said.items():
@@ -199,11 +201,11 @@ def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> No
 @each(
     "block, call",
     [
-        ('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>', "get_weather"),
-        ('<tool_call>{"name": "sh", "arguments": {"command": "LANG=C  /bin/ls -l"}}</tool_call>', "/bin/ls"),
-        ('<tool_call>{"name": "sh", "arguments": {"cmd": ["bash", "-c", "ls"]}}</tool_call>', "bash"),
-        ('<tool_call>{"name": "sh", "arguments": {"cmd": "\\u001b[31m<invoke>\\u202e"}}</tool_call>', "31minvoke"),
-        ('<tool_call>{"name": "sh", "arguments": {"cmd": "' + "x" * 500 + '"}}</tool_call>', "x" * 39 + "…"),
+        ('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>', "get_weather:Rome"),
+        ('<tool_call>{"name": "sh", "arguments": {"command": "LANG=C  /bin/ls -l"}}</tool_call>', "LANG=C/bin/ls-l"),
+        ('<tool_call>{"name": "sh", "arguments": {"cmd": ["bash", "-c", "ls"]}}</tool_call>', "bash-cls"),
+        ('<tool_call>{"name": "sh", "arguments": {"cmd": "\\u001b[31m<invoke>\\u202e"}}</tool_call>', "[31minvoke"),
+        ('<tool_call>{"name": "sh", "arguments": {"cmd": "' + "x" * 500 + '"}}</tool_call>', "x" * 299 + "…"),
         ('<tool_call>{"name": "find", "arguments": {"q": }}</tool_call>', "find"),
         ('<function_calls><invoke name="find"><parameter name="q">tea</invoke></function_calls>', "find"),
     ],
@@ -213,7 +215,36 @@ def test_what_was_wanted_is_short_and_safe(block: str, call: str) -> None:
     shown = text.partition("“")[2].partition("”")[0]
     assert shown.replace(" ", "") == call
     assert text.isprintable()
-    assert len(text) < 160
+    assert len(text) < 400
+
+
+WISHES = {
+    ("exec", "cmd", "rm -rf /tmp/x"): ("执行「rm -rf /tmp/x」", "“rm -rf /tmp/x” to be run"),
+    ("shell", "command", "LC_ALL=C date -u"): ("查看时间（「LC_ALL=C date -u」）", "the time (“LC_ALL=C date -u”)"),
+    ("get_current_time", "zone", "UTC"): ("查看时间（「get_current_time」）", "the time (“get_current_time”)"),
+    ("web_search", "query", "green tea 产地"): ("搜索「green tea 产地」", "a search for “green tea 产地”"),
+    ("read_file", "filePath", "/etc/hosts"): ("访问文件「/etc/hosts」", "the file “/etc/hosts” to be used"),
+    ("get_weather", "city", "Rome"): ("执行「get_weather: Rome」", "“get_weather: Rome” to be run"),
+}
+
+
+@each("model", MODELS[:4])
+@each("wish", lambda: sorted(WISHES))
+def test_the_sentence_names_the_whole_wish_by_its_kind_in_the_language_of_the_prompt(
+    model: str, wish: tuple[str, str, str]
+) -> None:
+    tool_name, key, value = wish
+    found = resolved(model)
+    for block in (
+        f'<tool_call>{{"name": "{tool_name}", "arguments": {{"{key}": "{value}"}}}}</tool_call>',
+        f'<invoke name="{tool_name}"><parameter name="{key}">{value}</parameter></invoke>',
+        f"<function={tool_name}><parameter={key}>{value}</parameter></function>",
+    ):
+        for prompt, phrase in zip(("请帮我做一下", "Please do it"), WISHES[wish], strict=True):
+            parser = engine.StreamParser(found, plan=engine.build_request(found, prompt, stream=True))
+            events = [event for chunk in wire(list(block)) for event in parser.feed(chunk)] + parser.end()
+            assert phrase in parser.close().text
+            assert told(events)[0] == parser.close().text
 
 
 def test_markup_that_names_nothing_has_a_sentence_too(tmp_path: Path) -> None:

@@ -230,9 +230,9 @@ def test_without_tools_the_markup_goes_and_a_note_carries_it(model: str) -> None
 @each(
     "prompt, begins",
     [
-        ("为什么天空是蓝色的？", "我理解你想执行「search」"),
-        ("なぜ空は青いの？", "「search」を"),
-        ("Why is the sky blue?", "I understand that you want “search”"),
+        ("为什么天空是蓝色的？", "我理解你想搜索「tea」"),
+        ("なぜ空は青いの？", "「tea」を検索"),
+        ("Why is the sky blue?", "I understand that you want a search for “tea”"),
     ],
 )
 def test_an_answer_of_nothing_but_markup_becomes_a_sentence_in_the_readers_script(prompt: str, begins: str) -> None:

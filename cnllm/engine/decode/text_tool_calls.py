@@ -12,7 +12,7 @@ from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
 from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
-from cnllm.leaks.fallback_text import FallbackText, call_name
+from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import filter_markers, unite_rules
 from cnllm.registry.flags import Flags, Leak
@@ -353,20 +353,20 @@ class TextCalls:
 
     def _fall_back(self) -> None:
         """Answer with a sentence in place of a reply that was nothing but markup."""
-        name = next((name for block in self._blocks if (name := self._missing(block))), "")
+        wish = next((wish for block in self._blocks if (wish := self._missing(block)) is not None), None)
         texts = [*self._builder.thoughts, *(block.raw for block in self._blocks)]
-        sentence = self._sentences.sentence(name, "".join(texts))
+        sentence = self._sentences.sentence(wish, "".join(texts))
         if sentence:
             self._note("fallback", "an answer that is only markup", sentence, flag="fallback")
             self._builder.deliver(False, sentence)
 
-    def _missing(self, block: BlockResult) -> str:
-        """Return the tool that a block calls and that is not offered; empty where only the call is broken."""
+    def _missing(self, block: BlockResult) -> Wish | None:
+        """Return what a block asks of a tool that is not offered; None where only the call is broken."""
         offered = self._tools or ()
         if any(call.name in offered for call in block.stripped_calls):
-            return ""
-        name = call_name(block.stripped_calls, block.raw)
-        return "" if name in offered else name
+            return None
+        wish = call_wish(block.stripped_calls, block.raw)
+        return None if wish is None or wish.tool in offered else wish
 
     def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> None:
         self._builder.add_note(code, flag or self._flag, subject, did)

@@ -263,8 +263,9 @@ class Flags(Base, frozen=True):
         dict[str, str] | None,
         flag(
             "The sentence for an answer that holds nothing but markup, by the script of the prompt (han, kana, …, "
-            "other); {call} is the tool or the command in the markup, SCRIPT-unnamed is the sentence for markup "
-            "without a name.",
+            "other); {call} is the command, the query, the path or the call in the markup, {wish} is a phrase about "
+            "it, SCRIPT-time, -command, -file, -search or -call; SCRIPT-unnamed is the sentence for markup without a "
+            "name.",
             "Some models answer with a call of a tool that they do not have, and nothing else.",
             every_wire=True,
         ),

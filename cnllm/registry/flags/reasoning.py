@@ -178,8 +178,8 @@ class Reasoning(Base, frozen=True):
     tags_at: Annotated[
         Literal["start", "start-open", "anywhere"] | None,
         flag(
-            "Whether the prompt template has already written the opening tag (start-open). With start and with anywhere "
-            "tags count anywhere outside of code.",
+            "Whether the prompt template has already written the opening tag (start-open). With start and with "
+            "anywhere tags count anywhere outside of code.",
             "Some chat templates open the tag themselves, so that only its end arrives.",
             every_wire=True,
             reasons={
