@@ -182,7 +182,8 @@ def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> No
     date = '<invoke><exec><cmd>date "+%H:%M:%S"</cmd></exec></invoke>'
     said = {
         "现在几点？": '我理解你想查看时间（「date "+%H:%M:%S"」），但这里没有可用的工具。',
-        "いま何時ですか": '時刻を確認したい（「date "+%H:%M:%S"」）のだと理解しましたが、ここでは使えるツールがありません。',
+        "いま何時ですか": '時刻を確認したい（「date "+%H:%M:%S"」）のだと理解しましたが、'
+        "ここでは使えるツールがありません。",
         "What time is it?": (
             'I understand that you want to know the time (“date "+%H:%M:%S"”), but no tool for it is available here.'
         ),
