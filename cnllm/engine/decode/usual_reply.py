@@ -7,7 +7,7 @@ a third of the cost. Whatever needs a decision (markup, tags, a limit, a repeate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -144,7 +144,7 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
     return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
 
 
-def _finish(message: UsualMessage, has_calls: bool, words: dict[str, str], limit: int | None) -> Finish | None:
+def _finish(message: UsualMessage, has_calls: bool, words: Mapping[str, str], limit: int | None) -> Finish | None:
     """Return the finish of a message; None where the endpoint's word and the message do not agree."""
     reported = words.get(message.finish)
     finish: Finish = "tool_calls" if has_calls else "stop"
