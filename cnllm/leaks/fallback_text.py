@@ -43,7 +43,7 @@ _Kind = Literal["time", "command", "search", "file", "call"]
 
 
 class Wish(Struct, frozen=True):
-    """What a call is for: the kind of it, the tool, and the command, query, path or call as text."""
+    """The purpose of a call: its kind, the tool, and the command, query, path or call as text."""
 
     kind: _Kind
     tool: str
