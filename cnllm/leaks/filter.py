@@ -258,7 +258,8 @@ class LeakFilter:
         """Read text outside of a block. Return the rest that is not read yet."""
         markers = self._markers
         match = None if markers is None else markers.find(text)
-        pending = 0 if final or markers is None else markers.pending_length(text)
+        is_far = markers is None or (match is not None and match[0] < len(text) - markers.longest)  # from the end
+        pending = 0 if final or markers is None or is_far else markers.pending_length(text)
         if markers is None or match is None or len(text) - pending <= match[0]:  # it could still become a longer one
             if len(text) > pending:
                 self._pass_text(text[: len(text) - pending])
