@@ -199,8 +199,10 @@ def test_a_key_with_limits_opens_no_metrics_and_is_counted_by_its_name(tmp_path:
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, kill: bool) -> None:
-    variables = {**os.environ, "CNLLM_SERVE_KEY": KEY, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--workers", "2", "--store", "memory:", "--ui"]
+    (folder := tmp_path / "temporary").mkdir()
+    variables = {**os.environ, "CNLLM_SERVE_KEY": KEY, "TMPDIR": str(folder)}
+    store = ["--store", f"sqlite:{tmp_path / 'state.db'}"]
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--workers", "2", *store, "--ui"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env=variables) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
@@ -242,7 +244,7 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
             assert process.wait(30) == 0
         finally:
             process.kill()
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 # ── rounds ────────────────────────────────────────────────────────────────────
