@@ -10,11 +10,14 @@ __all__ = ["similar_name"]
 _MIN_LETTERS = 6  # in shorter names a letter makes another word: top_k, top_p
 _CUTOFF = 0.6
 _SURE = 0.8
+_LONGEST_NAME = 128  # characters
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 
 def similar_name(name: str, names: Iterable[str]) -> tuple[str | None, bool]:
-    """Return the name that a name may mean, or None, and whether it is surely that one."""
+    """Return the name that a name may mean, or None, and whether it is surely that one. A very long one means none."""
+    if len(name) > _LONGEST_NAME:
+        return None, False
     import difflib
 
     word = _fold(name)

@@ -22,13 +22,15 @@ from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_worker import Reservation
 from cnllm.gateway.limits.keys import KEY, KeyRecord
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
-from cnllm.gateway.limits.refusal import Refusal, Refused
+from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
+from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
 from cnllm.registry import Registry
+from cnllm.registry.model import Model
 from cnllm.types import Reply
 from cnllm.types.route import Fallback
 
-__all__ = ["Admission", "Admitted", "Caller", "guessing_failure", "refusal_failure"]
+__all__ = ["Admission", "Admitted", "Caller", "allows_model", "guessing_failure", "refusal_failure", "require_model"]
 
 _STATUS = {"rate": 429, "size": 413, "forbidden": 403, "key": 401}
 _GUESSES = (100, 1.0)  # wrong keys of one address: so many at once, then one each so many seconds
@@ -196,6 +198,28 @@ class Admitted:
             reservation.settle(None, None)
         else:
             reservation.settle(settled_cost(self._quote, reply), _tokens_of(reply, self._tokens))
+
+
+def allows_model(record: KeyRecord, names: ModelNames, name: str, model: Model) -> bool:
+    """Whether a key may use a model by the name of a client, or another one of the route that has this name."""
+    if record.allows(model.name):
+        return True
+    route = names.fallback(name)
+    return route is not None and any(record.allows(names.registry.resolve(other).name) for other in route.targets)
+
+
+def require_model(record: KeyRecord, names: ModelNames, name: str, protocol: str, model: Model | None = None) -> None:
+    """Raise `RequestFailed` for a name whose model a key may not use. A tier is judged by the `model` it chose."""
+    if model is None:
+        try:
+            found = names.resolve(name)
+        except errors.UnknownModel:
+            return  # the answer is that there is none
+        if isinstance(found, str):
+            return
+        model = found
+    if not allows_model(record, names, name, model):
+        raise RequestFailed(refusal_failure(model_refused(record, model.name), protocol))
 
 
 def guessing_failure(wait: float) -> Failure:

@@ -144,7 +144,7 @@ class Gateway:
         )
 
     def _names(self, registry: Registry) -> ModelNames:
-        return ModelNames(registry, {**registry.gateway_models, **self._models})
+        return ModelNames(registry, {**registry.gateway_models, **self._models}, suggest=False)
 
     def _access(self, keys: Iterable[str]) -> Access:
         return Access(keys, self._hosts, needs_key=self._key_book is not None)

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Literal
-from urllib.parse import unquote
 
 from msgspec import Struct
 
 from cnllm.protocols import PROTOCOLS, server_api, server_codec
 
-__all__ = ["NO_WIRE", "Endpoint", "client_protocol", "find_endpoint"]
+__all__ = ["NO_WIRE", "ROUTES", "Endpoint", "Route", "client_protocol", "find_endpoint", "path_protocol"]
 
 Verb = Literal[
     "generate", "count", "models", "model", "response", "response-items", "delete-response", "cancel-response",
@@ -27,6 +26,40 @@ class Endpoint(Struct, frozen=True):
     protocol: str
     name: str = ""
 
+
+class Route(Struct, frozen=True):
+    """The rules for the requests of one verb.
+
+    `methods` are its HTTP methods, empty for all. `scope` says who may send one: anyone, the operator, or a client with
+    a valid key. `named` says what its path names: a model that the key has to allow, or something that only the key
+    that made it may see. `is_counted`: it counts against the key's limit of requests, and its body names a model that
+    the key has to allow.
+    """
+
+    methods: tuple[str, ...]
+    scope: Literal["anyone", "operator", "client"] = "client"
+    named: Literal["", "model", "own"] = ""
+    is_counted: bool = False
+
+
+_READ = ("GET", "HEAD")
+
+ROUTES: dict[Verb, Route] = {
+    "generate": Route(("POST",), is_counted=True),
+    "count": Route(("POST",), is_counted=True),
+    "models": Route(_READ),
+    "model": Route(_READ, named="model"),
+    "response": Route(_READ, named="own"),
+    "response-items": Route(_READ, named="own"),
+    "delete-response": Route(("DELETE",), named="own"),
+    "cancel-response": Route(("POST",), named="own"),
+    "request": Route(_READ, named="own"),
+    "alive": Route((), "anyone"),
+    "ready": Route((), "anyone"),
+    "metrics": Route((), "operator"),
+    "ui": Route((), "operator"),
+}
+"""The rules of every verb. `HttpRequest` applies them to each request, so that no endpoint has rules of its own."""
 
 _VERSION = re.compile(r"/(?:v1beta|v1alpha|v1)(?=/)")
 NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client's
@@ -57,7 +90,7 @@ def _patterns() -> list[tuple[re.Pattern[str], Verb, str]]:
             for path in paths:
                 if "{model}" in path:
                     pattern = re.escape(_without_version(path)).replace(re.escape("{model}"), "(?P<name>.+)")
-                    patterns.append((re.compile(pattern), verb, protocol))
+                    patterns.append((re.compile(pattern, re.DOTALL), verb, protocol))
         if (folder := server_api(protocol).kept_replies) is not None:
             name = f"{re.escape(folder)}/(?P<name>[^/]+)"
             patterns += [
@@ -71,7 +104,7 @@ def _patterns() -> list[tuple[re.Pattern[str], Verb, str]]:
 def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoint | None:
     """Return the endpoint of a path, or None. A version before it (`/v1`) may be there or not.
 
-    Lists of models have the shape of the protocol that the client's headers show.
+    Lists of models have the shape of the protocol that the path or the client's headers show.
     """
     if path == "/healthz" or (path == "/" and method in ("GET", "HEAD")):
         return Endpoint("alive", NO_WIRE)
@@ -92,19 +125,44 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
                 return None  # no protocol has it for one response: the name is that of a resource (`compact`)
             if verb == "response" and method == "DELETE":
                 verb = "delete-response"
-            return Endpoint(verb, protocol, unquote(match["name"]))
+            return Endpoint(verb, protocol, match["name"])
     if rest == "/models":
-        return Endpoint("models", client_protocol(headers))
+        return Endpoint("models", path_protocol(path, headers))
     if rest.startswith("/models/"):
-        return Endpoint("model", client_protocol(headers), unquote(rest.removeprefix("/models/")))
+        return Endpoint("model", path_protocol(path, headers), rest.removeprefix("/models/"))
     if rest.startswith("/requests/"):
-        return Endpoint("request", NO_WIRE, unquote(rest.removeprefix("/requests/")))
+        return Endpoint("request", NO_WIRE, rest.removeprefix("/requests/"))
     return None
 
 
 def _without_version(path: str) -> str:
     """Return a path without the version at its beginning."""
     return _VERSION.sub("", path, count=1) if _VERSION.match(path) else path
+
+
+@cache
+def _prefixes() -> dict[str, str]:
+    """Return the protocols by the beginnings of their paths that no other has: the first name, or the version."""
+    protocols: dict[str, set[str]] = {}
+    for protocol in PROTOCOLS:
+        for path in (*server_codec(protocol).paths, *server_api(protocol).count_paths):
+            version, name = _beginnings(path)
+            protocols.setdefault(version, set()).add(protocol)
+            protocols.setdefault(name, set()).add(protocol)
+    shared = ("", "/models")  # lists of models are there in every protocol
+    return {start: min(found) for start, found in protocols.items() if len(found) == 1 and start not in shared}
+
+
+def _beginnings(path: str) -> tuple[str, str]:
+    """Return the version of a path and the first name behind it, empty where there is none."""
+    rest = _without_version(path)
+    return path[: len(path) - len(rest)], "/" + rest.split("/", 2)[1] if rest.startswith("/") else ""
+
+
+def path_protocol(path: str, headers: Mapping[str, str]) -> str:
+    """Return the protocol of a path that need not be there: by its beginning, else by the client's headers."""
+    version, name = _beginnings(path)
+    return _prefixes().get(name) or _prefixes().get(version) or client_protocol(headers)
 
 
 def client_protocol(headers: Mapping[str, str]) -> str:

@@ -25,6 +25,7 @@ from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec
@@ -68,7 +69,7 @@ _BROKEN = Failure(502, "the reply broke off", "reply_cut")
 
 
 def read_body(content: bytes) -> dict[str, Any]:
-    """Return the body of a request. Raises `RequestFailed` for anything but a JSON object."""
+    """Return the body of a request. Raises `RequestFailed` for anything but a JSON object with names of usual form."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -77,6 +78,7 @@ def read_body(content: bytes) -> dict[str, Any]:
         raise RequestFailed(Failure(400, "the body is nested too deeply", "invalid_json")) from error
     if type(body) is not dict:
         raise RequestFailed(Failure(400, "the body is not a JSON object", "invalid_json"))
+    check_body(body)
     return body
 
 
@@ -116,6 +118,7 @@ class Exchange:
             self.request = decode_request(protocol, body, path=path, headers=dict(headers))
         except (ValueError, TypeError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        check_request(self.request)
         if not self.request.model:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)

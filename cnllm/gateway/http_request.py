@@ -14,20 +14,22 @@ from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
-from cnllm.gateway.admission import Admitted, Caller
+from cnllm.gateway.admission import Admitted, Caller, require_model
 from cnllm.gateway.delivered import Diverged
-from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
+from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
-from cnllm.gateway.operator_pages import is_operator_page, operator_page
+from cnllm.gateway.name_bounds import check_name, check_query
+from cnllm.gateway.operator_pages import operator_page
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
 from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
+from cnllm.registry.model import Model
 from cnllm.types import Reply
 
 __all__ = ["HttpRequest"]
@@ -35,6 +37,7 @@ __all__ = ["HttpRequest"]
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _LONGEST_PATH = 256  # characters
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
+_UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -108,46 +111,83 @@ class HttpRequest:
             self._request_monitor.end(
                 lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
             )
-            service.log.write(self._entry, is_kept=is_kept)
+            service.log.write(self._entry, self._identity)
+
+    @property
+    def _identity(self) -> str:
+        """Return the identity whose state the client has; empty for nobody."""
+        return (self._service.identity or self._caller.identity) if self._caller.identity else ""
 
     async def _answer(self) -> None:
         """Answer the request. Raises `RequestFailed`."""
-        self._check_head()
         endpoint = find_endpoint(self._method, self._path, self._headers)
-        if endpoint is not None:
+        if endpoint is None:
+            self._protocol = path_protocol(self._path, self._headers)
+        else:
             self._protocol = endpoint.protocol
             self._entry.verb, self._entry.protocol = endpoint.verb, endpoint.protocol
-            if endpoint.verb in ("alive", "ready"):
-                await self._send_json({"status": "ok"})
-                return
-        self._count()
-        access = self._service.access
-        if not access.allows_host(self._headers):
-            raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
-        if not access.allows_origin(self._headers):
-            raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
-        if endpoint is not None and is_operator_page(endpoint, self._service.monitor):
-            await self._answer_operator(endpoint)
-            return
-        caller = await self._service.admission.caller(self._headers, self._query, self._protocol, self._client)
-        if caller is None:
-            raise RequestFailed(
-                Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
-            )
-        if endpoint is None or endpoint.verb == "ui":
+        self._check_head()
+        is_there = endpoint is not None and (endpoint.verb != "ui" or self._service.monitor.recent is not None)
+        route = ROUTES[endpoint.verb] if endpoint is not None and is_there else _UNKNOWN
+        await self._let_in(route, endpoint)
+        if endpoint is None or route is _UNKNOWN:
             raise RequestFailed(Failure(404, f"there is nothing at {_short(self._path)}", "not_found"))
-        self._caller = caller
-        if caller.record is not None:
-            self._entry.key = caller.record.name
-        await self._answer_endpoint(endpoint, self._service.identity or caller.identity)
+        if route.scope == "anyone":
+            await self._send_json({"status": "ok"})
+        elif route.scope == "operator":
+            await self._answer_operator(endpoint)
+        else:
+            await self._answer_endpoint(endpoint)
 
     def _check_head(self) -> None:
         """Raise `RequestFailed` for a head that a proxy in front may understand in another way."""
         fields = self._scope["headers"]
         if len(self._headers) != len(fields) and (name := repeated_header(fields)) is not None:
             raise RequestFailed(Failure(400, f"{name}: the request has this header twice", "repeated_header"))
-        if self._query and len(query_keys(self._query)) > 1:
+        if not self._query:
+            return
+        check_query(self._query)
+        if len(query_keys(self._query)) > 1:
             raise RequestFailed(Failure(400, "key: the query has it twice", "repeated_key"))
+
+    async def _let_in(self, route: Route, endpoint: Endpoint | None) -> None:
+        """Decide on the identity, the scope and the limits of a request. Raises `RequestFailed`.
+
+        Every request goes through here. What its path names is looked up by the identity that it gets. The model in a
+        body is checked by `_require_model`, once the body is read.
+        """
+        if route.scope == "anyone":
+            return
+        self._count()
+        service = self._service
+        if not service.access.allows_host(self._headers):
+            raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
+        if not service.access.allows_origin(self._headers):
+            raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
+        if route.scope == "operator":
+            return  # `operator_page` checks the operator's key or cookie
+        caller = await service.admission.caller(self._headers, self._query, self._protocol, self._client)
+        if caller is None:
+            raise RequestFailed(
+                Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
+            )
+        self._caller = caller
+        if caller.record is not None:
+            self._entry.key = caller.record.name
+        if endpoint is None or route is _UNKNOWN:
+            return
+        require_method(endpoint, self._method)
+        if endpoint.name:
+            check_name("model" if route.named == "model" else "id", endpoint.name, "the path")
+        if route.is_counted:
+            await service.admission.admit(caller, self._protocol)
+        if route.named == "model":
+            self._require_model(endpoint.name)
+
+    def _require_model(self, name: str, model: Model | None = None) -> None:
+        """Raise `RequestFailed` for a model that the key may not use. `name` is the client's, unknown ones pass."""
+        if (record := self._caller.record) is not None:
+            require_model(record, self._service.names, name, self._protocol, model)
 
     def _count(self) -> None:
         """Count the request among those in flight. Raises `RequestFailed` where there are too many."""
@@ -165,23 +205,19 @@ class HttpRequest:
         page = await operator_page(endpoint, service.monitor, *request, body.content, service.logins, self._client)
         await self._send_content(page.status, page.content, page.header_list)
 
-    async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
-        """Answer a request of a known client. Raises `RequestFailed`."""
-        service = self._service
-        require_method(endpoint, self._method)
-        if endpoint.verb in ("generate", "count"):
-            await service.admission.admit(self._caller, self._protocol)
+    async def _answer_endpoint(self, endpoint: Endpoint) -> None:
+        """Answer a request of a known client that was let in. Raises `RequestFailed`."""
+        service, identity = self._service, self._identity
         match endpoint.verb:
             case "generate":
                 await self._generate(identity)
             case "count":
                 body = self._open_body()
                 sent = await body.json()
-                await self._send_json(
-                    await body.worked(lambda: self._exchange(sent, identity, count=True).count_body())
-                )
+                exchange = await body.worked(lambda: self._exchange(sent, identity, count=True))
+                await self._send_json(await body.worked(exchange.count_body))
             case "request":
-                await self._send_json(service.log.request(endpoint.name))
+                await self._send_json(service.log.request(identity, endpoint.name))
             case _:
                 steps = resource_body(endpoint, service.names, self._query, identity, self._caller.record)
                 await self._send_json(await service.state.run(steps))
@@ -195,9 +231,9 @@ class HttpRequest:
         return self._body
 
     def _exchange(self, body: dict[str, Any], identity: str, *, count: bool = False) -> Exchange:
-        """Return the exchange of a body. Raises `RequestFailed`."""
+        """Return the exchange of a body. Raises `RequestFailed`, also for a model that the key may not use."""
         service = self._service
-        return Exchange(
+        exchange = Exchange(
             self._protocol,
             body,
             path=self._path,
@@ -209,6 +245,8 @@ class HttpRequest:
             simulate=service.simulate,
             count=count,
         )
+        self._require_model(exchange.request.model or "", exchange.model)
+        return exchange
 
     # ── generating ───────────────────────────────────────────────────────────
 

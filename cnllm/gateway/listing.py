@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from cnllm.errors import UnknownModel
+from cnllm.gateway.admission import allows_model
 from cnllm.gateway.failures import RequestFailed, failure_of
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.model_names import ModelNames
@@ -41,7 +42,7 @@ def _card(names: ModelNames, name: str, *, listed: bool, record: KeyRecord | Non
     flags = model.flags
     if listed and flags.status is not None and flags.status.is_ == "retired":
         return None
-    if record is not None and not record.allows(model.name):
+    if record is not None and not allows_model(record, names, name, model):
         return None
     limits = flags.limits
     return ModelCard(

@@ -15,7 +15,7 @@ from cnllm.types.route import Fallback
 
 __all__ = ["ModelNames"]
 
-_MOST = 4096
+_MOST = 2048
 """The number of resolved names that are kept: clients choose the names."""
 
 
@@ -24,11 +24,12 @@ class ModelNames:
 
     `patterns` maps names to models; `*` and `?` stand for any text and any character. A name without a wildcard
     wins over patterns, and a pattern with more characters of its own wins over one with fewer. A pattern comes before
-    the registry, so that it can replace a model.
+    the registry, so that it can replace a model. `suggest`: an error names similar models, for a person who reads it.
     """
 
-    def __init__(self, registry: Registry, patterns: Mapping[str, str] | None = None) -> None:
+    def __init__(self, registry: Registry, patterns: Mapping[str, str] | None = None, *, suggest: bool = True) -> None:
         self.registry = registry
+        self._suggest = True  # here: a wrong name in a file is read by a person
         patterns = patterns or {}
         self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
@@ -42,6 +43,7 @@ class ModelNames:
                 self._resolve(model)
             except UnknownModel as error:
                 raise UnknownModel(f"{name}={model}: {error.message}", close=error.close, hint=error.hint) from error
+        self._suggest = suggest
 
     def resolve(self, name: str) -> Model | str:
         """Return the model of a name, or the name of a tier. Raises `UnknownModel`."""
@@ -74,7 +76,7 @@ class ModelNames:
     def _resolve(self, name: str) -> Model | str:
         """Return the model of a name of the registry, or the name of a tier that exists."""
         if not name.startswith(PREFIX):
-            return self.registry.resolve(name)
+            return self.registry.resolve(name, suggest=self._suggest)
         tier = name.removeprefix(PREFIX)
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))

@@ -12,12 +12,7 @@ from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.monitoring.pages import LARGEST_FORM, Page, form_key, ui_page
 
-__all__ = ["is_operator_page", "operator_page"]
-
-
-def is_operator_page(endpoint: Endpoint, monitor: Monitor) -> bool:
-    """Whether an endpoint is for the operator, and there."""
-    return endpoint.verb == "metrics" or (endpoint.verb == "ui" and monitor.recent is not None)
+__all__ = ["operator_page"]
 
 
 async def operator_page(

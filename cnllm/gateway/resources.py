@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.gateway.endpoints import Endpoint
+from cnllm.gateway.endpoints import ROUTES, Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.listing import model_body, models_body
@@ -14,23 +14,11 @@ from cnllm.gateway.state import Steps
 
 __all__ = ["require_method", "resource_body"]
 
-_METHODS = {
-    "generate": ("POST",),
-    "count": ("POST",),
-    "models": ("GET", "HEAD"),
-    "model": ("GET", "HEAD"),
-    "response": ("GET",),
-    "response-items": ("GET",),
-    "delete-response": ("DELETE",),
-    "cancel-response": ("POST",),
-    "request": ("GET",),
-}
-
 
 def require_method(endpoint: Endpoint, method: str) -> None:
     """Raise `RequestFailed` for a method that an endpoint does not have."""
-    methods = _METHODS[endpoint.verb]
-    if method not in methods:
+    methods = ROUTES[endpoint.verb].methods
+    if methods and method not in methods:
         allow = ", ".join(methods)
         raise RequestFailed(Failure(405, f"{method} is not supported, {allow} is", "method", allow=allow))
 

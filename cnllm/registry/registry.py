@@ -32,6 +32,8 @@ from cnllm.types import Note, checks
 
 __all__ = ["Registry", "resolve_model"]
 
+_MOST_MODELS = 2048  # that are kept: a program may make names up
+
 
 class Registry:
     """The loaded registry files, the built-in one first."""
@@ -244,12 +246,15 @@ class Registry:
 
     # ── resolution ───────────────────────────────────────────────────────────
 
-    def resolve(self, name: str, *, protocol: str | None = None, base_url: str | None = None) -> Model:
+    def resolve(
+        self, name: str, *, protocol: str | None = None, base_url: str | None = None, suggest: bool = True
+    ) -> Model:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable. A
         name that the built-in file does not have is looked up in the catalogue, which is read then; these files win
-        over it. Raises `UnknownModel` with similar names; an id that its provider does not list gives a note.
+        over it. Raises `UnknownModel`, with similar names if `suggest` is true: to find them takes long. An id that its
+        provider does not list gives a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
@@ -258,17 +263,20 @@ class Registry:
         model = self._models.get(key)
         if model is None:
             with self._lock:
-                model = self._models[key] = self._find_model(name, protocol, base_url)
+                model = self._find_model(name, protocol, base_url, suggest)
+                if len(self._models) >= _MOST_MODELS:
+                    self._models.clear()
+                self._models[key] = model
         return model
 
-    def _find_model(self, name: str, protocol: str | None, base_url: str | None) -> Model:
+    def _find_model(self, name: str, protocol: str | None, base_url: str | None, suggest: bool) -> Model:
         """Build the model with a name, over the catalogue where the other files do not describe it."""
         if "/" in name and self._is_catalogued(name):
-            return self._with_catalogue()._resolve(name, protocol, base_url)
+            return self._with_catalogue()._resolve(name, protocol, base_url, suggest)
         model: Model | None = None
         failure: CnllmError | None = None
         try:
-            model = self._resolve(name, protocol, base_url)
+            model = self._resolve(name, protocol, base_url, suggest)
         except (RegistryError, UnknownModel) as error:
             if self._serving(name):
                 raise
@@ -277,12 +285,13 @@ class Registry:
             return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()
         if model is not None:
-            return wide._resolve(name, protocol, base_url) if model.name in wide._layers.names("models") else model
+            is_listed = model.name in wide._layers.names("models")
+            return wide._resolve(name, protocol, base_url, suggest) if is_listed else model
         assert failure is not None
         if wide is self:
             raise failure
         try:
-            return wide._resolve(name, protocol, base_url)
+            return wide._resolve(name, protocol, base_url, suggest)
         except (RegistryError, UnknownModel) as error:
             is_better = wide._serving(name) or (isinstance(failure, UnknownModel) and not failure.close)
             raise (error if is_better else failure) from None
@@ -307,9 +316,9 @@ class Registry:
             return False
         return provider in self._with_catalogue()._layers.names("providers")
 
-    def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
+    def _resolve(self, name: str, protocol: str | None, base_url: str | None, suggest: bool) -> Model:
         """Build the model with a name."""
-        provider, id, alias = self._locate(name)
+        provider, id, alias = self._locate(name, suggest)
         family = self._layers.family(id)
         lineage = self._layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self._layers.model_layers(lineage, None)
@@ -385,7 +394,7 @@ class Registry:
             over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
 
-    def _locate(self, name: str) -> tuple[str, str, str | None]:
+    def _locate(self, name: str, suggest: bool) -> tuple[str, str, str | None]:
         """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""
         models = self._layers.names("models")
         providers = self._layers.names("providers")
@@ -412,11 +421,19 @@ class Registry:
 
         if serving and len(current := suggestions.current_models(self, serving)) == 1:
             return (*_split(current[0]), None)
-        raise suggestions.unknown_model(self, name, serving)
+        raise suggestions.unknown_model(self, name, serving, suggest=suggest)
 
     def _serving(self, id: str) -> list[str]:
         """List the models with an id on the wire, at any provider."""
-        return [model for model in self._layers.names("models") if _split(model)[1].casefold() == id.casefold()]
+        return self._names_by_id.get(id.casefold(), [])
+
+    @cached_property
+    def _names_by_id(self) -> dict[str, list[str]]:
+        """Return the models by their ids on the wire in lower case."""
+        names: dict[str, list[str]] = {}
+        for model in self._layers.names("models"):
+            names.setdefault(_split(model)[1].casefold(), []).append(model)
+        return names
 
     def _alias_target(self, section: str, name: str) -> tuple[str, str, str] | None:
         """Return (provider, id, alias) for an alias, of the last file that has it; None where none has."""

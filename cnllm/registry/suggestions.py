@@ -20,12 +20,12 @@ _MAX_NAMES = 5
 _IN_HINT = 3
 _MIN_PART = 3  # letters of a family's name that another name may contain by chance
 _CUTOFF = 0.62
+_LONGEST_NAME = 256  # characters of a name that is compared with others
 _SEPARATORS = re.compile(r"[-_. :@]+")
 
 
-def unknown_model(registry: Registry, name: str, serving: list[str]) -> UnknownModel:
+def unknown_model(registry: Registry, name: str, serving: list[str], *, suggest: bool = True) -> UnknownModel:
     """Return the error for a name that no model has, or that the models in `serving` share."""
-    names = _Names(registry)
     if serving:
         current = current_models(registry, serving)
         return UnknownModel(
@@ -33,7 +33,12 @@ def unknown_model(registry: Registry, name: str, serving: list[str]) -> UnknownM
             close=current,
             hint=f"use one of these names, for example {current[0]}",
         )
-    close = names.similar(name)
+    if len(name) > _LONGEST_NAME:
+        message = f"no model is called {name[:_LONGEST_NAME]}… ({len(name):,} characters)"
+        return UnknownModel(message, hint="`cnllm models list` lists all")
+    if not suggest:
+        return UnknownModel(f"no model is called {name}")
+    close = _Names(registry).similar(name)
     provider, slash, _ = name.partition("/")
     if close:
         hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
@@ -52,8 +57,8 @@ def current_models(registry: Registry, serving: list[str]) -> list[str]:
 
 
 def similar_names(registry: Registry, name: str) -> list[str]:
-    """List names that a wrong name may mean, at most 5, the best first."""
-    return _Names(registry).similar(name)
+    """List names that a wrong name may mean, at most 5, the best first. A very long name means none."""
+    return _Names(registry).similar(name) if len(name) <= _LONGEST_NAME else []
 
 
 class _Names:

@@ -6,6 +6,7 @@ otherwise only its type is named, so that no secret gets into a message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -34,6 +35,7 @@ __all__ = [
 
 FAILURES = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError, AssertionError)
 """Exceptions of code that meets a value of another type than it expects."""
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _MAX_SHOWN = 60  # characters of a value
 _MAX_BITS = 9_000  # Python refuses to write much longer numbers
 _MAX_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating system's clocks
@@ -232,11 +234,12 @@ def _require_encodable(place: str, value: Any) -> None:
 def unfit_id(id: str) -> str | None:
     """Return why a model id cannot stand in a path; None where it can.
 
-    Every server and proxy on the way may decode the path once more, so the id is checked after each decoding.
+    Servers and proxies on the way may decode the path once more, so an id that is encoded is checked as they see it,
+    and one that is encoded twice has no place there.
     """
-    decoded = id
-    while (further := unquote(decoded, errors="replace")) != decoded:
-        decoded = further
+    decoded = unquote(id, errors="replace") if "%" in id else id
+    if _ESCAPE.search(decoded) and decoded != id:
+        return "it is percent-encoded twice"
     if any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or 0xD800 <= ord(char) <= 0xDFFF for char in decoded):
         return "a control character or half of a character cannot stand in a path"
     segments = decoded.replace("\\", "/").split("/")

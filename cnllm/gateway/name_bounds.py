@@ -1,0 +1,96 @@
+"""Bound the names that clients send, before anything is looked up by one, compared with one or quoted from one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from cnllm.gateway.failures import Failure, RequestFailed
+from cnllm.protocols import PROTOCOLS, wire
+from cnllm.types import Request, ToolCall
+
+__all__ = ["LONGEST", "MOST_FIELDS", "MOST_OPTIONS", "check_body", "check_name", "check_query", "check_request"]
+
+Kind = Literal["model", "option", "tool", "id", "header"]
+
+LONGEST: dict[Kind, int] = {"model": 256, "option": 128, "tool": 256, "id": 512, "header": 4096}
+"""The most bytes of a name, by what it names; those of an id in a path or in `previous_response_id`, too."""
+MOST_OPTIONS = 200
+"""The most options of a body that no protocol knows."""
+MOST_FIELDS = 100
+"""The most fields of a query."""
+
+_EXCERPT_LENGTH = 40  # characters of a name that is refused
+
+
+def check_name(kind: Kind, name: str, place: str) -> None:
+    """Raise `RequestFailed` for a name that is too long, or that has a character nobody can print."""
+    most = LONGEST[kind]
+    if len(name) > most or (not name.isascii() and len(name.encode("utf-8", "surrogatepass")) > most):
+        raise _failed(f"{place}: at most {most} bytes are allowed, and {_excerpt(name)} has more")
+    if not name.isprintable() or ("%" in name and not unquote(name).isprintable()):
+        raise _failed(f"{place}: {_excerpt(name)} has a control character")
+
+
+def check_query(query: str) -> None:
+    """Raise `RequestFailed` for a query with too many fields."""
+    if query.count("&") >= MOST_FIELDS:
+        raise _failed(f"the query has more than {MOST_FIELDS} fields")
+
+
+def check_body(body: Mapping[str, Any]) -> None:
+    """Raise `RequestFailed` for a body with too many options, or with a name of one, a model or an id out of bounds."""
+    if type(model := body.get("model")) is str:
+        check_name("model", model, "model")
+    if type(id := body.get("previous_response_id")) is str:
+        check_name("id", id, "previous_response_id")
+    for name, value in body.items():
+        _check_option(name)
+        if type(value) is dict:
+            for inner in value:
+                _check_option(inner)
+    if len(body) > MOST_OPTIONS:
+        known = frozenset().union(*(wire(protocol).body_keys for protocol in PROTOCOLS))
+        if (count := sum(name not in known for name in body)) > MOST_OPTIONS:
+            raise _failed(f"the body has {count:,} unknown options, and {MOST_OPTIONS} are allowed")
+
+
+def check_request(request: Request) -> None:
+    """Raise `RequestFailed` for a decoded request with names of tools or with headers that are too long."""
+    if request.model:
+        check_name("model", request.model, "model")
+    for name, value in (request.options.get("extra_headers") or {}).items():
+        check_name("header", value, name)
+    for index, tool in enumerate(request.options.get("tools") or ()):
+        function = tool.get("function") if isinstance(tool, Mapping) else None
+        if isinstance(function, Mapping) and type(name := function.get("name")) is str:
+            _check_tool(name, f"tools[{index}]")
+    for index, message in enumerate(request.messages):
+        if message.role == "assistant":
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    _check_tool(part.name, f"messages[{index}]: the name of a call")
+
+
+def _check_tool(name: str, place: str) -> None:
+    """Raise `RequestFailed` for the name of a tool that is too long."""
+    if len(name) > LONGEST["tool"]:
+        raise _failed(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
+
+
+def _check_option(name: str) -> None:
+    """Raise `RequestFailed` for the name of an option that is too long."""
+    most = LONGEST["option"]
+    if len(name) > most or (not name.isascii() and len(name.encode("utf-8", "surrogatepass")) > most):
+        raise _failed(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
+
+
+def _excerpt(name: str) -> str:
+    """Return the beginning of a name that is refused, in ASCII."""
+    return ascii(name) if len(name) <= _EXCERPT_LENGTH else f"{name[:_EXCERPT_LENGTH]!a}…"
+
+
+def _failed(message: str) -> RequestFailed:
+    """Return the refusal of a request."""
+    return RequestFailed(Failure(400, message, "invalid_request"))

@@ -1,0 +1,172 @@
+"""Names from outside: bounded before anything is looked up by one, and never written at length."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cnllm import CannotSend, Registry, UnknownModel, engine
+from cnllm.gateway.access_log import AccessLog, Entry
+from cnllm.gateway.name_bounds import LONGEST, MOST_FIELDS, MOST_OPTIONS
+from cnllm.registry.suggestions import similar_names
+from cnllm.types import Note
+
+from .support import say
+from .test_keys_http import requests, sentence, setting
+
+TOO_LONG = "here/" + "x" * LONGEST["model"]
+ODD_NAMES = ["here/p\n", "here/p\r\nx-evil: 1", "here/p\x00", "here/\x7f", "here/p\u2028", "here/p%0a", "\thop"]
+
+
+def body_of(http: httpx.Client, response: httpx.Response, protocol: str) -> str:
+    """The sentence of a refusal in the client's protocol."""
+    assert response.status_code == 400, response.text
+    assert len(response.text) < 1000
+    return str(sentence(protocol, response.json())[0])
+
+
+@pytest.mark.parametrize("protocol", list(requests()))
+def test_a_model_name_of_any_length_is_refused_before_it_is_looked_up(protocol: str, tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        names = [TOO_LONG, "é" * 129] if protocol == "gemini" else [TOO_LONG, "é" * 129, "x" * 3_000_000, "ß" * 500_000]
+        for name in names:
+            path, body = requests(name)[protocol]
+            start = time.perf_counter()
+            response = here.send(key, (path, body))
+            assert time.perf_counter() - start < 1.5
+            assert "at most 256 bytes" in body_of(here.http, response, protocol)
+            assert max(len(value) for value in response.headers.values()) < 200
+        longest = requests("é" * 128)[protocol]
+        assert here.send(key, longest).status_code == 404  # it is looked up
+        assert here.upstream.bodies == []
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_name_with_a_control_character_is_refused_before_the_endpoint_is_asked(name: str, tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        for protocol, (path, body) in requests(name).items():
+            if protocol == "gemini":
+                path = "/v1beta/models/" + "".join(f"%{byte:02x}" for byte in name.encode()) + ":generateContent"
+            assert "control character" in body_of(here.http, here.send(key, (path, body)), protocol)
+        encoded = "".join(f"%{byte:02X}" for byte in name.replace("/", "").encode())
+        for path in (f"/v1/models/{encoded}", f"/v1/responses/{encoded}", f"/v1/requests/{encoded}"):
+            response = here.http.get(path, headers={"authorization": f"Bearer {key}"})
+            assert "control character" in body_of(here.http, response, "openai-chat")
+        assert here.upstream.bodies == []
+
+
+def test_options_are_bounded_by_their_names_and_their_number(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        for protocol, (path, body) in requests().items():
+            many = {f"temperatur{number}": 1 for number in range(MOST_OPTIONS)}
+            for odd in (
+                {"x" * 129: 1}, {"metadata": {"ü" * 65: "x"}}, {**many, "one_more": 1},
+                {f"temperatur{number}": 1 for number in range(60_000)},
+            ):  # fmt: skip
+                start = time.perf_counter()
+                body_of(here.http, here.send(key, (path, {**body, **odd})), protocol)
+                assert time.perf_counter() - start < 1.5
+            assert here.upstream.bodies == []
+            for usual in ({"x" * 128: 1}, many):
+                assert here.send(key, (path, {**body, **usual})).status_code == 200
+            here.upstream.bodies.clear()
+
+
+def test_other_names_of_a_request_are_bounded(tmp_path: Path) -> None:
+    long = "n" * 5000
+    tool = {"type": "function", "function": {"name": long, "parameters": {"type": "object"}}}
+    spoken = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": long, "arguments": "{}"}}],
+    }
+    answer = {"role": "tool", "tool_call_id": "1", "content": "x"}
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        path, body = requests()["openai-chat"]
+        for odd in ({"tools": [tool]}, {"messages": [*body["messages"], spoken, answer]}):
+            body_of(here.http, here.send(key, (path, {**body, **odd})), "openai-chat")
+        other, input = requests()["openai-responses"]
+        body_of(here.http, here.send(key, (other, {**input, "previous_response_id": long})), "openai-responses")
+        headers = {"authorization": f"Bearer {key}"}
+        for url in (f"/v1/responses/{long}", f"/v1/requests/{long}", f"/v1/responses/{long}/input_items"):
+            body_of(here.http, here.http.get(url, headers=headers), "openai-chat")
+        body_of(here.http, here.http.get("/v1/models?" + "a&" * MOST_FIELDS, headers=headers), "openai-chat")
+        odd_header = {**headers, "anthropic-beta": long}
+        messages, sent = requests()["anthropic-messages"]
+        body_of(here.http, here.http.post(messages, json=sent, headers=odd_header), "anthropic-messages")
+        assert here.upstream.bodies == []
+
+
+def test_the_gateway_suggests_no_names(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        for protocol, request in requests("deepsek-v4-pro").items():
+            response = here.send(key, request)
+            assert response.status_code == 404
+            assert "did you mean" not in sentence(protocol, response.json())[0]
+
+
+def test_a_path_is_decoded_once(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key, headers = here.key(), {}
+        headers["authorization"] = f"Bearer {key}"
+        assert here.http.get("/v1/models/here%2Fpriced", headers=headers).json()["id"] == "here/priced"
+        twice = here.http.get("/v1/models/here%252Fpriced", headers=headers)
+        assert twice.status_code == 404
+        assert "here%2Fpriced" in twice.text
+
+
+def test_refused_names_take_no_memory_and_no_line_of_a_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "cnllm.gateway")
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        path, body = requests()["openai-chat"]
+        for number in range(5):
+            here.send(key, (path, {**body, "model": f"here/m{number}" + "x" * 1_000_000}))
+            here.send(key, (path, {**body, f"o{number}" + "x" * 1_000_000: 1}))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 10
+    assert max(map(len, lines)) < 1500
+
+
+def test_the_log_keeps_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.gateway.access_log._KEPT_BYTES", 100_000)
+    log = AccessLog()
+    for number in range(50):
+        notes = [Note("param-unknown", "params", "s" * 5_000_000, "d") for _ in range(1 + number % 3)]
+        log.write(Entry(str(number), "POST", "/", outcome="o" * 1_000_000, notes=notes * 100), "me")
+    kept = [log.request("me", str(number)) for number in range(50) if str(number) in log._entries]
+    assert 1 <= len(kept) < 10
+    assert sum(len(json.dumps(entry)) for entry in kept) < 250_000
+    assert kept[-1]["id"] == "49"
+
+
+def test_a_long_name_costs_no_comparison_in_the_library() -> None:
+    registry = Registry.load()
+    start = time.perf_counter()
+    for name in ("x" * 2_000_000, "deepseek/" * 200_000):
+        assert similar_names(registry, name) == []
+    with pytest.raises(UnknownModel) as caught:
+        registry.resolve("x" * 2_000_000)
+    assert len(str(caught.value)) < 500
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("id", ["%" + "25" * 40_000 + "2e", "a%252fb", "%2525252e"])
+def test_an_id_that_is_encoded_twice_is_refused_at_once(id: str, tmp_path: Path) -> None:
+    (tmp_path / "o.toml").write_text(
+        '[providers.gem]\nprotocol = "gemini"\nbase_url = "http://127.0.0.1:1/v1beta"\nkeys = []\n'
+    )
+    registry = Registry.load(str(tmp_path / "o.toml"))
+    start = time.perf_counter()
+    with pytest.raises(CannotSend):
+        engine.build_request(registry.resolve(f"gem/{id}"), "Hi")
+    assert time.perf_counter() - start < 1
