@@ -19,6 +19,7 @@ else:  # the class of older versions of click is not generic
 
 __all__ = [
     "LEVEL_WORDS",
+    "NONE",
     "PARAMETERS",
     "Command",
     "Group",
@@ -188,6 +189,10 @@ def level(text: str, prefix: str = "") -> str | int:
     )
 
 
+NONE = "none"
+"""The value of an option that removes a limit."""
+
+
 class ReasoningLevel(_ParamType):
     """A reasoning level: a word, or a number of tokens."""
 
@@ -202,6 +207,16 @@ class ReasoningLevel(_ParamType):
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(word) for word in LEVEL_WORDS if word.startswith(incomplete)]
+
+
+class CountOrNone(_ParamType):
+    """A whole number from 1, or `none`, which removes a limit."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        """Convert an option's value."""
+        return value if value == NONE else click.IntRange(min=1).convert(value, param, ctx)
 
 
 def examples(*lines: str) -> str:

@@ -85,6 +85,7 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
 def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     """Return the known fields of an entry."""
     data: dict[str, Any] = msgspec.to_builtins(entry, builtin_types=(Decimal,))
+    del data["soft_budgets"]  # `soft_budget` says it in words
     data["seconds"] = round(entry.seconds, 4)
     if entry.first is not None:
         data["first"] = round(entry.first, 4)

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm import errors
 from cnllm.engine.encode.plan import Plan
+from cnllm.estimates.money import format_units
 from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.access import OPEN, Access, digest, sent_keys
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
-from cnllm.gateway.limits.key_worker import Reservation
-from cnllm.gateway.limits.keys import KEY, KeyRecord
-from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
+from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, use_data
+from cnllm.gateway.limits.key_worker import Flight, SoftBudget
+from cnllm.gateway.limits.keys import KEY, Rights
+from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
-from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 from cnllm.types.route import Fallback
 
-__all__ = ["Admission", "Admitted", "Caller", "allows_model", "guessing_failure", "refusal_failure", "require_model"]
+__all__ = [
+    "Admission",
+    "Admitted",
+    "Caller",
+    "allows_model",
+    "guessing_failure",
+    "refusal_failure",
+    "require_model",
+    "soft_budget_header",
+]
 
+_LOGGER = logging.getLogger("cnllm.gateway")
 _STATUS = {"rate": 429, "size": 413, "forbidden": 403, "key": 401}
 _GUESSES = (100, 1.0)  # wrong keys of one address: so many at once, then one each so many seconds
 _REPLIES = 10  # replies of unknown length that fit into a limit of tokens at once
@@ -39,16 +50,23 @@ _NOT_SENT = (errors.KeyMissing, errors.Untrusted, errors.CannotSend, errors.Regi
 
 
 class Caller(Struct, frozen=True):
-    """The sender of a request: an identity, and the limits of its key where it has any."""
+    """The sender of a request: an identity, and the rights of its key where they are limited."""
 
     identity: str
-    record: KeyRecord | None = None
+    rights: Rights | None = None
 
 
 class Admission:
-    """The keys of clients: those that are given at the start, and those of a book, which have limits."""
+    """The keys of clients: those that are given at the start, and those of a book, which have limits.
 
-    def __init__(self, access: Access, book: KeyBook | None, *, lease: float = LEASE_SECONDS) -> None:
+    With `simulate` nothing costs anything, whatever its price.
+    """
+
+    def __init__(
+        self, access: Access, book: KeyBook | None, *, lease: float = LEASE_SECONDS, simulate: bool = False
+    ) -> None:
+        self.simulate = simulate
+        self._warned: dict[tuple[str, str, str], tuple[int, int]] = {}  # soft budgets that the log has
         self.guesses = Guesses(*_GUESSES)
         self._access = access
         self._book = book
@@ -57,7 +75,8 @@ class Admission:
 
     def with_access(self, access: Access) -> Admission:
         """Return the same with other keys that are given; the limits of running requests are shared."""
-        new = Admission(access, self._book, lease=self._lease)
+        new = Admission(access, self._book, lease=self._lease, simulate=self.simulate)
+        new._warned = self._warned
         new._limiters = self._limiters
         new.guesses = self.guesses
         return new
@@ -104,44 +123,79 @@ class Admission:
         if self._book is None or KEY.fullmatch(key) is None:
             return None
         try:
-            record = await self.limiter.find(identity)
+            rights = await self.limiter.find(identity)
         except Refused as error:
             raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
-        return None if record is None else Caller(identity, record)
+        return None if rights is None else Caller(identity, rights)
 
-    async def admit(self, caller: Caller, protocol: str) -> None:
-        """Count a request by its head, before its body is read. Raises `RequestFailed` beyond a limit of its key."""
-        if caller.record is None:
-            return
-        try:
-            await self.limiter.admit(caller.identity, caller.record)
-        except Refused as error:
-            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+    async def admit(self, caller: Caller, protocol: str) -> list[Flight]:
+        """Count a request by its head, before its body is read, and return what is to be released at its end.
 
-    def fallback(self, caller: Caller, fallback: Fallback, registry: Registry) -> Fallback:
-        """Return the part of a route that a client's key may use.
-
-        Models that the key does not allow are left out. A budget is reserved for one model, so such a key gets the
-        first model of the route and no other.
+        Raises `RequestFailed` beyond a limit of its key or its team.
         """
-        record = caller.record
-        if record is None or not (record.models or record.budgets):
-            return fallback
-        kept = [
-            index
-            for index, name in enumerate(fallback.targets)
-            if not record.budgets and record.allows(registry.resolve(name).name)
-        ]
+        if caller.rights is None:
+            return []
+        try:
+            return await self.limiter.admit(caller.identity, caller.rights)
+        except Refused as error:
+            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+
+    def route(
+        self, caller: Caller, first: Model, fallback: Fallback, resolve: Callable[[str], Model | str]
+    ) -> tuple[Model, Fallback]:
+        """Return the part of a route that a client's key may use: its first model, and those that take over.
+
+        Models that the key or its team does not allow are left out, and those that its budget cannot pay. A budget is
+        reserved for one model, so such a key gets the first one that is left and no other. Where none is left, the
+        route is its first model, which is refused.
+        """
+        rights = caller.rights
+        if rights is None or not any(record.models or record.budgets for record in rights.records):
+            return first, fallback
+        models = [first, *map(resolve, fallback.targets)]
+        kept = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
+        if any(record.budgets for record in rights.records):
+            kept = kept[:1]
+        model = models[kept[0]]
+        assert isinstance(model, Model)
         weights = fallback.weights
         if weights is not None:
-            weights = (weights[0], *(weights[index + 1] for index in kept)) if kept else None
-            if weights is not None and not any(weights):
-                weights = None
-        return replace(fallback, targets=tuple(fallback.targets[index] for index in kept), weights=weights)
+            weights = tuple(weights[index] for index in kept)
+            weights = weights if any(weights) else None
+        targets = tuple(fallback.targets[index - 1] for index in kept[1:])
+        return model, replace(fallback, targets=targets, weights=weights)
+
+    def _is_usable(self, model: Model | str, rights: Rights) -> bool:
+        """Whether a key may use a model. That of a tier is not known here."""
+        if not isinstance(model, Model) or not rights.allows(model.name):
+            return False
+        price = rights.price(model.flags.price)
+        currency = price.currency if price is not None else None
+        return self.simulate or all(not record.budgets or currency in record.budgets for record in rights.records)
+
+    def warn(self, warning: SoftBudget) -> None:
+        """Say once in the log that a soft budget is spent, and again when the budget has begun anew."""
+        record, currency = warning.record, warning.currency
+        state = (warning.start, record.soft_budgets[currency])
+        if self._warned.get(whose := (record.kind, record.name, currency)) != state:
+            self._warned[whose] = state
+            _LOGGER.warning("the soft budget of the %s %s is spent: %s", record.kind, record.name, _amounts(warning))
 
     def admitted(self, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str) -> Admitted:
         """Return a context in which a request may be sent. `estimate` returns about how long it is."""
         return Admitted(self, caller, plan, estimate, protocol)
+
+    async def uses(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the keys and the teams of the book with what they have used, for the operator."""
+        book = self._book
+        if book is None:
+            return {"keys": [], "teams": []}
+        return await asyncio.to_thread(
+            lambda: {
+                "keys": [use_data(use) for use in book.uses()],
+                "teams": [use_data(use) for use in book.uses(teams=True)],
+            }
+        )
 
     async def aclose(self) -> None:
         """Report what became of requests, and close the book."""
@@ -168,47 +222,84 @@ class Admitted:
         self._tokens = 0
         self._protocol = protocol
         self._quote: Quote | None = None
-        self._reservation: Reservation | None = None
+        self._reservations: Reservations | None = None
 
     async def __aenter__(self) -> Self:
-        record = self._caller.record
-        if record is not None:
-            self._quote = quote(self._plan) if record.budgets else _unbounded(self._plan)
-            counted = 0
-            if record.tpm is not None:
+        rights = self._caller.rights
+        if rights is not None:
+            self._quote = self._bounds(rights)
+            limits = [record.tpm for record in rights.records]
+            counted = [0, 0]
+            if any(limits):
                 self._tokens = self._estimate()
-                counted = _counted_tokens(self._tokens, self._plan, record.tpm)
+                counted = [0 if tpm is None else _counted_tokens(self._tokens, self._plan, tpm) for tpm in limits]
             limiter = self._admission.limiter
             try:
-                self._reservation = await limiter.reserve(self._caller.identity, record, self._quote, counted)
+                self._reservations = await limiter.reserve(self._caller.identity, rights, self._quote, *counted)
             except Refused as error:
                 raise RequestFailed(refusal_failure(error.refusal, self._protocol)) from error
+            for warning in self.soft_budgets:
+                self._admission.warn(warning)
         return self
+
+    @property
+    def soft_budgets(self) -> list[SoftBudget]:
+        """Return the soft budgets of the key and its team that are spent."""
+        return [] if self._reservations is None else self._reservations.soft_budgets
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        reservation, reply = self._reservation, self.reply
-        if reservation is None:
+        reply, quote, rights, reservations = self.reply, self._quote, self._caller.rights, self._reservations
+        if quote is None or rights is None or reservations is None:
             return
-        assert self._quote is not None
         if reply is None and _was_refused(error):
-            reservation.release()
-        elif reply is None or reply.finish in ("cut", "error"):  # what it counted so far is not all
-            reservation.settle(None, None)
-        else:
-            reservation.settle(settled_cost(self._quote, reply), _tokens_of(reply, self._tokens))
+            reservations.release()
+            return
+        cost, tokens = None, None
+        if self._admission.simulate:
+            cost = 0
+        if reply is not None and reply.finish not in ("cut", "error"):  # what such a one counted so far is not all
+            tokens = _tokens_of(reply, self._tokens)
+            if cost is None:
+                cost = settled_cost(quote, rights.priced(reply, self._plan.flags.price))
+        reservations.settle(cost, tokens)
+
+    def _bounds(self, rights: Rights) -> Quote:
+        """Return the bounds of the request, as far as a budget needs them."""
+        plan = self._plan
+        price = rights.price(plan.flags.price)
+        if self._admission.simulate:
+            return Quote(plan.model.name, None, None, cost=0)
+        if not any(record.budgets for record in rights.records):
+            return Quote(plan.model.name, None, None, price.currency if price is not None else None)
+        return quote(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
 
 
-def allows_model(record: KeyRecord, names: ModelNames, name: str, model: Model) -> bool:
+def soft_budget_header(warnings: list[SoftBudget]) -> str:
+    """Return the header that warns a client: the soft budgets that are spent."""
+    return ", ".join(f"{warning.record.kind} {warning.record.name}: {_amounts(warning)}" for warning in warnings)
+
+
+def _amounts(warning: SoftBudget) -> str:
+    """Return what is spent of what."""
+    record, currency = warning.record, warning.currency
+    spent, soft, hard = map(format_units, (warning.spent, record.soft_budgets[currency], record.budgets[currency]))
+    return f"{spent} of {hard} {currency} (soft budget {soft})"
+
+
+def allows_model(rights: Rights, names: ModelNames, name: str, model: Model) -> bool:
     """Whether a key may use a model by the name of a client, or another one of the route that has this name."""
-    if record.allows(model.name):
+    if rights.allows(model.name):
         return True
     route = names.fallback(name)
-    return route is not None and any(record.allows(names.registry.resolve(other).name) for other in route.targets)
+    if route is None:
+        return False
+    models = map(names.resolve, route.targets)
+    return any(isinstance(other, Model) and rights.allows(other.name) for other in models)
 
 
-def require_model(record: KeyRecord, names: ModelNames, name: str, protocol: str, model: Model | None = None) -> None:
+def require_model(rights: Rights, names: ModelNames, name: str, protocol: str, model: Model | None = None) -> None:
     """Raise `RequestFailed` for a name whose model a key may not use. A tier is judged by the `model` it chose."""
     if model is None:
         try:
@@ -218,7 +309,8 @@ def require_model(record: KeyRecord, names: ModelNames, name: str, protocol: str
         if isinstance(found, str):
             return
         model = found
-    if not allows_model(record, names, name, model):
+    if not allows_model(rights, names, name, model):
+        record = next((record for record in rights.records if not record.allows(model.name)), rights.key)
         raise RequestFailed(refusal_failure(model_refused(record, model.name), protocol))
 
 
@@ -238,12 +330,6 @@ def _counted_tokens(estimate: int, plan: Plan, limit: int) -> int:
     part = limit // _REPLIES
     total = estimate + (part if output is None else min(output, part))
     return total if estimate > limit else min(total, limit)
-
-
-def _unbounded(plan: Plan) -> Quote:
-    """Return a quote without bounds, for a key without a budget."""
-    price = plan.flags.price
-    return Quote(plan.model.name, None, None, price.currency if price is not None else None)
 
 
 def refusal_failure(refusal: Refusal, protocol: str) -> Failure:

@@ -95,7 +95,7 @@ class Gateway:
         self._service = Service(
             names=self._names(self.registry),
             access=access,
-            admission=Admission(access, key_book),
+            admission=Admission(access, key_book, simulate=simulate),
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
             monitor=Monitor(self._operator(access), self._metrics, recent, spans),

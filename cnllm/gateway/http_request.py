@@ -14,11 +14,12 @@ from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
-from cnllm.gateway.admission import Admitted, Caller, require_model
+from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
+from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.name_bounds import check_name, check_query
@@ -75,6 +76,7 @@ class HttpRequest:
         self._client = service.clients.of(scope)
         self._body: RequestBody | None = None
         self._is_counted = False  # among the requests in flight
+        self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
 
     async def serve(self) -> None:
@@ -105,6 +107,8 @@ class HttpRequest:
             self._entry.seconds = time.monotonic() - self._clock
             if self._is_counted:
                 service.requests.give(self._client)
+            for flight in self._flights:
+                flight.release()
             if self._body is not None:
                 self._body.release()
             is_kept = bool(self._caller.identity)
@@ -172,22 +176,23 @@ class HttpRequest:
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
             )
         self._caller = caller
-        if caller.record is not None:
-            self._entry.key = caller.record.name
+        if caller.rights is not None:
+            self._entry.key = caller.rights.key.name
+            self._entry.team = caller.rights.key.team or ""
         if endpoint is None or route is _UNKNOWN:
             return
         require_method(endpoint, self._method)
         if endpoint.name:
             check_name("model" if route.named == "model" else "id", endpoint.name, "the path")
         if route.is_counted:
-            await service.admission.admit(caller, self._protocol)
+            self._flights = await service.admission.admit(caller, self._protocol)
         if route.named == "model":
             self._require_model(endpoint.name)
 
     def _require_model(self, name: str, model: Model | None = None) -> None:
         """Raise `RequestFailed` for a model that the key may not use. `name` is the client's, unknown ones pass."""
-        if (record := self._caller.record) is not None:
-            require_model(record, self._service.names, name, self._protocol, model)
+        if (rights := self._caller.rights) is not None:
+            require_model(rights, self._service.names, name, self._protocol, model)
 
     def _count(self) -> None:
         """Count the request among those in flight. Raises `RequestFailed` where there are too many."""
@@ -202,7 +207,9 @@ class HttpRequest:
         service = self._service
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
         body = self._open_body()
-        page = await operator_page(endpoint, service.monitor, *request, body.content, service.logins, self._client)
+        page = await operator_page(
+            endpoint, service.monitor, *request, body.content, service.logins, self._client, service.admission.uses
+        )
         await self._send_content(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint) -> None:
@@ -219,7 +226,7 @@ class HttpRequest:
             case "request":
                 await self._send_json(service.log.request(identity, endpoint.name))
             case _:
-                steps = resource_body(endpoint, service.names, self._query, identity, self._caller.record)
+                steps = resource_body(endpoint, service.names, self._query, identity, self._caller.rights)
                 await self._send_json(await service.state.run(steps))
 
     # ── reading ──────────────────────────────────────────────────────────────
@@ -304,13 +311,15 @@ class HttpRequest:
         """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
         if exchange.fallback is not None:
             service = self._service
-            allowed = service.admission.fallback(self._caller, exchange.fallback, service.names.registry)
-            options = {**options, "fallback": allowed}
+            route = service.admission.route(self._caller, exchange.model, exchange.fallback, service.names.resolve)
+            if route[0] is not exchange.model:
+                exchange.use_model(route[0])
+            options = {**options, "fallback": route[1]}
         try:
             assert self._body is not None
             prepare = partial(self._service.client().prepare, exchange.model, messages, stream=stream, **options)
             call = await self._body.worked(prepare)
-            if (record := self._caller.record) is not None and record.tpm is not None:
+            if (rights := self._caller.rights) is not None and any(record.tpm for record in rights.records):
                 await self._body.worked(lambda: exchange.tokens)  # counted here, where it may take its time
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
@@ -322,6 +331,7 @@ class HttpRequest:
         """Return the reply of the model when it is whole."""
         call = await self._prepared(exchange, messages, options, stream=False)
         async with self._admitted(exchange, call) as admitted, call:
+            self._warn(admitted)
             async for _ in call.batches():
                 pass
             if exchange.fallback is not None:
@@ -332,6 +342,12 @@ class HttpRequest:
     def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
         """Return a context in which a call may be sent: within the limits of the client's key."""
         return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
+
+    def _warn(self, admitted: Admitted) -> None:
+        """Take note of soft budgets that are spent."""
+        if warnings := admitted.soft_budgets:
+            self._entry.soft_budget = soft_budget_header(warnings)
+            self._entry.soft_budgets = [(w.record.kind, w.record.name, w.currency) for w in warnings]
 
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
         """Enter the model of a route that answers."""
@@ -349,6 +365,7 @@ class HttpRequest:
             else:
                 stream = await self._prepared(exchange, messages, options, stream=True)
                 async with self._admitted(exchange, stream) as admitted, stream:
+                    self._warn(admitted)
                     async for events in stream.batches():
                         if exchange.fallback is not None:
                             self._use_model(exchange, stream)
@@ -454,6 +471,8 @@ class HttpRequest:
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
+        if self._entry.soft_budget:
+            own.append((b"x-cnllm-soft-budget", self._entry.soft_budget.encode("ascii", "replace")))
         if (self._body is None or not self._body.is_read) and (status == 408 or ends_connection(self._headers)):
             own.append((b"connection", b"close"))
         await self._asgi_send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})

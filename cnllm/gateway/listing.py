@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from cnllm.errors import UnknownModel
 from cnllm.gateway.admission import allows_model
 from cnllm.gateway.failures import RequestFailed, failure_of
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.keys import Rights
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
 from cnllm.protocols.server_interface import ModelCard
@@ -17,9 +17,9 @@ from cnllm.registry.model import Model
 __all__ = ["model_body", "models_body"]
 
 
-def models_body(protocol: str, names: ModelNames, query: str, record: KeyRecord | None = None) -> dict[str, Any]:
+def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> dict[str, Any]:
     """Return the list of models, without those that are retired, and those that the client's key may not use."""
-    cards = [card for name in names.names() if (card := _card(names, name, listed=True, record=record)) is not None]
+    cards = [card for name in names.names() if (card := _card(names, name, listed=True, rights=rights)) is not None]
     return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
 
 
@@ -34,7 +34,7 @@ def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
     return server_api(protocol).write_model(card)
 
 
-def _card(names: ModelNames, name: str, *, listed: bool, record: KeyRecord | None = None) -> ModelCard | None:
+def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None = None) -> ModelCard | None:
     """Return what a list says of a model; None for one that a list leaves out."""
     model = names.resolve(name)
     if not isinstance(model, Model):  # a tier: its models differ
@@ -42,7 +42,7 @@ def _card(names: ModelNames, name: str, *, listed: bool, record: KeyRecord | Non
     flags = model.flags
     if listed and flags.status is not None and flags.status.is_ == "retired":
         return None
-    if record is not None and not allows_model(record, names, name, model):
+    if rights is not None and not allows_model(rights, names, name, model):
         return None
     limits = flags.limits
     return ModelCard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from cnllm.gateway.access import digest, sent_keys
 from cnllm.gateway.admission import guessing_failure
@@ -25,8 +26,9 @@ async def operator_page(
     content: Callable[[int], Awaitable[bytes]],
     logins: Guesses,
     address: str,
+    uses: Callable[[], Awaitable[Any]],
 ) -> Page:
-    """Return the answer. `content` returns the body of the request up to a number of bytes.
+    """Return the answer. `content` returns the body of the request up to a number of bytes, `uses` that of the keys.
 
     Raises `RequestFailed`, also for an address that has sent too many wrong keys: `logins` counts those.
     """
@@ -42,13 +44,15 @@ async def operator_page(
     if endpoint.verb == "metrics":
         return _metrics(monitor, method, operator.allows(map(digest, keys)), headers.get("accept", ""))
     assert monitor.recent is not None
+    is_allowed = operator.allows(map(digest, keys)) or operator.allows_cookie(headers)
     return ui_page(
         endpoint.name,
         method,
         recent=monitor.recent,
         operator=operator,
-        is_allowed=operator.allows(map(digest, keys)) or operator.allows_cookie(headers),
+        is_allowed=is_allowed,
         login=operator.cookie(map(digest, keys), is_secure=is_secure),
+        uses=await uses() if endpoint.name == "keys" and is_allowed else None,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cnllm.gateway.endpoints import ROUTES, Endpoint
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.keys import Rights
 from cnllm.gateway.listing import model_body, models_body
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.responses import delete_response, response_body, response_items
@@ -24,12 +24,12 @@ def require_method(endpoint: Endpoint, method: str) -> None:
 
 
 def resource_body(
-    endpoint: Endpoint, names: ModelNames, query: str, identity: str, record: KeyRecord | None = None
+    endpoint: Endpoint, names: ModelNames, query: str, identity: str, rights: Rights | None = None
 ) -> Steps[dict[str, Any]]:
     """Return the body of an answer to a client, with the limits of its key. Raises `RequestFailed`."""
     match endpoint.verb:
         case "models":
-            return models_body(endpoint.protocol, names, query, record)
+            return models_body(endpoint.protocol, names, query, rights)
         case "model":
             return model_body(endpoint.protocol, names, endpoint.name)
         case "response":

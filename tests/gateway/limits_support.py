@@ -36,7 +36,7 @@ async def call(limiter, record, number):
     quote = Quote("p/m", 1, 1, "CNY", worst, worst)
     asked = time.time()
     try:
-        await limiter.admit(digest, record)
+        flights = await limiter.admit(digest, record)
         reservation = await limiter.reserve(digest, record, quote, plan.get("tokens", 1))
     except Refused as error:
         return say(refused=error.refusal.code, retry=error.refusal.retry_after)
@@ -48,6 +48,8 @@ async def call(limiter, record, number):
     if plan.get("waits"):
         await asyncio.to_thread(sys.stdin.readline)
     reservation.settle(cost, plan.get("tokens", 1))
+    for flight in flights:
+        flight.release()
     say(settled=cost)
 
 async def main():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from cnllm.estimates.money import UNITS, amount_of, format_units, units_of
 from cnllm.estimates.quote import quote, settled_cost, worst_cost
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits import window
-from cnllm.gateway.limits.account import Account, Grant, Operation, update
+from cnllm.gateway.limits.account import Account, Grant, Operation
+from cnllm.gateway.limits.account import update as update_at
 from cnllm.gateway.limits.keys import KEY, KeyRecord, new_key
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Note, Usage
@@ -29,6 +28,11 @@ from .limits_support import book_with, cny, sqlite_url
 
 MINUTE = 60_000_000
 LEASE = 30_000_000
+
+
+def update(account: Account, record: KeyRecord, operation: Operation, now: int) -> Grant:
+    """Carry out an operation where both clocks show the same time."""
+    return update_at(account, record, operation, now, now / 1_000_000)
 
 
 # ── windows ──────────────────────────────────────────────────────────────────
@@ -264,77 +268,3 @@ def test_a_key_is_revoked_and_its_name_is_free_again(tmp_path: Path) -> None:
     assert msgspec.structs.asdict(book.uses()[0].record)["name"] == "team"
     book.close()
     assert digest_ != "other"
-
-
-# ── the same in Lua ──────────────────────────────────────────────────────────
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pytest.importorskip("redis", reason="the package redis is not installed")
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed")
-    from .test_store_redis import Server
-
-    made = Server(tmp_path_factory.mktemp("redis"))
-    made.start()
-    yield made
-    made.stop()
-
-
-def test_the_scripts_on_redis_do_the_same(server: Any) -> None:
-    from cnllm.gateway.limits.redis_book import RedisBook
-    from cnllm.gateway.limits.redis_script import UPDATE
-
-    book = RedisBook(server.url)
-    script = book._client.register_script(UPDATE)
-    states = set()
-    for seed in range(25):
-        chance = random.Random(seed)
-        book._client.flushall()
-        budgets = chance.choice([{}, {"CNY": 10**10}, {"CNY": 8_999_999_999_999_999, "USD": 5}])
-        record = KeyRecord(
-            "k", 1.0, rpm=chance.choice([None, 5, 100]), tpm=chance.choice([None, 1000]), budgets=budgets
-        )
-        book.add("d", record)
-        account, numbers = Account(), dict.fromkeys("ab", 0)
-        for _ in range(50):
-            worker = chance.choice("ab")
-            numbers[worker] += chance.choice([0, 1, 1, 1, 1, 2]) or (not numbers[worker])
-            operation = _operation(chance, worker, numbers[worker], record)
-            data = script(keys=[book.prefix], args=["d", msgspec.msgpack.encode(operation)])
-            theirs = msgspec.msgpack.decode(data, type=Grant)
-            ours = update(account, record, operation, theirs.now)
-            theirs.money.sort()
-            ours.money.sort()
-            assert theirs == ours, (seed, operation)
-            states.add(ours.state)
-            if ours.state == "lost":
-                numbers[worker] = 0
-        use = book.uses()[0]
-        assert (use.calls, use.tokens, use.unpriced) == (account.calls, account.used, account.unpriced)
-        for currency, units in use.spent.items():  # leases that expired since are in it
-            assert units >= account.spent.get(currency, 0)
-    assert states == {"ok", "lost"}
-    book.close()
-
-
-def _operation(chance: random.Random, worker: str, number: int, record: KeyRecord) -> Operation:
-    """Any operation."""
-
-    def amounts(share: float) -> dict[str, int]:
-        return {currency: chance.randrange(10**9) for currency in record.budgets if chance.random() < share}
-
-    return Operation(
-        worker,
-        number,
-        chance.choice([1, 30_000_000]),
-        (chance.randrange(4), chance.randrange(3)),
-        (chance.randrange(300), chance.randrange(100)),
-        {currency: (units, chance.randrange(10**8)) for currency, units in amounts(0.7).items()},
-        amounts(0.5),
-        amounts(0.5),
-        chance.choice([[], [0, 1], [0, -1]]),
-        chance.choice([[], [0, 50]]),
-        1,
-        7,
-        chance.randrange(2),
-    )

@@ -18,14 +18,13 @@ from cnllm.errors import CnllmError
 from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, KeyUse, open_book
-from cnllm.gateway.limits.key_worker import Reservation
-from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.limits.limiter import Limiter
+from cnllm.gateway.limits.keys import Rights
+from cnllm.gateway.limits.limiter import Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refused
 
 from .limits_support import Worker, book_with, cny, sqlite_url, workers
 
-Test = Callable[[Limiter, KeyRecord], Coroutine[Any, Any, None]]
+Test = Callable[[Limiter, Rights], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +188,7 @@ class Counting:
         self.operations = self.searches = 0
         self.fails = ""
 
-    async def find(self, digest: str) -> KeyRecord | None:
+    async def find(self, digest: str) -> Rights | None:
         self.searches += 1
         if self.fails:
             raise CnllmError("the store is away")
@@ -208,7 +207,7 @@ class Counting:
         await self.book.aclose()
 
 
-def run(url: str, digest: str, steps: Callable[[Limiter, KeyRecord, Counting], Coroutine[Any, Any, None]]) -> None:
+def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coroutine[Any, Any, None]]) -> None:
     """Run steps with the limits of one process."""
 
     async def main() -> None:
@@ -228,7 +227,7 @@ def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
     """Count the operations of the store for two thousand requests, one after the other and many at once."""
     book, _, digest = book_with(url, rpm=10**6, tpm=10**9, budgets={"CNY": cny("1000")})
 
-    async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
         async def one() -> None:
             for _ in range(50):
                 await limiter.admit(digest, record)
@@ -248,7 +247,7 @@ def test_a_busy_key_does_not_write_at_each_request(url: str) -> None:
 def test_a_revoked_key_is_refused_within_a_second(url: str) -> None:
     book, _, digest = book_with(url, rpm=1000)
 
-    async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
         await limiter.admit(digest, record)
         (await limiter.reserve(digest, record, quoted(1), 1)).settle(1, 1)
         for _ in range(100):
@@ -267,15 +266,15 @@ def test_a_revoked_key_is_refused_within_a_second(url: str) -> None:
 def test_a_store_that_is_away_lets_nobody_pass_and_nothing_counts_twice(url: str) -> None:
     book, _, digest = book_with(url, budgets={"CNY": cny("1")})
 
-    async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
-        async def reserve() -> Reservation | str:
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
+        async def reserve() -> Reservations | str:
             try:
                 return await limiter.reserve(digest, record, quoted(cny("0.25")), 1)
             except Refused as error:
                 return error.refusal.code if error.refusal.retry_after else "never"
 
         first = await reserve()
-        assert isinstance(first, Reservation)
+        assert isinstance(first, Reservations)
         counting.fails = "after"  # carried out, and nobody knows
         first.settle(cny("0.2"), 1)
         await asyncio.sleep(0.3)
@@ -300,7 +299,7 @@ def test_a_store_that_is_away_lets_nobody_pass_and_nothing_counts_twice(url: str
 def test_a_request_that_is_given_up_while_it_waits_reserves_nothing(url: str) -> None:
     book, _, digest = book_with(url, budgets={"CNY": cny("1")})
 
-    async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
         for ticks in range(12):
             task = asyncio.ensure_future(limiter.reserve(digest, record, quoted(cny("0.9")), 1))
             for _ in range(ticks):
@@ -327,7 +326,7 @@ def test_a_request_that_is_given_up_while_it_waits_reserves_nothing(url: str) ->
 def test_why_a_request_is_refused(url: str) -> None:
     book, _, digest = book_with(url, models=("p/*",), tpm=1000, budgets={"CNY": cny("1")})
 
-    async def steps(limiter: Limiter, record: KeyRecord, counting: Counting) -> None:
+    async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
         async def code(quote: Quote, tokens: int = 1) -> tuple[str, bool]:
             with pytest.raises(Refused) as caught:
                 await limiter.reserve(digest, record, quote, tokens)

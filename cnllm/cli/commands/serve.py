@@ -42,6 +42,7 @@ EXAMPLES = options.examples(
 
 _COMMANDS = {
     "keys": "cnllm.cli.commands.serve_keys:keys",
+    "teams": "cnllm.cli.commands.serve_keys:teams",
     "top": "cnllm.cli.commands.serve_top:top",
 }
 

@@ -1,11 +1,12 @@
-"""Define `cnllm serve keys`: keys of a gateway's clients, with limits. A key is shown once."""
+"""Define `cnllm serve keys` and `cnllm serve teams`: keys of a gateway's clients, with limits. A key is shown once."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +17,11 @@ from cnllm.cli.output.table import table
 if TYPE_CHECKING:
     from cnllm.cli.output.json_types import ClientKey
     from cnllm.gateway.limits.book import KeyBook, KeyUse
+    from cnllm.gateway.limits.keys import KeyRecord
 
-__all__ = ["keys"]
+__all__ = ["keys", "limits_of", "teams"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _store = click.option(
     "--store",
@@ -27,6 +31,56 @@ _store = click.option(
 )
 
 
+_COMMON = (
+    click.option(
+        "--models",
+        metavar="PATTERN",
+        multiple=True,
+        help="A model that may be used: PROVIDER/ID, an alias, or a pattern. Repeatable. Default: every model.",
+    ),
+    click.option("--rpm", metavar="N", type=options.CountOrNone(), help="The requests in any minute."),
+    click.option("--tpm", metavar="N", type=options.CountOrNone(), help="The tokens in a minute, input and output."),
+    click.option("--concurrency", metavar="N", type=options.CountOrNone(), help="The requests in flight."),
+    click.option(
+        "--budget",
+        "budgets",
+        metavar="X[/PERIOD]",
+        multiple=True,
+        help="The money to spend in all, or in each day, week or month: 20, 20/month.",
+    ),
+    click.option(
+        "--soft-budget",
+        "soft_budgets",
+        metavar="X",
+        multiple=True,
+        help="The part of the budget after which log, metric and header warn.",
+    ),
+    click.option("--currency", "currencies", metavar="C", multiple=True, help="The currency of the budget: CNY, USD."),
+    click.option("--time-zone", metavar="ZONE", help="Where days begin: Asia/Shanghai. Default: UTC."),
+)
+_OF_KEYS = (
+    click.option("--expires", metavar="DAY", help="When the key expires: 2027-01-01, or 2027-01-01T12:00."),
+    click.option("--team", metavar="T", help="The team of the key, whose limits hold as well."),
+    click.option(
+        "--assume-price",
+        metavar="IN,OUT",
+        help="The price of a million tokens where a model has no known one, in the budget's currency.",
+    ),
+)
+
+
+def _limits(*more: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds the options of limits, and more."""
+
+    def decorate(function: F) -> F:
+        for option in reversed((*_COMMON, *more, _store)):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+# ── keys ─────────────────────────────────────────────────────────────────────
 @click.group(
     cls=options.Group, epilog=options.examples("cnllm serve keys add team-a --rpm 100", "cnllm serve keys list")
 )
@@ -39,75 +93,61 @@ def keys() -> None:
 
 @keys.command(
     epilog=options.examples(
-        "cnllm serve keys add team-a --models 'zai/*' --rpm 100 --tpm 200000 --budget 20 --currency CNY",
-        "cnllm serve keys add ci --store redis://127.0.0.1:6379/0",
+        "cnllm serve keys add team-a --models 'zai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY",
+        "cnllm serve keys add ci --expires 2027-01-01 --team research",
+        "cnllm serve keys add bot --store redis://127.0.0.1:6379/0",
     )
 )
 @click.argument("name")
-@click.option(
-    "--models",
-    metavar="PATTERN",
-    multiple=True,
-    help="A model that the key may use: PROVIDER/ID, an alias, or a pattern. Repeatable. Default: every model.",
-)
-@click.option("--rpm", metavar="N", type=click.IntRange(min=1), help="The requests in any minute.")
-@click.option("--tpm", metavar="N", type=click.IntRange(min=1), help="The tokens in a minute, input and output.")
-@click.option("--budget", "budgets", metavar="AMOUNT", multiple=True, help="The money that the key may spend in all.")
-@click.option("--currency", "currencies", metavar="C", multiple=True, help="The currency of the budget, such as CNY.")
-@_store
+@_limits(*_OF_KEYS)
 @options.as_json("the key and its limits")
-def add(
-    name: str,
-    models: tuple[str, ...],
-    rpm: int | None,
-    tpm: int | None,
-    budgets: tuple[str, ...],
-    currencies: tuple[str, ...],
-    store: str,
-    as_json: bool,
-) -> None:
+def add(name: str, store: str, as_json: bool, **given: Any) -> None:
     """Make a key and print it. It is stored as a hash: it cannot be shown again.
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
     """
     from cnllm.gateway.access import digest
-    from cnllm.gateway.limits.keys import NAME, KeyRecord, new_key
+    from cnllm.gateway.limits.keys import new_key
 
-    if not NAME.fullmatch(name):
-        raise errors.UsageError(
-            f"{name!a} is no name for a key", "use up to 64 letters, digits and . _ @ -, a letter or digit first"
-        )
-    record = KeyRecord(name, time.time(), _models(models), rpm, tpm, _budgets(budgets, currencies))
+    record = limits_of(_new(name), given)
     key = new_key()
     book = _book(store)
     try:
+        _check_team(book, record)
         book.add(digest(key), record)
     finally:
         book.close()
     if as_json:
-        answer.print_json({"key": key, **_limits(record)})
+        answer.print_json({"key": key, **_data(record)})
     else:
         answer.print_line(key)
         stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
+
+
+@keys.command(
+    "set",
+    epilog=options.examples(
+        "cnllm serve keys set team-a --budget 50/month --currency CNY",
+        "cnllm serve keys set team-a --rpm none --expires none",
+    ),
+)
+@click.argument("name")
+@_limits(*_OF_KEYS)
+@options.as_json("the key's limits")
+def set_(name: str, store: str, as_json: bool, **given: Any) -> None:
+    """Change the limits of a key. What is not named stays as it is; `none` removes a limit.
+
+    Every gateway on the store follows within a second. What was used stays used.
+    """
+    _change(name, name, store, as_json, given)
 
 
 @keys.command("list", epilog=options.examples("cnllm serve keys list", "cnllm serve keys list --json"))
 @_store
 @options.as_json("an array")
 def list_(store: str, as_json: bool) -> None:
-    """List the keys with their limits and their use. No key is shown."""
-    book = _book(store)
-    try:
-        uses = book.uses()
-    finally:
-        book.close()
-    if as_json:
-        answer.print_json([_row(use) for use in uses])
-    elif uses:
-        heads = ("NAME", "STATE", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
-        answer.print_line(table(heads, [_cells(use) for use in uses], right=frozenset([4, 5])))
-    else:
-        stdio.print_line("there are no keys; cnllm serve keys add NAME makes one")
+    """List the keys with their limits and what is used of them. No key is shown."""
+    _list(store, as_json, teams=False)
 
 
 @keys.command(epilog=options.examples("cnllm serve keys revoke team-a"))
@@ -123,6 +163,188 @@ def revoke(name: str, store: str) -> None:
     stdio.print_line(f"the key of {name} is revoked")
 
 
+# ── teams ────────────────────────────────────────────────────────────────────
+@click.group(
+    cls=options.Group,
+    epilog=options.examples(
+        "cnllm serve teams add research --budget 100/month --currency CNY", "cnllm serve keys add ann --team research"
+    ),
+)
+def teams() -> None:
+    """Teams of keys, each with limits that all its keys share.
+
+    A request must pass the limits of its key and those of its team.
+    """
+
+
+@teams.command(
+    "add",
+    epilog=options.examples(
+        "cnllm serve teams add research --models 'zai/*' --rpm 500 --budget 100/month --currency CNY"
+    ),
+)
+@click.argument("name")
+@_limits()
+@options.as_json("the team's limits")
+def add_team(name: str, store: str, as_json: bool, **given: Any) -> None:
+    """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
+    from msgspec.structs import replace
+
+    from cnllm.gateway.limits.keys import team_digest
+
+    record = limits_of(replace(_new(name), kind="team"), given)
+    book = _book(store)
+    try:
+        book.add(team_digest(name), record)
+    finally:
+        book.close()
+    _show(record, as_json)
+
+
+@teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
+@click.argument("name")
+@_limits()
+@options.as_json("the team's limits")
+def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
+    """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
+    from cnllm.gateway.limits.keys import team_digest
+
+    _change(name, team_digest(name), store, as_json, given)
+
+
+@teams.command("list", epilog=options.examples("cnllm serve teams list", "cnllm serve teams list --json"))
+@_store
+@options.as_json("an array")
+def list_teams(store: str, as_json: bool) -> None:
+    """List the teams with their limits and what is used of them."""
+    _list(store, as_json, teams=True)
+
+
+# ── options ──────────────────────────────────────────────────────────────────
+def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
+    """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing."""
+    from msgspec.structs import replace
+
+    from cnllm.gateway.limits.keys import zone_of
+
+    new: dict[str, Any] = {}
+    for name in ("rpm", "tpm", "concurrency", "team"):
+        if (value := given.get(name)) is not None:
+            new[name] = None if value == options.NONE else value
+    if words := given.get("models"):
+        new["models"] = () if words == (options.NONE,) else _models(words)
+    if (zone := given.get("time_zone")) is not None:
+        zone_of(zone)
+        new["time_zone"] = zone
+    if (day := given.get("expires")) is not None:
+        new["expires"] = None if day == options.NONE else _moment(day, new.get("time_zone", record.time_zone))
+    new |= _money(record, given)
+    if (price := given.get("assume_price")) is not None:
+        budgets = new.get("budgets", record.budgets)
+        new["assumed_price"] = None if price == options.NONE else _price(price, given.get("currencies", ()), budgets)
+    return replace(record, **new)
+
+
+def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the budgets, their periods and the soft budgets. Raise `UsageError`."""
+    from cnllm.estimates.money import CURRENCY, LARGEST
+    from cnllm.gateway.limits.keys import PERIODS
+
+    amounts, softs, currencies = (given.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
+    new: dict[str, Any] = {"budgets": dict(record.budgets), "periods": dict(record.periods)}
+    new["soft_budgets"] = dict(record.soft_budgets)
+    if amounts == (options.NONE,):
+        return {name: {} for name in new}
+    if len(amounts) not in (0, len(currencies)):
+        raise errors.UsageError("a budget needs an amount and a currency", "--budget 20 --currency CNY")
+    if not amounts and not softs and currencies and given.get("assume_price") is None:
+        raise errors.UsageError("--currency without --budget", "--budget 20 --currency CNY")
+    for currency in currencies:
+        if not CURRENCY.fullmatch(currency):
+            raise errors.UsageError(f"--currency {currency!a}: a code such as CNY or USD is expected")
+        if currencies.count(currency) > 1:
+            raise errors.UsageError(f"two budgets in {currency}", "give one for each currency")
+    if amounts:
+        new["budgets"], new["periods"] = {}, {}
+    for text, currency in zip(amounts, currencies, strict=False):
+        amount, slash, period = text.partition("/")
+        if slash and period not in PERIODS:
+            raise errors.UsageError(f"--budget {text}: a period is day, week or month", "--budget 20/month")
+        new["budgets"][currency] = _units(f"--budget {text}", amount, LARGEST)
+        if slash:
+            new["periods"][currency] = period
+    if softs == (options.NONE,):
+        new["soft_budgets"] = {}
+    elif softs:
+        names = currencies or tuple(new["budgets"])
+        if len(softs) != len(names):
+            raise errors.UsageError("a soft budget needs a budget in its currency", "name one for each --currency")
+        new["soft_budgets"] = {
+            currency: _units(f"--soft-budget {text}", text, LARGEST)
+            for text, currency in zip(softs, names, strict=True)
+        }
+    elif amounts:
+        kept = {currency: soft for currency, soft in record.soft_budgets.items() if currency in new["budgets"]}
+        new["soft_budgets"] = kept
+    for currency, soft in new["soft_budgets"].items():
+        if currency not in new["budgets"]:
+            raise errors.UsageError(f"a soft budget in {currency} without a budget", "--budget 20 --soft-budget 15")
+        if soft > new["budgets"][currency]:
+            raise errors.UsageError(f"the soft budget in {currency} is above the budget", "it warns before the budget")
+    return new
+
+
+def _units(option: str, text: str, largest: int) -> int:
+    """Return an amount in units. Raise `UsageError`."""
+    from cnllm.estimates.money import units_of
+
+    amount = _decimal(text)
+    if not amount.is_finite() or not 0 <= amount <= largest:
+        raise errors.UsageError(f"{option}: an amount from 0 to {largest:,} is expected")
+    return units_of(amount)
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+def _price(text: str, currencies: tuple[str, ...], budgets: Mapping[str, int]) -> tuple[str, float, float]:
+    """Return a currency and the prices of a million tokens of input and output. Raise `UsageError`."""
+    prices = [_decimal(part.strip()) for part in text.split(",")]
+    if len(prices) != 2 or not all(price.is_finite() and price >= 0 for price in prices):
+        raise errors.UsageError(f"--assume-price {text}: two prices of a million tokens", "--assume-price 2,8")
+    names = currencies or tuple(budgets)
+    if len(names) != 1:
+        raise errors.UsageError("--assume-price needs one currency", "--assume-price 2,8 --currency CNY")
+    return names[0], float(prices[0]), float(prices[1])
+
+
+def _moment(text: str, zone: str) -> float:
+    """Return a time in seconds since 1970; a day is its first moment in a time zone. Raise `UsageError`."""
+    from cnllm.gateway.limits.keys import zone_of
+
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone_of(zone))).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise errors.UsageError(f"--expires {text}: a day is expected", "--expires 2027-01-01") from error
+
+
+def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return patterns; a name without a wildcard as the model's full name. Raise `UnknownModel`."""
+    words = [word.strip() for pattern in patterns for word in pattern.split(",")]
+    if "" in words:
+        raise errors.UsageError("--models is empty", "leave it out to allow every model")
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    return tuple(word if any(sign in word for sign in "*?[") else registry.resolve(word).name for word in words)
+
+
+# ── books ────────────────────────────────────────────────────────────────────
 def _book(store: str) -> KeyBook:
     """Return the book of a store. Raise `UsageError` for one that other processes cannot see."""
     from cnllm.gateway.limits.book import open_book
@@ -133,102 +355,127 @@ def _book(store: str) -> KeyBook:
     return book
 
 
-def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return patterns; a name without a wildcard as the model's full name. Raise `UnknownModel`."""
-    words = [word.strip() for pattern in patterns for word in pattern.split(",")]
-    if not words:
-        return ()
-    if "" in words:
-        raise errors.UsageError("--models is empty", "leave it out to allow every model")
-    from cnllm.registry import Registry
+def _new(name: str) -> KeyRecord:
+    """Return a record without limits. Raise `UsageError` for a text that is no name."""
+    from cnllm.gateway.limits.keys import NAME, KeyRecord
 
-    registry = Registry.load()
-    return tuple(word if any(sign in word for sign in "*?[") else registry.resolve(word).name for word in words)
+    if not NAME.fullmatch(name):
+        raise errors.UsageError(
+            f"{name!a} is no name", "use up to 64 letters, digits and . _ @ -, a letter or digit first"
+        )
+    return KeyRecord(name, time.time())
 
 
-def _budgets(amounts: tuple[str, ...], currencies: tuple[str, ...]) -> dict[str, int]:
-    """Return budgets in units by currency. Raise `UsageError`."""
-    from cnllm.estimates.money import CURRENCY, LARGEST, units_of
+def _check_team(book: KeyBook, record: KeyRecord) -> None:
+    """Raise `CnllmError` for a key of a team that does not exist."""
+    from cnllm.gateway.limits.book import no_such_name
+    from cnllm.gateway.limits.keys import team_digest
 
-    if len(amounts) != len(currencies):
-        raise errors.UsageError("a budget needs an amount and a currency", "--budget 20 --currency CNY")
-    budgets: dict[str, int] = {}
-    for text, currency in zip(amounts, currencies, strict=True):
-        try:
-            amount = Decimal(text)
-        except InvalidOperation:
-            amount = Decimal("NaN")
-        if not amount.is_finite() or not 0 <= amount <= LARGEST:
-            raise errors.UsageError(f"--budget {text}: an amount from 0 to {LARGEST:,} is expected")
-        if not CURRENCY.fullmatch(currency):
-            raise errors.UsageError(f"--currency {currency!a}: a code such as CNY or USD is expected")
-        if currency in budgets:
-            raise errors.UsageError(f"two budgets in {currency}", "give one for each currency")
-        budgets[currency] = units_of(amount)
-    return budgets
+    if record.team is not None and book.get(team_digest(record.team)) is None:
+        raise no_such_name(team_digest(record.team))
 
 
-def _limits(record: Any) -> dict[str, Any]:
-    """Return a key's limits as JSON."""
-    from cnllm.estimates.money import format_units
+def _change(shown: str, name: str, store: str, as_json: bool, given: Mapping[str, Any]) -> None:
+    """Change the limits of a key or a team, and show them. `name` is what the store knows it by."""
+    if not any(value not in (None, ()) for value in given.values()):
+        raise errors.UsageError(f"nothing is to be changed for {shown}", "name a limit, such as --rpm 100")
+    book = _book(store)
+    try:
+        if given.get("team") not in (None, options.NONE):
+            _check_team(book, limits_of(_new("team"), {"team": given["team"]}))
+        record = book.change(name, lambda record: limits_of(record, given))
+    finally:
+        book.close()
+    _show(record, as_json)
 
-    return {
-        "name": record.name,
-        "created": record.created,
-        "revoked": record.revoked,
-        "models": list(record.models),
-        "rpm": record.rpm,
-        "tpm": record.tpm,
-        "budgets": {currency: format_units(units) for currency, units in record.budgets.items()},
-    }
+
+# ── output ───────────────────────────────────────────────────────────────────
+def _data(record: KeyRecord) -> dict[str, Any]:
+    """Return the limits as JSON."""
+    from cnllm.gateway.limits.book import record_data
+
+    return record_data(record)
 
 
-def _row(use: KeyUse) -> ClientKey:
-    """Return a key with its use as JSON."""
-    from cnllm.estimates.money import format_units
+def _show(record: KeyRecord, as_json: bool) -> None:
+    """Show the limits of a key or a team."""
+    if as_json:
+        answer.print_json(_data(record))
+    else:
+        answer.print_line(f"{record.name}: {_described(record)}")
 
-    def amounts(units: dict[str, int]) -> dict[str, str]:
-        return {currency: format_units(count) for currency, count in sorted(units.items()) if count}
 
-    return {
-        **_limits(use.record),  # type: ignore[typeddict-item]
-        "last_use": use.last,
-        "calls": use.calls,
-        "tokens": use.tokens,
-        "spent": amounts(use.spent),
-        "reserved": amounts(use.open),
-        "unpriced_calls": use.unpriced,
-    }
+def _list(store: str, as_json: bool, *, teams: bool) -> None:
+    """List keys or teams."""
+    from cnllm.gateway.limits.book import use_data
+
+    book = _book(store)
+    try:
+        uses = book.uses(teams=teams)
+    finally:
+        book.close()
+    if as_json:
+        rows: list[ClientKey] = [use_data(use) for use in uses]  # type: ignore[misc]
+        answer.print_json(rows)
+    elif uses:
+        heads = ("NAME", "STATE", "TEAM", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
+        answer.print_line(table(heads, [_cells(use) for use in uses], right=frozenset([5, 6])))
+    elif teams:
+        stdio.print_line("there are no teams; cnllm serve teams add NAME makes one")
+    else:
+        stdio.print_line("there are no keys; cnllm serve keys add NAME makes one")
 
 
 def _cells(use: KeyUse) -> tuple[str, ...]:
-    """Return a key as a row of the table."""
-    row = _row(use)
+    """Return a key or a team as a row of the table."""
+    from cnllm.gateway.limits.book import use_data
+
+    row, record = use_data(use), use.record
     spent = ", ".join(f"{amount} {currency}" for currency, amount in row["spent"].items())
     if use.unpriced:
         spent = ", ".join(filter(None, [spent, f"{use.unpriced} of unknown cost"]))
-    state = "in use" if use.record.revoked is None else f"revoked {_time(use.record.revoked)}"
-    last = "-" if use.last is None else _time(use.last)
+    state = row["state"] if record.revoked is None else f"revoked {_time(record.revoked)}"
     return (
-        use.record.name,
+        record.name,
         state,
-        _time(use.record.created),
-        last,
+        record.team or "-",
+        _time(record.created),
+        "-" if use.last is None else _time(use.last),
         str(use.calls),
         str(use.tokens),
         spent or "-",
-        _described(use.record),
+        _described(record, use),
     )
 
 
-def _described(record: Any) -> str:
-    """Return a key's limits in words."""
+def _described(record: KeyRecord, use: KeyUse | None = None) -> str:
+    """Return limits in words, with what is used of them."""
     from cnllm.estimates.money import format_units
 
+    def of(used: object) -> str:
+        return "" if use is None else f"{used} of "
+
     parts = [", ".join(record.models) or "every model"]
-    parts += [f"{record.rpm:,} requests a minute"] if record.rpm is not None else []
-    parts += [f"{record.tpm:,} tokens a minute"] if record.tpm is not None else []
-    parts += [f"{format_units(units)} {currency}" for currency, units in record.budgets.items()]
+    if record.rpm is not None:
+        parts.append(f"{of(use and use.minute_requests)}{record.rpm:,} requests a minute")
+    if record.tpm is not None:
+        parts.append(f"{of(use and use.minute_tokens)}{record.tpm:,} tokens a minute")
+    if record.concurrency is not None:
+        parts.append(f"{of(use and use.flights)}{record.concurrency:,} requests in flight")
+    for currency, units in record.budgets.items():
+        period = f" a {record.periods[currency]}" if currency in record.periods else ""
+        soft = record.soft_budgets.get(currency)
+        warns = "" if soft is None else f", warns at {format_units(soft)}"
+        spent = format_units(use.spent.get(currency, 0)) if use is not None else ""
+        parts.append(f"{of(spent)}{format_units(units)} {currency}{period}{warns}")
+    if record.periods and record.time_zone != "UTC":
+        parts.append(f"days of {record.time_zone}")
+    if record.assumed_price is not None:
+        parts.append("unknown prices count as {1:g} and {2:g} {0}".format(*record.assumed_price))
+    if record.expires is not None:
+        parts.append(f"until {_time(record.expires)}")
+    if record.team is not None and use is None:
+        parts.append(f"of the team {record.team}")
     return "; ".join(parts)
 
 

@@ -116,7 +116,11 @@ class KeyTest(TypedDict):
 
 
 class ClientKey(TypedDict):
-    """A key of a gateway's client: its limits and its use. Times are seconds since 1970, amounts texts by currency."""
+    """A key of a gateway's client, or a team of keys: its limits and what is used of them.
+
+    Times are seconds since 1970, amounts are texts by currency. `spent` is what counts against the budget: of this
+    period where it has one; `spent_before` is that of the periods before.
+    """
 
     name: str
     created: float
@@ -125,11 +129,26 @@ class ClientKey(TypedDict):
     rpm: int | None
     tpm: int | None
     budgets: dict[str, str]
+    expires: float | None
+    periods: dict[str, str]
+    soft_budgets: dict[str, str]
+    time_zone: str
+    concurrency: int | None
+    team: str | None
+    assumed_price: list[str | float] | None
+    kind: str
+    state: str
     last_use: float | None
     calls: int
     tokens: int
     spent: dict[str, str]
+    spent_before: dict[str, str]
     reserved: dict[str, str]
+    period_starts: dict[str, int]
+    period_ends: dict[str, int]
+    minute_requests: int
+    minute_tokens: int
+    in_flight: int
     unpriced_calls: int
 
 

@@ -28,7 +28,7 @@ from cnllm.types import Message
 
 __all__ = ["CooldownState", "Verdict", "context_obstacle", "draw_order", "judge", "may_wait", "target_obstacle"]
 
-_PATIENCE = 5.0  # seconds that a request waits for the same target while another one could answer
+_PATIENCE = 5.0  # seconds that a request of a route waits for the same target
 _ELSEWHERE = frozenset((401, 402, 403, 404, 405, 408, 409, 410, 425, 429))
 _ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on average: the estimate is a lower bound
 
@@ -75,9 +75,9 @@ def judge(error: CnllmError) -> Verdict:
 
 
 def may_wait(error: CnllmError | None, seconds: float, retries: int) -> bool:
-    """Whether a request is sent to the same target again while another target could answer.
+    """Whether a request of a route is sent to the same target again: once, after a short pause.
 
-    Once, after a short pause, and not to an endpoint that says nothing.
+    An endpoint that says nothing is not asked again. The same holds for the last target: the client waits for it.
     """
     return retries == 0 and seconds <= _PATIENCE and not isinstance(error, Timeout)
 

@@ -294,7 +294,7 @@ class RoutedCall(Call):
                     has_deadline = True
                     yield SetReadDeadline(max(limit - (self._clock() - begin), 0.001))
                 continue
-            if kind is Sleep and others:
+            if kind is Sleep:
                 if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
                     steps.close()
                     raise effect.error

@@ -5,7 +5,9 @@ its next operation. Operations of a worker are numbered, so that one that is sen
 kept from all others. The money of a worker that reports no more (it was killed) counts as spent when its lease
 expires: what it sent may have been charged, and unknown is not zero.
 
-`redis_script.py` does the same in Lua; a test compares the two.
+A book reads an account, carries an operation out on it, and writes it back, all or nothing. Two clocks count. That of
+deadlines ("now", in microseconds) only ever goes on, except where the machine or the store was started anew; that of
+the wall ("wall", in seconds since 1970) decides when a budget begins anew and when a key expires, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cnllm.gateway.limits import window
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 
-__all__ = ["HEADROOM_SHARE", "Account", "Grant", "Lease", "Operation", "update"]
+__all__ = ["FLIGHTS", "HEADROOM_SHARE", "Account", "Grant", "Lease", "Operation", "look", "update"]
 
 HEADROOM_SHARE = 500
 """What a worker may lease beyond its need is at most this fraction of what is left."""
+FLIGHTS = "requests"
+"""The place among amounts of money, by currency, that requests in flight have: they are lent, and come back."""
 
 
 class Operation(Struct, array_like=True):
-    """The report of a worker, and its wishes.
+    """The report of a worker, and its wishes. Amounts of money hold the requests in flight, too.
 
     `requests`, `tokens` and `money` (by currency) are pairs of a need and of what is welcome beyond it. `charges` is
     money that was spent, `closed` money on lease that is free again or was spent, by currency. `request_counts` and
@@ -46,7 +50,7 @@ class Operation(Struct, array_like=True):
 
 
 class Grant(Struct, array_like=True):
-    """The answer to a worker. `state` is "ok", "revoked", or "lost" where its lease had expired.
+    """The answer to a worker. `state` is "ok", "revoked", "expired", or "lost" where its lease had expired.
 
     `money` has the currency, the units granted, and the units of the budget that are not spent, those on lease
     included. The windows are there where the need did not fit into them.
@@ -59,6 +63,7 @@ class Grant(Struct, array_like=True):
     money: list[tuple[str, int, int]] = []
     request_window: list[int] = []
     token_window: list[int] = []
+    wall: float = 0.0
 
 
 class Lease(Struct):
@@ -71,7 +76,11 @@ class Lease(Struct):
 
 
 class Account(Struct):
-    """The use of a key. `spent` is money by currency, `last` the time of the last operation in microseconds."""
+    """The use of a key or a team. `spent` is money by currency, of this period where the budget has one.
+
+    `starts` are the beginnings of the periods that `spent` belongs to, `past` is the money of those before. `last` is
+    the time of the last operation by the clock of deadlines, `seen` by that of the wall.
+    """
 
     requests: list[int] = []
     tokens: list[int] = []
@@ -81,17 +90,19 @@ class Account(Struct):
     used: int = 0
     unpriced: int = 0
     last: int = 0
+    starts: dict[str, int] = {}
+    past: dict[str, int] = {}
+    seen: float = 0.0
 
     def open(self, currency: str) -> int:
         """Return the money on lease."""
         return sum(lease.open.get(currency, 0) for lease in self.leases.values())
 
 
-def update(account: Account, record: KeyRecord | None, operation: Operation, now: int) -> Grant:
-    """Carry out an operation at a time in microseconds, and return the grant."""
-    now = max(now, account.last)
-    account.last = now
-    expire(account, now)
+def update(account: Account, record: KeyRecord | None, operation: Operation, now: int, wall: float) -> Grant:
+    """Carry out an operation at a time of both clocks, and return the grant."""
+    look(account, record, now, wall)
+    account.last, account.seen = now, wall
     lease = account.leases.get(operation.worker)
     if lease is None:
         if operation.number != 1:
@@ -102,30 +113,64 @@ def update(account: Account, record: KeyRecord | None, operation: Operation, now
     _report(account, lease, operation, now)
     if record is None or record.revoked is not None:
         grant = Grant("revoked", now)
+    elif record.is_expired(wall):
+        grant = Grant("expired", now)
     else:
         grant = _grant(account, record, lease, operation, now)
+    grant.wall = wall
     lease.number = operation.number
     lease.expires = now + operation.lease
     lease.grant = grant
     return grant
 
 
-def expire(account: Account, now: int) -> None:
+def look(account: Account, record: KeyRecord | None, now: int, wall: float) -> None:
+    """Bring an account up to a time of both clocks: what has expired, and the periods of budgets."""
+    if now < account.last:  # this clock began anew
+        for lease in account.leases.values():
+            lease.expires -= account.last - now
+    window.trim(account.requests, now)
+    window.trim(account.tokens, now)
+    _expire(account, now)
+    if record is not None:
+        for currency in record.budgets:
+            _begin_period(account, record, currency, wall)
+
+
+def _expire(account: Account, now: int) -> None:
     """Count the money of leases that have expired as spent."""
     for worker in [worker for worker, lease in account.leases.items() if lease.expires <= now]:
         for currency, units in account.leases.pop(worker).open.items():
-            if units > 0:
-                account.spent[currency] = account.spent.get(currency, 0) + units
+            if units > 0 and currency != FLIGHTS:
+                _add(account.spent, currency, units)
+
+
+def _begin_period(account: Account, record: KeyRecord, currency: str, wall: float) -> None:
+    """Begin a budget anew where a period has ended. A clock that goes back gives nothing back."""
+    period, old = record.periods.get(currency), account.starts.get(currency)
+    if period is None:
+        if old is not None:  # it is a budget in all again
+            del account.starts[currency]
+            _add(account.spent, currency, account.past.pop(currency, 0))
+        return
+    start = period_bounds(period, record.time_zone, wall)[0]
+    if old is None or start > old:
+        _add(account.past, currency, account.spent.pop(currency, 0))
+    account.starts[currency] = start
+
+
+def _add(amounts: dict[str, int], currency: str, units: int) -> None:
+    if units:
+        amounts[currency] = amounts.get(currency, 0) + units
 
 
 def _report(account: Account, lease: Lease, operation: Operation, now: int) -> None:
     """Take in the outcome of the requests that the worker had."""
     for currency, units in operation.charges.items():
-        account.spent[currency] = account.spent.get(currency, 0) + units
+        _add(account.spent, currency, units)
     for currency, units in operation.closed.items():
         lease.open[currency] = max(0, lease.open.get(currency, 0) - units)
     for counts, corrections in ((account.requests, operation.request_counts), (account.tokens, operation.token_counts)):
-        window.trim(counts, now)
         for index in range(0, len(corrections), 2):
             window.add(counts, corrections[index] or window.slot_of(now), corrections[index + 1])
     account.calls += operation.calls
@@ -146,8 +191,12 @@ def _grant(account: Account, record: KeyRecord, lease: Lease, operation: Operati
         if grant.tokens < operation.tokens[0]:
             grant.token_window = list(account.tokens)
     for currency, (need, spare) in operation.money.items():
-        unspent = record.budgets.get(currency, 0) - account.spent.get(currency, 0)
-        free = max(0, unspent - account.open(currency))
+        on_lease = account.open(currency)
+        if currency != FLIGHTS:
+            unspent = record.budgets.get(currency, 0) - account.spent.get(currency, 0)
+        else:
+            unspent = record.concurrency if record.concurrency is not None else on_lease + need
+        free = max(0, unspent - on_lease)
         units = min(need, free)
         units += min(spare, (free - units) // HEADROOM_SHARE)
         lease.open[currency] = lease.open.get(currency, 0) + units

@@ -1,4 +1,4 @@
-"""One key in one process: what is leased for it, who waits for a lease, and what has to be reported.
+"""One key, or one team, in one process: what is leased for it, who waits for a lease, and what has to be reported.
 
 At most one operation of a key is under way. It reports what became of earlier requests, gives back what is left of
 the lease, and asks for all that wait now, with something to spare for the next half second. So a busy key costs a few
@@ -16,12 +16,12 @@ from msgspec import Struct
 from cnllm.errors import CnllmError
 from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits import refusal, window
-from cnllm.gateway.limits.account import Grant, Operation
+from cnllm.gateway.limits.account import FLIGHTS, Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.keys import KeyRecord, period_bounds
 from cnllm.gateway.limits.refusal import Refusal, Refused
 
-__all__ = ["KeyWorker", "Reservation"]
+__all__ = ["Flight", "KeyWorker", "Reservation", "SoftBudget"]
 
 _FLUSH_SECONDS = 0.1  # what became of requests is reported so late, with that of others
 _PAUSE_SECONDS = 1.0  # no operation is tried for so long after one that failed
@@ -34,7 +34,7 @@ class _Epoch:
     def __init__(self) -> None:
         self.worker = secrets.token_hex(8)
         self.number = 0
-        self.open = 0  # reservations that are not closed
+        self.open = 0  # reservations and requests in flight that are not closed
 
 
 class _Report(Struct):
@@ -69,7 +69,38 @@ class _Waiter(Struct, eq=False):
 
     quote: Quote | None
     tokens: int
-    future: asyncio.Future[Reservation | None]
+    future: asyncio.Future[Reservation | Flight]
+
+
+class SoftBudget(Struct, frozen=True):
+    """A warning: a key or a team has spent as much as its soft budget, and is not refused yet.
+
+    `record` is whose, money is units, and `start` is the beginning of the budget's period, 0 where it has none.
+    """
+
+    record: KeyRecord
+    currency: str
+    spent: int
+    start: int = 0
+
+
+class Flight:
+    """A request in flight: it counts in its minute, and among those at once until it is released."""
+
+    def __init__(self, worker: KeyWorker, epoch: _Epoch, slot: int, *, is_limited: bool) -> None:
+        self._worker = worker
+        self._epoch = epoch
+        self._slot = slot
+        self._is_limited = is_limited
+        self._closed = False
+        epoch.open += 1
+
+    def release(self, *, is_counted: bool = True) -> None:
+        """End it. One that is not counted was never let in: its place in the minute is free again."""
+        if not self._closed:
+            self._closed = True
+            self._epoch.open -= 1
+            self._worker.land(self._epoch, None if is_counted else self._slot, is_limited=self._is_limited)
 
 
 class Reservation:
@@ -82,6 +113,7 @@ class Reservation:
         self._units = units
         self._tokens = tokens
         self._slot = slot
+        self.soft_budget = worker.soft_budget(quote.currency)
         self._closed = False
         epoch.open += 1
 
@@ -127,21 +159,26 @@ class KeyWorker:
         self._paused_until = 0.0
         self._closed_until = 0.0
         self._is_full = False  # no token was left for the last request
+        self._unspent: dict[str, int] = {}  # by currency, at the last operation
+        self._wall = 0.0  # the time of the last operation
         self._refusal: Refusal | None = None  # until then
         self._renewed = self._active = self._loop.time()
 
     # ── requests ─────────────────────────────────────────────────────────────
 
-    async def admit(self) -> None:
+    async def admit(self) -> Flight | None:
         """Count a request by its head, before anything of its body is read. Raises `Refused`.
 
         Nobody knows yet how many tokens it has: it is refused where the last request found none left, and none is.
         """
-        if self.record.rpm is None and not self._is_full:
-            return
+        if self.record.rpm is None and self.record.concurrency is None and not self._is_full:
+            return None
         now = self._active = self._loop.time()
-        if self._waiters or not self._take_request(now):
-            await self._wait(None, 1, now)
+        if not self._waiters and (flight := self._take_flight(now)) is not None:
+            return flight
+        admitted = await self._wait(None, 1, now)
+        assert isinstance(admitted, Flight)
+        return admitted
 
     async def reserve(self, quote: Quote, tokens: int) -> Reservation:
         """Reserve what an admitted request needs. Raises `Refused`."""
@@ -150,11 +187,11 @@ class KeyWorker:
         now = self._active = self._loop.time()
         if not self._waiters and (reservation := self._take(quote, tokens, now)) is not None:
             return reservation
-        reservation = await self._wait(quote, tokens, now)
-        assert reservation is not None
-        return reservation
+        admitted = await self._wait(quote, tokens, now)
+        assert isinstance(admitted, Reservation)
+        return admitted
 
-    async def _wait(self, quote: Quote | None, tokens: int, now: float) -> Reservation | None:
+    async def _wait(self, quote: Quote | None, tokens: int, now: float) -> Reservation | Flight:
         """Wait for a lease. Raises `Refused`."""
         if now < self._paused_until:
             raise Refused(refusal.unavailable())
@@ -167,9 +204,8 @@ class KeyWorker:
             return await waiter.future
         except asyncio.CancelledError:
             future = waiter.future
-            is_let_in = future.done() and not future.cancelled() and future.exception() is None
-            if is_let_in and (reservation := future.result()) is not None:
-                reservation.release()
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().release()
             raise
 
     def _never(self, quote: Quote, tokens: int) -> Refusal | None:
@@ -177,24 +213,32 @@ class KeyWorker:
         record = self.record
         if not record.allows(quote.model):
             return refusal.model_refused(record, quote.model)
-        if record.budgets and (quote.cost is None or quote.currency not in record.budgets):
+        if record.budgets and quote.cost != 0 and (quote.cost is None or quote.currency not in record.budgets):
             return refusal.no_budget(record, quote)
         if record.tpm is not None and tokens > record.tpm:
             return refusal.too_large(record, tokens)
         return None
 
-    def _take_request(self, now: float) -> bool:
-        """Take one request from the lease, if it has one, and a token where none was left."""
-        balance = self._balance
-        if now >= balance.until or (self._is_full and self.record.tpm is not None and balance.tokens < 1):
-            return False
+    def _take_flight(self, now: float) -> Flight | None:
+        """Take a request from the lease, if it has one, and a token where none was left."""
+        record, balance = self.record, self._balance
+        if now >= balance.until or (self._is_full and record.tpm is not None and balance.tokens < 1):
+            return None
+        is_limited = record.concurrency is not None
+        if (record.rpm is not None and balance.requests < 1) or (is_limited and balance.money.get(FLIGHTS, 0) < 1):
+            return None
         self._is_full = False
-        if self.record.rpm is not None:
-            if balance.requests < 1:
-                return False
+        if record.rpm is not None:
             balance.requests -= 1
-            self._drawn["requests"] = self._drawn.get("requests", 0) + 1
-        return True
+            self._draw("requests a minute", 1)
+        if is_limited:
+            balance.money[FLIGHTS] -= 1
+            self._draw(FLIGHTS, 1)
+        return Flight(self, self._epoch, balance.slot, is_limited=is_limited)
+
+    def _draw(self, name: str, count: int) -> None:
+        """Take note of what was used since the last operation."""
+        self._drawn[name] = self._drawn.get(name, 0) + count
 
     def _take(self, quote: Quote, tokens: int, now: float) -> Reservation | None:
         """Take what a request needs from the lease; None where it is not enough."""
@@ -202,20 +246,43 @@ class KeyWorker:
         if record.tpm is not None and (now >= balance.until or balance.tokens < tokens):
             return None
         units = 0
-        if record.budgets:
-            assert quote.cost is not None
-            assert currency is not None
-            units = quote.cost
-            if balance.money.get(currency, 0) < units:
+        if currency is not None and currency in record.budgets:
+            units = quote.cost or 0  # unknown where the budget is newer than the request
+            if balance.money.get(currency, 0) < units or currency not in self._unspent:
                 return None
-            balance.money[currency] -= units
-            self._drawn[currency] = self._drawn.get(currency, 0) + units
+            balance.money[currency] = balance.money.get(currency, 0) - units
+            self._draw(currency, units)
         if record.tpm is not None:
             balance.tokens -= tokens
-            self._drawn["tokens"] = self._drawn.get("tokens", 0) + tokens
+            self._draw("tokens", tokens)
         return Reservation(self, self._epoch, quote, units, tokens, balance.slot)
 
+    def soft_budget(self, currency: str | None) -> SoftBudget | None:
+        """Return the warning that as much as the soft budget is spent; None below it."""
+        record = self.record
+        soft = record.soft_budgets.get(currency) if currency is not None else None
+        if currency is None or soft is None or currency not in self._unspent or currency not in record.budgets:
+            return None
+        spent = record.budgets[currency] - self._unspent[currency] + self._report.charges.get(currency, 0)
+        if spent < soft:
+            return None
+        period = record.periods.get(currency)
+        start = 0 if period is None else period_bounds(period, record.time_zone, self._wall)[0]
+        return SoftBudget(record, currency, spent, start)
+
     # ── reports ──────────────────────────────────────────────────────────────
+
+    def land(self, epoch: _Epoch, slot: int | None, *, is_limited: bool) -> None:
+        """Report the end of a request in flight; of one that was never let in the slot that counts it."""
+        report = self._report
+        if slot is not None and self.record.rpm is not None:
+            report.request_counts += [slot, -1]
+        if is_limited and epoch is self._epoch:
+            report.closed[FLIGHTS] = report.closed.get(FLIGHTS, 0) + 1
+            if self._refusal is not None and self._refusal.code == refusal.TOO_MANY_AT_ONCE:
+                self._closed_until = 0.0
+        if not report.is_empty:
+            self._flush_soon()
 
     def report(self, epoch: _Epoch, currency: str | None, units: int, cost: int | None, *, reply: bool) -> None:
         """Report what became of a reservation. That of an epoch that ended was charged then."""
@@ -295,17 +362,18 @@ class KeyWorker:
         if record.budgets:
             needs = {currency: 0 for currency in drawn if currency in record.budgets}
             for waiter in waiters:
-                if waiter.quote is None:
-                    continue
-                assert waiter.quote.currency is not None
-                needs[waiter.quote.currency] = needs.get(waiter.quote.currency, 0) + (waiter.quote.cost or 0)
+                if waiter.quote is not None and waiter.quote.currency in record.budgets:
+                    needs[waiter.quote.currency] = needs.get(waiter.quote.currency, 0) + (waiter.quote.cost or 0)
             money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
+        heads = sum(waiter.quote is None for waiter in waiters)
+        if record.concurrency is not None and (heads or FLIGHTS in drawn):
+            money[FLIGHTS] = (heads, drawn.get(FLIGHTS, 0))
         self._epoch.number += 1
         operation = Operation(
             self._epoch.worker,
             self._epoch.number,
             int(self._lease * 1_000_000),
-            (sum(waiter.quote is None for waiter in waiters), drawn.get("requests", 0)),
+            (heads, drawn.get("requests a minute", 0)),
             (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0)),
             money,
             report.charges,
@@ -324,9 +392,11 @@ class KeyWorker:
         if grant.state == "lost":
             self._begin_anew(operation)
             return
-        if grant.state == "revoked":
-            self._refuse_all(refusal.revoked())
+        if grant.state in ("revoked", "expired"):
+            self._refuse_all(refusal.revoked() if grant.state == "revoked" else refusal.expired(self.record))
             return
+        self._unspent.update({currency: unspent for currency, _, unspent in grant.money})
+        self._wall = grant.wall
         self._balance = _Balance(
             grant.requests,
             grant.tokens,
@@ -339,13 +409,10 @@ class KeyWorker:
             self._waiters.remove(waiter)
             if waiter.future.done():
                 continue
-            if waiter.quote is None:
-                reservation, is_let_in = None, self._take_request(now)
-            else:
-                reservation = self._take(waiter.quote, waiter.tokens, now)
-                is_let_in = reservation is not None
-            if is_let_in:
-                waiter.future.set_result(reservation)
+            quote = waiter.quote
+            admitted = self._take_flight(now) if quote is None else self._take(quote, waiter.tokens, now)
+            if admitted is not None:
+                waiter.future.set_result(admitted)
             else:
                 waiter.future.set_exception(Refused(self._why_not(waiter, grant)))
 
@@ -367,6 +434,8 @@ class KeyWorker:
     def _why_not(self, waiter: _Waiter, grant: Grant) -> Refusal:
         """Return why a grant does not suffice for a request."""
         record, balance, quote = self.record, self._balance, waiter.quote
+        if quote is None and record.concurrency is not None and balance.money.get(FLIGHTS, 0) < 1:
+            return self._close(refusal.too_many_at_once(record), _CLOSED_SECONDS)
         if quote is None and record.rpm is not None and balance.requests < 1:
             seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
             return self._close(refusal.too_many_requests(record, seconds), seconds)
@@ -379,10 +448,11 @@ class KeyWorker:
                 self._is_full = True
                 self._close(refused, seconds)
             return refused
-        assert quote is not None
+        if quote is None or quote.currency is None:  # the limits were changed meanwhile
+            return refusal.unavailable()
         unspent = next((left for currency, _, left in grant.money if currency == quote.currency), 0)
         if unspent < (quote.cost or 0):
-            return refusal.budget_spent(record, quote, unspent)
+            return refusal.budget_spent(record, quote, unspent, grant.wall)
         return refusal.budget_held(record, quote)
 
     def _close(self, reason: Refusal, seconds: float) -> Refusal:

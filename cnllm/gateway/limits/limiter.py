@@ -10,11 +10,11 @@ from cnllm.errors import CnllmError
 from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits import refusal
 from cnllm.gateway.limits.book import AsyncKeyBook
-from cnllm.gateway.limits.key_worker import KeyWorker, Reservation
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.key_worker import Flight, KeyWorker, Reservation, SoftBudget
+from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.limits.refusal import Refused
 
-__all__ = ["LEASE_SECONDS", "Limiter"]
+__all__ = ["LEASE_SECONDS", "Limiter", "Reservations"]
 
 LEASE_SECONDS = 30.0
 """The money of a process that reports no more counts as spent after so long."""
@@ -24,19 +24,48 @@ _TICK_SECONDS = 0.5
 _MOST_RECORDS = 10_000
 
 
+class Reservations:
+    """The reservations of one request: of its key, and of its team if it has one. See `Reservation`."""
+
+    def __init__(self) -> None:
+        self._made: list[Reservation] = []
+
+    def add(self, reservation: Reservation) -> None:
+        """Add a reservation."""
+        self._made.append(reservation)
+
+    @property
+    def soft_budgets(self) -> list[SoftBudget]:
+        """Return the soft budgets that are spent."""
+        return [made.soft_budget for made in self._made if made.soft_budget is not None]
+
+    def settle(self, cost: int | None, tokens: int | None) -> None:
+        """Settle all of them."""
+        for reservation in self._made:
+            reservation.settle(cost, tokens)
+
+    def release(self) -> None:
+        """Release all of them."""
+        for reservation in self._made:
+            reservation.release()
+
+
 class Limiter:
     """The limits of all keys, on one event loop."""
 
     def __init__(self, book: AsyncKeyBook, *, lease: float = LEASE_SECONDS) -> None:
         self._book = book
         self._lease = lease
-        self._records: OrderedDict[str, tuple[float, KeyRecord]] = OrderedDict()
-        self._searches: dict[str, asyncio.Task[KeyRecord | None]] = {}
+        self._records: OrderedDict[str, tuple[float, Rights]] = OrderedDict()
+        self._searches: dict[str, asyncio.Task[Rights | None]] = {}
         self._workers: dict[str, KeyWorker] = {}
         self._ticks: asyncio.Task[None] | None = None
 
-    async def find(self, digest: str) -> KeyRecord | None:
-        """Return the record of a key; None for one that is unknown or revoked. Raises `Refused` where nobody knows."""
+    async def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key; None for one that is unknown or revoked.
+
+        Raises `Refused` for one that has expired, and where nobody knows.
+        """
         entry = self._records.get(digest)
         if entry is not None and asyncio.get_running_loop().time() - entry[0] < _RECORD_SECONDS:
             return entry[1]
@@ -49,30 +78,58 @@ class Limiter:
         except CnllmError:
             raise Refused(refusal.unavailable()) from None
 
-    async def _search(self, digest: str) -> KeyRecord | None:
+    async def _search(self, digest: str) -> Rights | None:
         """Look a key up."""
         asked = asyncio.get_running_loop().time()
-        record = await self._book.find(digest)
-        if record is None or record.revoked is not None:
+        rights = await self._book.find(digest)
+        if rights is None or rights.key.revoked is not None or rights.key.is_expired(rights.wall):
             self._records.pop(digest, None)
-            return None
-        self._records[digest] = (asked, record)
+            if rights is None or rights.key.revoked is not None:
+                return None
+            raise Refused(refusal.expired(rights.key))
+        if rights.key.team is not None and rights.team is None:
+            raise CnllmError(f"the store has no team {rights.key.team}")
+        self._records[digest] = (asked, rights)
         self._records.move_to_end(digest)
         while len(self._records) > _MOST_RECORDS:
             self._records.popitem(last=False)
-        return record
+        return rights
 
-    async def admit(self, digest: str, record: KeyRecord) -> None:
-        """Count a request by its head, before its body is read. Raises `Refused`."""
-        if record.rpm is not None or digest in self._workers:
-            await self._worker(digest, record).admit()
+    async def admit(self, digest: str, rights: Rights) -> list[Flight]:
+        """Count a request by its head, before its body is read, and return what it must release at its end.
 
-    async def reserve(self, digest: str, record: KeyRecord, quote: Quote, tokens: int) -> Reservation:
-        """Reserve what an admitted request needs; `tokens` is its estimated length. Raises `Refused`."""
-        return await self._worker(digest, record).reserve(quote, tokens)
+        Raises `Refused`. What the key let in and its team does not counts for neither.
+        """
+        flights: list[Flight] = []
+        try:
+            for name, record in _holders(digest, rights):
+                if record.rpm is not None or record.concurrency is not None or name in self._workers:
+                    flight = await self._worker(name, record).admit()
+                    flights += () if flight is None else (flight,)
+        except BaseException:
+            for flight in flights:
+                flight.release(is_counted=False)
+            raise
+        return flights
+
+    async def reserve(
+        self, digest: str, rights: Rights, quote: Quote, tokens: int, team_tokens: int = 0
+    ) -> Reservations:
+        """Reserve what an admitted request needs, of its key and of its team. Raises `Refused`.
+
+        `tokens` is its estimated length as it counts for the key, `team_tokens` as it counts for the team.
+        """
+        made = Reservations()
+        try:
+            for (name, record), count in zip(_holders(digest, rights), (tokens, team_tokens), strict=False):
+                made.add(await self._worker(name, record).reserve(quote, count))
+        except BaseException:
+            made.release()
+            raise
+        return made
 
     def _worker(self, digest: str, record: KeyRecord) -> KeyWorker:
-        """Return the worker of a key, which knows its newest record."""
+        """Return the worker of a key or a team, which knows its newest record."""
         worker = self._workers.get(digest)
         if worker is None:
             worker = self._workers[digest] = KeyWorker(self._book, digest, record, self._lease)
@@ -99,3 +156,8 @@ class Limiter:
         self._workers = {}
         with contextlib.suppress(CnllmError):
             await self._book.aclose()
+
+
+def _holders(digest: str, rights: Rights) -> list[tuple[str, KeyRecord]]:
+    """Return the record of a key and that of its team, each with what the store knows it by."""
+    return [(digest if record.kind == "key" else team_digest(record.name), record) for record in rights.records]

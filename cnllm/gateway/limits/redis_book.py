@@ -1,21 +1,27 @@
-"""The book of keys on a Redis server, for several machines. Each operation is one script, which is atomic."""
+"""The book of keys on a Redis server, for several machines.
+
+Keys and teams are in the hash `PREFIX:keys` (digest to record, MessagePack), the names in use in `PREFIX:names`, and
+the use of each in `PREFIX:use:DIGEST`. Nothing expires. An account is read with the server's clock, changed here, and
+written back if nobody wrote it meanwhile, else all over again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.config import process, redact
 from cnllm.errors import CnllmError
-from cnllm.gateway.limits.account import Grant, Operation
-from cnllm.gateway.limits.book import KeyUse, name_taken, no_such_key
-from cnllm.gateway.limits.keys import KeyRecord
-from cnllm.gateway.limits.redis_script import UPDATE, USE
+from cnllm.gateway.limits.account import Grant, Operation, update
+from cnllm.gateway.limits.book import KeyUse, account_of, name_taken, no_such_name, use_of
+from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.store.redis import connect
 
 __all__ = ["AsyncRedisBook", "RedisBook"]
@@ -23,11 +29,39 @@ __all__ = ["AsyncRedisBook", "RedisBook"]
 PREFIX = "{cnllm:keys}"
 """The beginning of all names on the server. The braces put them into one slot of a cluster."""
 _SECONDS = 2.0
+_PAUSE = 0.002  # seconds, at most, before an account that others write is read again; longer each time
+
+_ADD = """
+if redis.call('HEXISTS', KEYS[1] .. ':names', ARGV[2]) == 1 then return 0 end
+redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[3])
+redis.call('HSET', KEYS[1] .. ':names', ARGV[2], ARGV[1])
+return 1
+"""
+"""A digest, a name and a record → whether the name was free."""
+
+_CHANGE = """
+if redis.call('HGET', KEYS[1] .. ':keys', ARGV[1]) ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[4])
+if ARGV[5] ~= '' then redis.call('HDEL', KEYS[1] .. ':names', ARGV[2]) end
+return 1
+"""
+"""A digest, a name, the record as it was and as it will be, and whether its name is free → whether it was so."""
+
+_EXCHANGE = """
+local name = KEYS[1] .. ':use:' .. ARGV[1]
+local account = redis.call('GET', name) or ''
+if ARGV[3] and account == ARGV[2] then
+  redis.call('SET', name, ARGV[3])
+  return 1
+end
+local clock = redis.call('TIME')
+return {clock[1], clock[2], account, redis.call('HGET', KEYS[1] .. ':keys', ARGV[1])}
+"""
+"""A digest, an account as it was and as it will be → 1 if it was so, else seconds, microseconds, account, record."""
 
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(KeyRecord).decode
-_decode_grant = msgspec.msgpack.Decoder(Grant).decode
 
 
 class RedisBook:
@@ -38,57 +72,63 @@ class RedisBook:
         self.url = url
         self.prefix = prefix
         self._client = connect(url, asynchronous=False)
-        self._use = self._client.register_script(USE)
+        self._add, self._change, self._exchange = map(self._client.register_script, (_ADD, _CHANGE, _EXCHANGE))
 
     def coroutines(self) -> AsyncRedisBook:
         """Return the book for a gateway."""
         return AsyncRedisBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key."""
+        """Add a key or a team."""
+        name = record.stored_name
         with _Failures(self.url):
-            # The record first: a client that has the name has a key.
-            self._client.hset(f"{self.prefix}:keys", digest, _encode(record))
-            if not self._client.hsetnx(f"{self.prefix}:names", record.name, digest):
-                self._client.hdel(f"{self.prefix}:keys", digest)
-                raise name_taken(record.name)
+            if not self._add(keys=[self.prefix], args=[digest, name, _encode(record)]):
+                raise name_taken(name)
+
+    def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
+        """Change the record of a name."""
+        with _Failures(self.url):
+            while True:
+                digest = self._client.hget(f"{self.prefix}:names", name)
+                data = digest and self._client.hget(f"{self.prefix}:keys", digest)
+                if not data:
+                    raise no_such_name(name)
+                record = change(_decode_record(data))
+                is_revoked = "" if record.revoked is None else "revoked"
+                if self._change(keys=[self.prefix], args=[digest, name, data, _encode(record), is_revoked]):
+                    return record
 
     def revoke(self, name: str) -> KeyRecord:
         """Revoke the key of a name."""
+        return self.change(name, lambda record: replace(record, revoked=time.time()))
+
+    def get(self, name: str) -> KeyRecord | None:
+        """Return the record of a name in use."""
         with _Failures(self.url):
             digest = self._client.hget(f"{self.prefix}:names", name)
             data = digest and self._client.hget(f"{self.prefix}:keys", digest)
-            if not data:
-                raise no_such_key(name)
-            record = msgspec.structs.replace(_decode_record(data), revoked=time.time())
-            with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.hset(f"{self.prefix}:keys", digest, _encode(record))
-                pipeline.hdel(f"{self.prefix}:names", name)
-                pipeline.execute()
-            return record
+            return _decode_record(data) if data else None
 
-    def uses(self) -> list[KeyUse]:
-        """Return all keys with their use, the oldest first."""
+    def uses(self, *, teams: bool = False) -> list[KeyUse]:
+        """Return all keys, or all teams, with their use, the oldest first."""
         with _Failures(self.url):
-            rows = self._client.hgetall(f"{self.prefix}:keys")
-            uses = [self._key_use(_decode_record(data), digest) for digest, data in rows.items()]
+            uses = []
+            for digest in self._client.hkeys(f"{self.prefix}:keys"):
+                if digest.startswith(team_digest("").encode()) is teams:
+                    now, wall, account, record = _read(self._exchange(keys=[self.prefix], args=[digest]))
+                    if record is not None:
+                        uses.append(use_of(record, account_of(account), now, wall))
         return sorted(uses, key=lambda use: use.record.created)
 
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
         with _Failures(self.url):
-            return not self._client.hlen(f"{self.prefix}:keys")
+            digests = self._client.hkeys(f"{self.prefix}:keys")
+        return all(digest.startswith(team_digest("").encode()) for digest in digests)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def _key_use(self, record: KeyRecord, digest: bytes) -> KeyUse:
-        """Return a key with its use."""
-        spent, open, calls, tokens, unpriced, last = msgspec.msgpack.decode(
-            self._use(keys=[self.prefix], args=[digest])
-        )
-        return KeyUse(record, dict(spent), dict(open), calls, tokens, unpriced, last / 1_000_000 if last else None)
 
 
 class AsyncRedisBook:
@@ -100,16 +140,42 @@ class AsyncRedisBook:
         self._script: Any = None
         self._generation = 0
 
-    async def find(self, digest: str) -> KeyRecord | None:
-        """Return the record of a key by its digest."""
-        data = await self._run(self._connected().hget(f"{self._book.prefix}:keys", digest))
-        return None if data is None else _decode_record(data)
+    async def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key by its digest."""
+        return await self._run(self._find(digest))
+
+    async def _find(self, digest: str) -> Rights | None:
+        _, wall, _, record = await self._call(digest)
+        if record is None:
+            return None
+        team = None if record.team is None else (await self._call(team_digest(record.team)))[3]
+        return Rights(record, team, wall)
 
     async def update(self, digest: str, operation: Operation) -> Grant:
         """Carry out an operation of a worker."""
+        return await self._run(self._update(digest, operation))
+
+    async def _update(self, digest: str, operation: Operation) -> Grant:
+        found, tries = await self._call(digest), 0
+        while True:
+            now, wall, data, record = found
+            if record is None:
+                return Grant("revoked")
+            account = account_of(data)
+            grant = update(account, record, operation, now, wall)
+            answer = await self._script(keys=[self._book.prefix], args=[digest, data, _encode(account)])
+            if answer == 1:
+                return grant
+            tries += 1
+            if tries > 1:  # several write it all the time: they take turns
+                await asyncio.sleep(random.random() * _PAUSE * tries)
+                answer = await self._script(keys=[self._book.prefix], args=[digest])
+            found = _read(answer)
+
+    async def _call(self, digest: str) -> tuple[int, float, bytes, KeyRecord | None]:
+        """Return the times of both clocks, the account and the record of a digest."""
         self._connected()
-        answer = self._script(keys=[self._book.prefix], args=[digest, _encode(operation)])
-        return _decode_grant(await self._run(answer))
+        return _read(await self._script(keys=[self._book.prefix], args=[digest]))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -123,13 +189,20 @@ class AsyncRedisBook:
         if self._client is None or self._generation != process.generation():
             self._generation = process.generation()
             self._client = connect(self._book.url, asynchronous=True)
-            self._script = self._client.register_script(UPDATE)
+            self._script = self._client.register_script(_EXCHANGE)
         return self._client
 
     async def _run(self, answer: Awaitable[T]) -> T:
         with _Failures(self._book.url):
             async with asyncio.timeout(_SECONDS):
                 return await answer
+
+
+def _read(answer: list[Any]) -> tuple[int, float, bytes, KeyRecord | None]:
+    """Return the times of both clocks, the account and the record that the server sent."""
+    seconds, micros, account, record = answer
+    now = int(seconds) * 1_000_000 + int(micros)
+    return now, now / 1_000_000, account, None if record is None else _decode_record(record)
 
 
 class _Failures:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 
 from cnllm.estimates.money import format_units
 from cnllm.estimates.quote import Quote
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.keys import KeyRecord, period_bounds, zone_of
 
 __all__ = [
+    "TOO_MANY_AT_ONCE",
     "Refusal",
     "Refused",
     "budget_held",
     "budget_spent",
+    "expired",
     "model_refused",
     "no_budget",
     "revoked",
     "too_large",
+    "too_many_at_once",
     "too_many_requests",
     "too_many_tokens",
     "unavailable",
@@ -27,6 +31,9 @@ __all__ = [
 
 _BUDGET_SECONDS = 3600  # a budget does not come back by waiting; somebody may raise it
 _HELD_SECONDS = 2.0
+_FLIGHT_SECONDS = 1.0
+TOO_MANY_AT_ONCE = "concurrency_limit_exceeded"
+"""The code of a refusal that the end of any request in flight makes void."""
 
 
 class Refusal(Struct, frozen=True):
@@ -49,39 +56,50 @@ class Refused(Exception):
 
 def too_many_requests(record: KeyRecord, seconds: float) -> Refusal:
     """Return the refusal of a request above the limit of requests."""
-    message = f"the key {record.name} may send {_count(record.rpm or 0, 'request')} a minute; {_again(seconds)}"
+    message = f"the {_name(record)} may send {_count(record.rpm or 0, 'request')} a minute; {_again(seconds)}"
     return Refusal("rate", "rate_limit_exceeded", message, seconds)
 
 
 def too_many_tokens(record: KeyRecord, seconds: float) -> Refusal:
     """Return the refusal of a request above the limit of tokens."""
-    message = f"the key {record.name} may use {_count(record.tpm or 0, 'token')} a minute; {_again(seconds)}"
+    message = f"the {_name(record)} may use {_count(record.tpm or 0, 'token')} a minute; {_again(seconds)}"
     return Refusal("rate", "rate_limit_exceeded", message, seconds)
+
+
+def too_many_at_once(record: KeyRecord) -> Refusal:
+    """Return the refusal of a request above the limit of requests in flight."""
+    count = _count(record.concurrency or 0, "request")
+    message = f"the {_name(record)} may have {count} in flight; {_again(_FLIGHT_SECONDS)}"
+    return Refusal("rate", TOO_MANY_AT_ONCE, message, _FLIGHT_SECONDS)
 
 
 def too_large(record: KeyRecord, tokens: int) -> Refusal:
     """Return the refusal of a request that alone is above the limit of tokens."""
     message = (
-        f"this request has about {tokens:,} tokens, and the key {record.name} may use "
+        f"this request has about {tokens:,} tokens, and the {_name(record)} may use "
         f"{_count(record.tpm or 0, 'token')} a minute: send a shorter one"
     )
     return Refusal("size", "request_too_large", message, final=True)
 
 
-def budget_spent(record: KeyRecord, quote: Quote, unspent: int) -> Refusal:
-    """Return the refusal of a request that may cost more than is left."""
+def budget_spent(record: KeyRecord, quote: Quote, unspent: int, wall: float) -> Refusal:
+    """Return the refusal of a request that may cost more than is left, at a time since 1970."""
     left = format_units(max(0, unspent))
+    period, seconds, until = record.periods.get(quote.currency or ""), float(_BUDGET_SECONDS), ""
+    if period is not None:
+        end = period_bounds(period, record.time_zone, wall)[1]
+        seconds, until = max(1.0, end - wall), f" until {_time(end, record)}"
     message = (
-        f"the budget of the key {record.name} has {left} {quote.currency} left, and this request may cost "
+        f"the budget of the {_name(record)} has {left} {quote.currency} left{until}, and this request may cost "
         f"{format_units(quote.cost or 0)}: lower its limit of output tokens, or ask for a higher budget"
     )
-    return Refusal("budget", "insufficient_quota", message, _BUDGET_SECONDS, final=True)
+    return Refusal("budget", "insufficient_quota", message, seconds, final=True)
 
 
 def budget_held(record: KeyRecord, quote: Quote) -> Refusal:
     """Return the refusal of a request whose money running calls hold."""
     message = (
-        f"calls that run hold the rest of the budget of the key {record.name}, and this request may cost "
+        f"calls that run hold the rest of the budget of the {_name(record)}, and this request may cost "
         f"{format_units(quote.cost or 0)} {quote.currency}; {_again(_HELD_SECONDS)}"
     )
     return Refusal("rate", "budget_reserved", message, _HELD_SECONDS)
@@ -90,11 +108,11 @@ def budget_held(record: KeyRecord, quote: Quote) -> Refusal:
 def no_budget(record: KeyRecord, quote: Quote) -> Refusal:
     """Return the refusal of a model whose cost cannot be counted against the budget."""
     if quote.unknown is not None:
-        message = f"{quote.unknown}, and the key {record.name} has a budget: unknown is not zero"
+        message = f"{quote.unknown}, and the {_name(record)} has a budget: unknown is not zero"
         return Refusal("forbidden", "price_unknown", message, final=True)
     currencies = " and ".join(record.budgets)
     message = (
-        f"{quote.model} is charged in {quote.currency}, and the key {record.name} has a budget in {currencies}: "
+        f"{quote.model} is charged in {quote.currency}, and the {_name(record)} has a budget in {currencies}: "
         "no currency is converted"
     )
     return Refusal("forbidden", "currency_mismatch", message, final=True)
@@ -102,13 +120,19 @@ def no_budget(record: KeyRecord, quote: Quote) -> Refusal:
 
 def model_refused(record: KeyRecord, model: str) -> Refusal:
     """Return the refusal of a model that the key may not use."""
-    message = f"the key {record.name} may not use {model}; it may use {', '.join(record.models)}"
+    message = f"the {_name(record)} may not use {model}; it may use {', '.join(record.models)}"
     return Refusal("forbidden", "model_not_allowed", message, final=True)
 
 
 def revoked() -> Refusal:
     """Return the refusal of a key that was revoked."""
     return Refusal("key", "invalid_api_key", "the key of this request was revoked", final=True)
+
+
+def expired(record: KeyRecord) -> Refusal:
+    """Return the refusal of a key that has expired."""
+    when = _time(record.expires or 0.0, record)
+    return Refusal("key", "expired_api_key", f"the {_name(record)} expired at {when}: ask for a new one", final=True)
 
 
 def unavailable() -> Refusal:
@@ -124,3 +148,13 @@ def _count(count: int, noun: str) -> str:
 def _again(seconds: float) -> str:
     """Say when to try again."""
     return f"try again in {_count(max(1, math.ceil(seconds)), 'second')}"
+
+
+def _name(record: KeyRecord) -> str:
+    """Return whose limit it is."""
+    return f"{record.kind} {record.name}"
+
+
+def _time(seconds: float, record: KeyRecord) -> str:
+    """Return a time in the time zone of a key."""
+    return f"{datetime.fromtimestamp(seconds, zone_of(record.time_zone)):%Y-%m-%d %H:%M} {record.time_zone}"

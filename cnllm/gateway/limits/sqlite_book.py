@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.config import paths, process
 from cnllm.errors import CnllmError
-from cnllm.gateway.limits.account import Account, Grant, Operation, expire, update
-from cnllm.gateway.limits.book import KeyUse, name_taken, no_such_key
-from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.account import Grant, Operation, update
+from cnllm.gateway.limits.book import KeyUse, account_of, name_taken, no_such_name, use_of
+from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.store.file import DatabaseFile
 
 __all__ = ["MARK", "STEPS", "AsyncSqliteBook", "SqliteBook", "book_path"]
@@ -29,8 +30,8 @@ MARK = 0x636E6C6B
 STEPS: Sequence[Sequence[str]] = (
     (
         """CREATE TABLE keys (
-            digest TEXT PRIMARY KEY,    -- a hash of the key, which is not stored
-            name TEXT NOT NULL,
+            digest TEXT PRIMARY KEY,    -- a hash of the key, which is not stored; `team:NAME` of a team
+            name TEXT NOT NULL,         -- of a team, too
             revoked REAL,               -- Unix time
             record BLOB NOT NULL
         )""",
@@ -45,7 +46,6 @@ T = TypeVar("T")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(KeyRecord).decode
-_decode_account = msgspec.msgpack.Decoder(Account).decode
 
 
 def book_path(store: str | None) -> Path:
@@ -55,11 +55,13 @@ def book_path(store: str | None) -> Path:
 
 
 class SqliteBook:
-    """The book in a file. Several processes may use it at once, and any thread of each. Reading creates no file."""
+    """The book in a file. Several processes may use it at once, and any thread of each. Reading creates no file.
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+    Deadlines are by the machine's monotonic clock, which all its processes share: nobody sets it.
+    """
+
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._clock = clock
         self._lock = process.fork_safe(threading.Lock())
         self._file: DatabaseFile | None = None
 
@@ -68,52 +70,77 @@ class SqliteBook:
         return AsyncSqliteBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key."""
+        """Add a key or a team."""
+        name = record.stored_name
 
         def work(file: DatabaseFile) -> None:
             with file.writing() as connection:
                 query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL"
-                if connection.execute(query, (record.name,)).fetchone():
-                    raise name_taken(record.name)
-                row = (digest, record.name, record.revoked, _encode(record))
+                if connection.execute(query, (name,)).fetchone():
+                    raise name_taken(name)
+                row = (digest, name, record.revoked, _encode(record))
                 connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", row)
 
         self._run(work, create=True)
 
-    def revoke(self, name: str) -> KeyRecord:
-        """Revoke the key of a name."""
+    def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
+        """Change the record of a name, in one transaction."""
 
         def work(file: DatabaseFile) -> KeyRecord:
             with file.writing() as connection:
                 query = "SELECT digest, record FROM keys WHERE name = ? AND revoked IS NULL"
                 row = connection.execute(query, (name,)).fetchone()
                 if row is None:
-                    raise no_such_key(name)
-                record = msgspec.structs.replace(_decode_record(row[1]), revoked=self._clock())
+                    raise no_such_name(name)
+                record = change(_decode_record(row[1]))
                 query = "UPDATE keys SET revoked = ?, record = ? WHERE digest = ?"
                 connection.execute(query, (record.revoked, _encode(record), row[0]))
                 return record
 
         record = self._run(work)
         if record is None:
-            raise no_such_key(name)
+            raise no_such_name(name)
         return record
 
-    def uses(self) -> list[KeyUse]:
-        """Return all keys with their use, the oldest first."""
-        query = "SELECT record, state FROM keys LEFT JOIN accounts USING (digest) ORDER BY keys.rowid"
-        rows = self._run(lambda file: file.rows(query)) or []
-        now = int(self._clock() * 1_000_000)
-        return [_use(_decode_record(record), state, now) for record, state in rows]
+    def revoke(self, name: str) -> KeyRecord:
+        """Revoke the key of a name."""
+        return self.change(name, lambda record: replace(record, revoked=time.time()))
+
+    def get(self, name: str) -> KeyRecord | None:
+        """Return the record of a name in use."""
+        query = "SELECT record FROM keys WHERE name = ? AND revoked IS NULL"
+        rows = self._run(lambda file: file.rows(query, name))
+        return _decode_record(rows[0][0]) if rows else None
+
+    def uses(self, *, teams: bool = False) -> list[KeyUse]:
+        """Return all keys, or all teams, with their use, the oldest first."""
+        query = "SELECT record, state FROM keys LEFT JOIN accounts USING (digest) WHERE name LIKE ? ORDER BY keys.rowid"
+        if not teams:
+            query = query.replace("LIKE", "NOT LIKE")
+        rows = self._run(lambda file: file.rows(query, f"{team_digest('')}%")) or []
+        times = _now(), time.time()
+        return self._checked(
+            lambda: [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
+        )
 
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
-        return not self._run(lambda file: file.rows("SELECT 1 FROM keys LIMIT 1"))
+        query = "SELECT 1 FROM keys WHERE name NOT LIKE ? LIMIT 1"
+        return not self._run(lambda file: file.rows(query, f"{team_digest('')}%"))
 
-    def find(self, digest: str) -> KeyRecord | None:
-        """Return the record of a key by its digest; None for an unknown one."""
-        rows = self._run(lambda file: file.rows("SELECT record FROM keys WHERE digest = ?", digest))
-        return _decode_record(rows[0][0]) if rows else None
+    def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key by its digest; None for an unknown one."""
+
+        def work(file: DatabaseFile) -> Rights | None:
+            query = "SELECT record FROM keys WHERE digest = ?"
+            rows = file.rows(query, digest)
+            if not rows:
+                return None
+            record = _decode_record(rows[0][0])
+            team = file.rows(query, team_digest(record.team)) if record.team is not None else ()
+            return Rights(record, _decode_record(team[0][0]) if team else None, time.time())
+
+        return self._run(work)
 
     def update(self, digest: str, operation: Operation) -> Grant:
         """Carry out an operation of a worker, in one transaction."""
@@ -123,8 +150,8 @@ class SqliteBook:
                 query = "SELECT record, state FROM keys LEFT JOIN accounts USING (digest) WHERE keys.digest = ?"
                 row = connection.execute(query, (digest,)).fetchone() or (None, None)
                 record = None if row[0] is None else _decode_record(row[0])
-                account = Account() if row[1] is None else _decode_account(row[1])
-                grant = update(account, record, operation, int(self._clock() * 1_000_000))
+                account = account_of(row[1])
+                grant = update(account, record, operation, _now(), time.time())
                 if record is not None:
                     connection.execute("REPLACE INTO accounts VALUES (?, ?)", (digest, _encode(account)))
                 return grant
@@ -145,10 +172,15 @@ class SqliteBook:
                 if not create and not self.path.exists():
                     return None
                 self._file = DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
-            try:
-                return work(self._file)
-            except (msgspec.MsgspecError, ValueError) as error:
-                raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
+            file = self._file
+            return self._checked(lambda: work(file))
+
+    def _checked(self, work: Callable[[], T]) -> T:
+        """Return the result of work. Raise `CnllmError` for a record that cannot be read."""
+        try:
+            return work()
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+            raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
 
 
 class AsyncSqliteBook:
@@ -159,8 +191,8 @@ class AsyncSqliteBook:
         self._thread: ThreadPoolExecutor | None = None
         self._generation = 0
 
-    async def find(self, digest: str) -> KeyRecord | None:
-        """Return the record of a key by its digest."""
+    async def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key by its digest."""
         return await self._run(self._book.find, digest)
 
     async def update(self, digest: str, operation: Operation) -> Grant:
@@ -181,15 +213,6 @@ class AsyncSqliteBook:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 
-def _use(record: KeyRecord, state: bytes | None, now: int) -> KeyUse:
-    """Return a key with its use."""
-    if state is None:
-        return KeyUse(record)
-    account = _decode_account(state)
-    expire(account, now)
-    open: dict[str, int] = {}
-    for lease in account.leases.values():
-        for currency, units in lease.open.items():
-            open[currency] = open.get(currency, 0) + units
-    last = account.last / 1_000_000 if account.last else None
-    return KeyUse(record, account.spent, open, account.calls, account.used, account.unpriced, last)
+def _now() -> int:
+    """Return the time of the clock of deadlines."""
+    return int(time.monotonic() * 1_000_000)

@@ -22,12 +22,14 @@ def slot_of(now: int) -> int:
 
 
 def trim(window: list[int], now: int) -> None:
-    """Remove the slots that no longer count."""
-    oldest = slot_of(now) - LIFE
-    end = 0
-    while end < len(window) and window[end] <= oldest:
-        end += 2
-    del window[:end]
+    """Remove the slots that no longer count, and those in the future: the clock was set back since."""
+    newest = slot_of(now)
+    first, last = 0, len(window)
+    while first < last and window[first] <= newest - LIFE:
+        first += 2
+    while last > first and window[last - 2] > newest:
+        last -= 2
+    window[:] = window[first:last]
 
 
 def total(window: list[int]) -> int:

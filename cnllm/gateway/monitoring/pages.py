@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -52,8 +53,12 @@ def ui_page(
     operator: OperatorAccess,
     is_allowed: bool,
     login: str | None,
+    uses: Any,
 ) -> Page:
-    """Return the answer to a request below `/ui`. `login` is the cookie of a login that the operator's key allowed."""
+    """Return the answer to a request below `/ui`. `login` is the cookie of a login that the operator's key allowed.
+
+    `uses` is what the keys of clients have used.
+    """
     if name in _FILES and method in ("GET", "HEAD"):
         return _page(200, _FILES[name], _file(name))
     if name == "login" and method == "POST":
@@ -66,11 +71,13 @@ def ui_page(
         return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": cookie})
     if name == "" and method in ("GET", "HEAD"):
         return _html(200, _file("page.html")) if is_allowed else _html(401, _file("login.html"))
-    if name == "requests" or name.startswith("requests/"):
+    if name in ("keys", "requests") or name.startswith("requests/"):
         if not is_allowed:
             return _json(401, {"error": "log in first"})
         if method not in ("GET", "HEAD"):
             return _json(405, {"error": "only GET is supported"})
+        if name == "keys":
+            return _json(200, uses)
         if name == "requests":
             return _json(200, recent.entries())
         record = recent.find(name.removeprefix("requests/"))

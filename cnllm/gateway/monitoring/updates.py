@@ -63,6 +63,10 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("counter", "cnllm_key_requests_total", "Requests of a key with limits.", ("key", "status")),
         Metric("counter", "cnllm_key_cost_total", "The known cost of a key's requests.", ("key", "currency")),
+        Metric(
+            "counter", "cnllm_soft_budget_requests_total", "Requests after a soft budget was spent.",
+            ("kind", "name", "currency"),
+        ),
         Metric("counter", "cnllm_errors_total", "Calls of a model that failed, by class.", ("model", "error")),
         Metric(
             "histogram", "cnllm_first_token_seconds", "Seconds until the first piece of a streamed reply.",
@@ -102,6 +106,8 @@ def updates(entry: Entry, model: str) -> Iterator[Update]:
         yield Update("cnllm_key_requests_total", (entry.key, status))
         if entry.cost is not None:
             yield Update("cnllm_key_cost_total", (entry.key, entry.cost.currency), float(entry.cost.amount))
+    for labels in entry.soft_budgets:
+        yield Update("cnllm_soft_budget_requests_total", labels)
     if entry.verb != "generate" or not model:
         return
     if entry.error:
