@@ -144,14 +144,19 @@ class Markers:
         return Markers(markers)
 
     @cached_property
-    def _patterns(self) -> list[tuple[re.Pattern[str], int]]:
-        """Return (pattern, index of its marker): first without attributes, then with them."""
-        out: list[tuple[int, str, int]] = []
-        for index, marker in enumerate(self.markers):
-            for form, spelling in enumerate(_spellings(marker)):
-                out.append((form, "".join(pattern for pattern, _ in spelling), index))
-        out.sort(key=lambda each: each[0])
-        return [(re.compile(pattern, re.IGNORECASE), index) for _, pattern, index in out]
+    def _which(self) -> tuple[re.Pattern[str], list[int]]:
+        """Return a pattern with a group for each spelling, the one to prefer first, and the index of each marker.
+
+        A longer marker comes first, one that ends with a space after those of its length, and attributes come last.
+        """
+        spellings = [
+            (form, -len(marker.rstrip()), index, "".join(pattern for pattern, _ in spelling))
+            for index, marker in enumerate(self.markers)
+            for form, spelling in enumerate(_spellings(marker))
+        ]
+        spellings.sort(key=lambda each: (each[0], each[1] if each[0] == 0 else 0, each[2]))
+        groups = "|".join(f"({pattern})" for *_, pattern in spellings)
+        return re.compile(groups, re.IGNORECASE), [index for _, _, index, _ in spellings]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:
@@ -182,13 +187,11 @@ class Markers:
 
     def _longest_at(self, text: str, start: int) -> tuple[int, int, int]:
         """Return (start, end, index) of the marker at a position, where one stands."""
-        best = (-1, 0)
-        for pattern, index in self._patterns:
-            if (match := pattern.match(text, start)) is not None and match.end() > best[0]:
-                if best[0] >= 0 and pattern.pattern.endswith(_ATTRIBUTES):
-                    break
-                best = (match.end(), index)
-        return start, *best
+        pattern, indexes = self._which
+        match = pattern.match(text, start)
+        assert match is not None
+        assert match.lastindex is not None
+        return start, match.end(), indexes[match.lastindex - 1]
 
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
