@@ -26,7 +26,7 @@ from cnllm.leaks.candidates import BlockResult, Candidate
 from cnllm.leaks.grammars import JsonScan, ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
 from cnllm.leaks.inline import InlineLine
-from cnllm.leaks.lone import LOOKAHEAD, is_in_code, joining_space, stands_alone, tag_end
+from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_in_code, joining_space, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.quoting import QuoteTracker
 from cnllm.leaks.rules import filter_markers
@@ -62,6 +62,7 @@ class LeakFilter:
         "_delivered",
         "_ends",
         "_failures",
+        "_fed",
         "_first_closer",
         "_follows_tick",
         "_gap",
@@ -80,6 +81,7 @@ class LeakFilter:
         "_reads_markdown",
         "_report",
         "_rules",
+        "_run",
         "_scan",
         "_tags",
         "_text_openers",
@@ -87,6 +89,7 @@ class LeakFilter:
         "_tracker",
         "_tries",
         "_trims",
+        "_unread",
     )
 
     def __init__(
@@ -123,6 +126,8 @@ class LeakFilter:
         self._report = report
         self._tracker = QuoteTracker(delivered)
         self._delivered = delivered
+        self._run = TagRun()
+        self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
         self._pending = ""
         self._gap: str | None = None  # white space behind a block that was removed
@@ -158,6 +163,7 @@ class LeakFilter:
 
     def feed(self, text: str) -> None:
         """Read more text of the channel."""
+        self._fed += len(text)
         self._read_next(text)
         self._read(final=False)
 
@@ -187,12 +193,14 @@ class LeakFilter:
     def _read_next(self, text: str, *, blocks: bool = True) -> None:
         """Read a text before all other text that waits. `blocks`: a block may begin in it."""
         starts = range(0, max(len(text), 1), _WINDOW)  # the rest of a window is copied at each marker
+        self._unread += len(text)
         self._input += [(text[start : start + _WINDOW], blocks) for start in reversed(starts)]
 
     def _read(self, *, final: bool) -> None:
         """Read all text that waits."""
         while self._input:
             text, blocks = self._input.pop()
+            self._unread -= len(text)
             rest, self._pending = self._pending + text, ""
             while rest:
                 if self._ends is not None:
@@ -373,10 +381,9 @@ class LeakFilter:
         assert self._markers is not None
         markers = self._markers
 
-        def begins_block(text: str, start: int, end: int) -> bool | None:
-            match = markers.match(text, start)
-            assert match is not None
-            begins = self._begins(markers.markers[match[2]], text[start:], end - start, False)
+        def begins_block(text: str, match: tuple[int, int, int]) -> bool | None:
+            start, end, index = match
+            begins = self._begins(markers.markers[index], text[start:], end - start, False)
             return False if final and begins is None else begins
 
         alone = stands_alone(
@@ -384,6 +391,8 @@ class LeakFilter:
             stop,
             markers,
             begins_block,
+            self._run,
+            self._fed - self._unread - len(text),
             prose=tracker.line.prose,
             at_start=not tracker.prose and marker not in self._rules,
             final=final,

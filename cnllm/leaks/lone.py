@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from cnllm.leaks.markers import Markers
 
-__all__ = ["LOOKAHEAD", "is_in_code", "joining_space", "stands_alone", "tag_end"]
+__all__ = ["LOOKAHEAD", "TagRun", "is_in_code", "joining_space", "stands_alone", "tag_end"]
 
 LOOKAHEAD = 256  # characters behind a marker that decide whether a block begins, or whether the marker stands alone
 
@@ -33,11 +33,33 @@ def tag_end(text: str, start: int, end: int, *, final: bool) -> int | None:
     return None if not final and _TAG_SO_FAR.match(text, end) else 0
 
 
+class TagRun:
+    """Markers and tags in a row, with only white space between them: they are read once, not again for each of them.
+
+    All positions count from the start of the text that was fed.
+    """
+
+    __slots__ = ("end", "line_end", "start")
+
+    def __init__(self) -> None:
+        self.start = self.end = self.line_end = -1  # of the run, and the position behind its last line break
+
+    def extend(self, start: int, end: int, line_end: int) -> None:
+        """Add what was read from one tag's end to the next: `line_end` is 0 where no line ends between them."""
+        if not self.start <= start <= self.end:
+            self.start = start
+            self.line_end = -1
+        self.end = end
+        self.line_end = line_end or self.line_end
+
+
 def stands_alone(
     text: str,
     end: int,
     markers: Markers,
-    begins_block: Callable[[str, int, int], bool | None],
+    begins_block: Callable[[str, tuple[int, int, int]], bool | None],
+    run: TagRun,
+    offset: int,
     *,
     prose: bool,
     at_start: bool,
@@ -46,26 +68,29 @@ def stands_alone(
     """Whether the marker that ends at `end` is alone on its line, or at either end of the text; None if unknown.
 
     `prose`: text stands before it on its line. `at_start`: no text stands before it at all. `final`: the text ends
-    here. `begins_block` tells whether the marker (its text, start and end) begins a block.
+    here. `begins_block` tells whether a marker begins a block. `run` are the markers that were read before, `offset`
+    is the position of the text in it.
     """
     if at_start:
         return True
     stop = min(len(text), end + LOOKAHEAD)
-    position, is_line_over = end, False
+    position = end
+    if run.start <= end + offset <= run.end:
+        position = min(run.end - offset, len(text))
     while True:
         space = _SPACE.match(text, position)
-        position, start = space.end() if space else position, position
-        is_line_over = is_line_over or "\n" in text[start:position]
-        if is_line_over and not prose:
+        assert space is not None
+        line = text.rfind("\n", position, space.end()) + 1
+        position = space.end()
+        run.extend(space.start() + offset, position + offset, line and line + offset)
+        if run.line_end > end + offset and not prose:
             return True
         if position >= stop:
             break
         match = markers.match(text, position)
         if match is None:
-            if not final and markers.pending_length(text[position:]) == len(text) - position:
-                return None
-            return False
-        begins = begins_block(text, match[0], match[1])
+            return None if not final and markers.is_beginning(text, position) else False
+        begins = begins_block(text, match)
         if begins:
             return not prose
         following = None if begins is None else tag_end(text, match[0], match[1], final=final)
@@ -73,6 +98,7 @@ def stands_alone(
             return None
         if following == 0:
             return False
+        run.extend(position + offset, following + offset, 0)
         position = following
     if position >= len(text):
         return True if final else None if position - end < LOOKAHEAD else not prose

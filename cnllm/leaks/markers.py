@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from cnllm.config.process import cached_property
 
-__all__ = ["BARS", "Markers", "spelling_pattern"]
+__all__ = ["BAR", "BARS", "Markers", "spelling_pattern"]
 
 BARS = "｜|‖"
-_BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
+BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
 _BAR_SO_FAR = rf"\s{{0,2}}(?:[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}})?"
 _ONE_BAR = f"[{re.escape(BARS)}]"
 _JOINT = "[▁_ ]"
@@ -48,7 +48,7 @@ def _elements(marker: str) -> list[_Element]:
             if not before or not after:  # at an end of a marker more bars and spaces would be text
                 out.append((_ONE_BAR, _ONE_BAR))
             elif before not in BARS:  # a run of bars is one
-                out.append((_BAR, _BAR_SO_FAR))
+                out.append((BAR, _BAR_SO_FAR))
         elif char == " " and after:
             if before not in BARS:
                 out.append((r"\s{1,4}", r"\s{0,4}"))
@@ -204,6 +204,10 @@ class Markers:
             if self._beginning.match(text, position):
                 return len(text) - position
         return 0
+
+    def is_beginning(self, text: str, start: int = 0) -> bool:
+        """Whether all of a text from `start` on may begin a marker."""
+        return len(text) - start <= self.longest and self._beginning.match(text, start) is not None
 
     @property
     def may_begin(self) -> Callable[[str], object]:

@@ -13,12 +13,11 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cnllm.leaks.grammars.base import NotACall
-from cnllm.leaks.markers import BARS, spelling_pattern
+from cnllm.leaks.markers import BAR, BARS
 
 __all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "may_be_head", "opener_prefix"]
 
-_BAR = spelling_pattern(BARS[0])
-_DECORATION = rf"(?P<decoration>{_BAR}\w{{1,32}}{_BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
+_DECORATION = rf"(?P<decoration>{BAR}\w{{1,32}}{BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
 _VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+'|[\w:./@-]{1,128}+)"
 _ATTRIBUTE = rf"\s{{0,4}}[\w:.-]{{1,64}}\s{{0,2}}=\s{{0,2}}{_VALUE}"
 _ATTRIBUTES = re.compile(rf"([\w:.-]{{1,64}})\s{{0,2}}=\s{{0,2}}({_VALUE})")
