@@ -8,11 +8,13 @@ import msgspec
 
 from cnllm.registry.flags import Flags
 
-__all__ = ["NUMBERS", "find_error", "finish_kind", "finish_word", "has_error_status", "key_name"]
+__all__ = ["NUMBERS", "find_error", "finish_kind", "finish_word", "has_error_status", "is_error", "key_name"]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
 """Names (see `key_name`) of fields that may hold the status of an error, as a number."""
 _SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
+_ERRORS = ("error", "errors", "errormsg", "errormessage", "errmsg", "exception", "fault", "detail")
+"""Names of fields that stand only in errors, or are empty elsewhere."""
 
 
 def key_name(key: str) -> str:
@@ -33,11 +35,28 @@ def has_error_status(data: dict[str, Any]) -> bool:
 
 
 def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the object itself if it is an error: it has a status or says that it failed, and has a message."""
-    if data.get("object") != "error" and data.get("success") is not False and not has_error_status(data):
-        return None
-    has_message = any(value and key_name(key) in _SENTENCES for key, value in data.items())
-    return data if has_message or data.get("errors") else None
+    """Return an object that is no part of a reply if it is an error: it names one, has a status, or says it failed."""
+    if data.get("object") == "error" or data.get("success") is False:
+        return data
+    for key, value in data.items():
+        name = key_name(key)
+        if name in _ERRORS and is_error(value):
+            return data
+        if name in ("type", "status") and type(value) is str and value.lower() in ("error", "failed"):
+            return data
+    has_sentence = any(value and key_name(key) in _SENTENCES for key, value in data.items())
+    return data if has_sentence and has_error_status(data) else None
+
+
+def is_error(value: Any) -> bool:
+    """Whether the value of a field for errors reports one. 0 as the code of an object reports success."""
+    if type(value) is not dict:
+        return bool(value)
+    said = {
+        key_name(key): inner for key, inner in value.items() if inner not in (None, "", False, [], {}) or inner == 0
+    }
+    codes = [code for name, code in said.items() if name in NUMBERS]
+    return any(code not in (0, "0") for code in codes or said.values())
 
 
 def finish_word(value: Any) -> str:

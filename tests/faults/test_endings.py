@@ -199,6 +199,62 @@ def test_of_two_words_the_worse_counts(first: str, second: str) -> None:
     assert isinstance(error, cnllm.EndpointError) == (worst == "error")
 
 
+@each("how", ["text", "reasoning", "arguments", "a call", "a tag"])
+def test_an_answer_that_goes_on_after_a_finish_reason_has_not_ended(how: str) -> None:
+    """Some servers write a finish reason in every chunk. Then the last one counts, at an orderly end or with [DONE]."""
+
+    def piece(text: str, finish: str | None = None) -> bytes:
+        if how in ("text", "a tag"):
+            return delta(content=text, finish=finish)
+        if how == "reasoning":
+            return delta(reasoning_content=text, finish=finish)
+        begin = {} if how == "arguments" and text != first else {"id": f"c{text}", "type": "function"}
+        function = {"name": "f", "arguments": ""} if begin else {"arguments": text}
+        index = 0 if how == "arguments" else ord(text[0])
+        return delta(tool_calls=[{"index": index, **begin, "function": function}], finish=finish)
+
+    first, *later = ["a", '{"x": 1', "}"] if how == "arguments" else ["a", "<tool_call" if how == "a tag" else "b", "c"]
+    model = WIRES[CHAT].model()
+    parser = engine.StreamParser(model)
+    parser.feed(piece(first, "stop"))
+    assert parser.finished
+    for text in later:
+        parser.feed(piece(text))
+        assert not parser.finished
+    reply, error = closed(parser, [])
+    assert reply is not None
+    assert (type(error), reply.finish, reply.tool_calls) == (cnllm.StreamCut, "cut", [])
+
+    every = [piece(text, "stop") for text in (first, *later)]
+    for orderly in (True, False):
+        parser = engine.StreamParser(model)
+        for chunk in every:
+            parser.feed(chunk)
+        assert not parser.finished
+        parser.end(orderly=orderly)
+        _, error = closed(parser, [])
+        assert (type(error) is cnllm.StreamCut) != orderly
+    assert read(model, b"".join([*every, DONE]))[1] is None
+
+
+@each("last", [{"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}, {"choices": [{"delta": {}}]}])
+def test_usage_after_a_finish_reason_leaves_it_an_end(last: Any) -> None:
+    parser = engine.StreamParser(WIRES[CHAT].model())
+    for chunk in (delta(content="a"), delta(finish="stop"), frame(last), delta(content="", finish="stop")):
+        parser.feed(chunk)
+    assert parser.finished
+
+
+def test_a_finish_reason_before_any_content_starts_no_deadline() -> None:
+    parser = engine.StreamParser(WIRES[CHAT].model())
+    parser.feed(delta(role="assistant", finish="stop"))
+    assert not parser.finished
+    parser.feed(delta(content="a"))
+    parser.feed(delta(finish="stop"))
+    reply, error = closed(parser, [])
+    assert (error, reply and reply.text) == (None, "a")
+
+
 # ── calls ────────────────────────────────────────────────────────────────────
 @each("arguments", ["", "{}", '{"folder": "/x"}', '{"folder": "/'])
 @each("status", ["incomplete", "in_progress", "queued", "failed"])
@@ -227,6 +283,18 @@ def test_a_call_whose_item_is_unfinished_is_incomplete_in_a_completed_reply(argu
         assert (error, reply.tool_calls, [call.name for call in reply.incomplete]) == (None, [], ["wipe"]), content
     reply, _, _ = read(model, begin + done(sound) + end(sound))
     assert [call.arguments is None for call in reply.tool_calls] == [arguments.endswith("/")]
+
+
+@each("word", ["length", "content_filter"])
+@each("arguments", ["", "null", '{"fol'])
+def test_a_call_in_a_reply_that_was_cut_off_needs_arguments(word: str, arguments: str) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "wipe", "arguments": arguments}}
+    message = {"role": "assistant", "tool_calls": [call]}
+    whole = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": word}]}).encode()
+    for content in (delta(tool_calls=[call]) + delta(finish=word) + DONE, whole):
+        reply, error, _ = read(WIRES[CHAT].model(), content)
+        assert (error, reply.finish, reply.tool_calls) == (None, word, [])
+        assert [call.name for call in reply.incomplete] == ["wipe"]
 
 
 @each("pieces", [[], ["{}"], ['{"folder":', ' "/x"}'], ['{"fol']])
@@ -305,3 +373,52 @@ def test_an_error_event_is_an_error_in_any_form(wire: Wire, data: bytes, name: s
         assert (reply.finish, reply.tool_calls) == ("error", [])
         assert error.message
         assert ("upstream died" in error.message) == (b"upstream died" in data)
+
+
+DIED = "upstream died"
+SAID: dict[str, Any] = {
+    "text": {"error": DIED},
+    "message": {"error": {"message": DIED}},
+    "msg": {"error": {"msg": DIED}},
+    "reason": {"error": {"reason": DIED}},
+    "nested": {"error": {"error": DIED}},
+    "list": {"error": [DIED]},
+    "objects": {"errors": [{"message": DIED}]},
+    "true": {"error": True, "message": DIED},
+    "key": {"Error": {"Message": DIED}},
+    "camel": {"errorMessage": DIED},
+    "snake": {"error_msg": DIED, "error_code": 336100},
+    "type": {"type": "error", "message": DIED},
+    "status": {"status": "failed", "message": DIED},
+    "object": {"object": "error", "message": DIED},
+    "success": {"success": False, "message": DIED},
+    "number": {"code": 500, "msg": DIED},
+    "detail": {"detail": DIED},
+    "exception": {"exception": DIED},
+}
+
+
+@each("data", lambda: SAID.values(), ids=SAID)
+@each("wire", lambda: WIRES.values(), ids=WIRES)
+def test_an_object_that_says_that_it_is_an_error_is_one_on_every_wire(wire: Wire, data: Any) -> None:
+    half = len(wire.events) // 2
+    reply, error, _ = read(wire.model(), b"".join([*wire.events[:half], frame(data), *wire.events[half:]]))
+    assert isinstance(error, cnllm.EndpointError)
+    assert (reply.finish, reply.tool_calls) == ("error", [])
+    assert DIED in str(error)
+
+
+@each("error", [DIED, {"message": DIED}, [DIED]])
+def test_the_error_of_a_choice_is_an_error_in_any_form(error: Any) -> None:
+    broken = frame({"choices": [{"index": 0, "delta": {}, "error": error}]})
+    reply, raised, _ = read(WIRES[CHAT].model(), delta(content="half") + broken + delta(finish="stop") + DONE)
+    assert isinstance(raised, cnllm.EndpointError)
+    assert (reply.text, reply.finish, DIED in str(raised)) == ("half", "error", True)
+
+
+@each("error", [None, False, 0, "", {}, [], {"code": 0, "message": ""}, {"code": None, "message": None}])
+@each("wire", lambda: [WIRES[CHAT], WIRES[MESSAGES]], ids=str)
+def test_an_empty_error_is_none(wire: Wire, error: Any) -> None:
+    half = len(wire.events) // 2
+    _, raised, _ = read(wire.model(), b"".join([*wire.events[:half], frame({"error": error}), *wire.events[half:]]))
+    assert raised is None

@@ -18,7 +18,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
-from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, checks
+from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart, checks
 from cnllm.types.lenient_json import NotJson, decode_lenient
 from cnllm.types.policy import Limits
 
@@ -26,6 +26,7 @@ __all__ = ["StreamParser", "parse_response"]
 
 _MAX_FAST_PIECE = 25  # characters
 _MAX_STATUS = 999  # RFC 9110 gives a status three digits
+_CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
 _MAX_FULL_READS = 8  # chunks of plain text that are read in full while the id or the model is unknown
 
 
@@ -51,6 +52,7 @@ class StreamParser:
         "_full_reads",
         "_has_end_marker",
         "_has_ended",
+        "_has_resumed",
         "_head",
         "_headers",
         "_limits",
@@ -115,6 +117,7 @@ class StreamParser:
         self._has_ended = False
         self._damaged = False
         self._has_end_marker = False
+        self._has_resumed = False  # the answer went on after a finish reason
         self._full_reads = 0
         self._reply: Reply | None = None
         self._fast_kinds: frozenset[str | int | None] = frozenset()
@@ -131,7 +134,12 @@ class StreamParser:
     @property
     def finished(self) -> bool:
         """Whether the stream has proven that the reply is complete; only usage may still come."""
-        return self._builder.finished and self._proof != "word-and-end" and self._is_proven(marker=False, orderly=False)
+        builder = self._builder
+        if not builder.finished or self._proof == "word-and-end":
+            return False
+        if self._proof == "word" and builder.has_nothing and builder.reported in ("stop", "tool_calls"):
+            return False  # the answer may still come: no reply is empty
+        return self._is_proven(marker=False, orderly=False)
 
     @property
     def done(self) -> bool:
@@ -186,10 +194,12 @@ class StreamParser:
 
         Markers of calls are looked for in all of them. A number is the index of the call whose arguments they are.
         """
-        if type(field) is int:
-            out += self._builder.add_arguments(field, run)
-            return
         builder, may_begin = self._builder, self._may_begin
+        if builder.finished and self._proof != "event":
+            builder.finished, self._has_resumed = False, True
+        if type(field) is int:
+            out += builder.add_arguments(field, run)
+            return
         delta, pieces = (TextDelta, builder.texts) if field is None else (ReasoningDelta, builder.thoughts)
         if may_begin is None or not (self._busy or may_begin(run[0] if len(run) == 1 else "".join(run))):
             pieces += run
@@ -266,10 +276,26 @@ class StreamParser:
             return
         if self._raw is not None:
             self._raw.append(decoded)
-        out += self._decode_chunk(decoded, self._builder.flags, self._builder)
+        if self._builder.finished and self._proof != "event":
+            self._read_after_finish(decoded, out)
+        else:
+            out += self._decode_chunk(decoded, self._builder.flags, self._builder)
         if not self._builder.answered:
             self._builder.choiceless_chunk = decoded
         self._update_fast_kinds()
+
+    def _read_after_finish(self, decoded: dict[str, Any], out: list[Event]) -> None:
+        """Read a chunk that follows a finish reason. If the answer goes on in it, that finish reason ended nothing."""
+        builder = self._builder
+        count, was_idle = len(builder.calls), builder.is_idle
+        builder.finished = False
+        events = self._decode_chunk(decoded, builder.flags, builder)
+        out += events
+        is_held_back = was_idle and not builder.is_idle
+        if is_held_back or len(builder.calls) > count or any(type(event) in _CONTENT for event in events):
+            self._has_resumed = True
+        else:
+            builder.finished = True
 
     def _read_error(self, data: bytes, out: list[Event]) -> None:
         """Read an event that is an error by its name, whatever form its data have."""
@@ -417,7 +443,8 @@ class StreamParser:
         """Whether the reply has proven that it is complete.
 
         A whole body is complete unless its finish reason says that the reply goes on. In a stream the end that the wire
-        and the endpoint declare counts, and nothing else: no other finish reason, and no end of the connection.
+        and the endpoint declare counts, and nothing else: no other finish reason, and no end of the connection. Where
+        the answer went on after a finish reason, the next one needs an orderly end of the bytes as well.
         """
         builder = self._builder
         if builder.whole:
@@ -429,7 +456,7 @@ class StreamParser:
         if self._proof == "word-and-end":
             return builder.finished and (orderly or marker)
         terminator = builder.flags.stream.terminator if builder.flags.stream else None
-        if builder.finished and (marker or terminator != "done"):
+        if builder.finished and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
             return True
         # Some gateways mark the end of a reply that broke off; incomplete arguments reveal it.
         return marker and not builder.has_torn_arguments

@@ -641,7 +641,9 @@ class ReplyBuilder:
         reported = self.reported
         broken = self.fault is not None or reported == "error"
         for index, call in enumerate(self._calls.all):
-            self._sort_call(index, call, out, broken=broken or not proven, cut_off=reported == "length")
+            self._sort_call(
+                index, call, out, broken=broken or not proven, cut_off=reported in ("length", "content_filter")
+            )
         if broken:
             self.finish = "error"
         elif not proven:
@@ -824,6 +826,19 @@ class ReplyBuilder:
             incomplete=self._incomplete,
             raw=self.raw,
             registry=self.registry_model.data_version,
+        )
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no content of any kind has arrived."""
+        return not (
+            self.texts
+            or self.thoughts
+            or self._calls.all
+            or self._opaque
+            or self._details
+            or not self.is_idle
+            or self.part_count
         )
 
     @property

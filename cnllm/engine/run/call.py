@@ -240,9 +240,9 @@ class Call:
                     hint="raise the timeout, or ask for a shorter answer",
                 )
                 break
-            if parser.finished and not has_deadline:
-                has_deadline = True
-                yield SetReadDeadline(_USAGE_WAIT)
+            if parser.finished is not has_deadline:  # an answer may go on after a finish reason
+                has_deadline = not has_deadline
+                yield SetReadDeadline(_USAGE_WAIT if has_deadline else None)
         last = [*events, *parser.end()] if parser.done else parser.end(orderly=error is None)
         return (yield from self._end_stream(parser, last, error))
 

@@ -14,7 +14,7 @@ from cnllm.protocols import FastDecoder
 from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
-from cnllm.protocols.reported import find_error, has_error_status
+from cnllm.protocols.reported import find_error, has_error_status, is_error
 from cnllm.protocols.usage import add_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -78,8 +78,8 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
                 break
     if type(choice.get("text")) is str and choice["text"]:
         out += _legacy(choice, flags, sink)
-    if sink.fault is None and type(broken := choice.get("error")) is dict and broken:
-        sink.fault = broken
+    if sink.fault is None and is_error(broken := choice.get("error")):
+        sink.fault = broken if type(broken) is dict else choice
     if sink.report_finish(choice.get("finish_reason")):
         sink.finished = True
     return out

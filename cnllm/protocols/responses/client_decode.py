@@ -121,7 +121,7 @@ def _find_error(data: dict[str, Any], flags: Flags) -> Any:
             return error
         if error and type(data.get("output")) is not list:  # a plain sentence, or a list of them, without a reply
             return data
-    return None if "output" in data or "object" in data else find_error(data)
+    return None if type(data.get("output")) is list else find_error(data)
 
 
 # ── items ─────────────────────────────────────────────────────────────────────
