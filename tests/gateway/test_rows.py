@@ -360,6 +360,23 @@ def test_no_unfinished_call_is_handed_out_as_complete(tmp_path: Path) -> None:
                 _check_broken(http.post(client.path(), json=client.request()), True)
 
 
+def test_the_text_of_an_unfinished_reply_is_no_completed_item(tmp_path: Path) -> None:
+    for answer, status in (
+        (say("Half of it", cut=True), None),
+        (Answer(say("Half of it").deltas, "length"), "incomplete"),
+        (say("All of it"), "completed"),
+    ):
+        for stream in (True, False) if status else (True,):
+            with gateway_for(Upstream(answer), tmp_path, token_keys=KEYS) as http:
+                client = ResponsesClient(http, "zai/glm-4.7", stream=stream)
+                client.user("Hi")
+                text = http.post(client.path(), json=client.request()).text
+            found = {
+                item for item in ("completed", "incomplete") if f'"status":"{item}"' in text.replace('": "', '":"')
+            }
+            assert found == ({status} if status else set()), text
+
+
 def _check_broken(response: httpx.Response, stream: bool) -> None:
     """The client is told that the reply broke off, and reads no end of it."""
     text = response.text

@@ -35,6 +35,8 @@ NAME = "openai-responses"
 _PREFIX = "resp_"
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
+_CONTENT = (TextDelta, ReasoningDelta, BlockEnd, ToolCallStart, ToolCallDelta, ToolCallEnd)
+
 Frame = tuple[str | None, Any]
 
 
@@ -50,13 +52,16 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
             output.append(item)
+    now = int(time.time())
+    end = ending(reply.finish, reply.raw_finish, now)
+    if end["status"] == "incomplete" and not reply.incomplete and output and output[-1]["type"] == "message":
+        output[-1]["status"] = "incomplete"
     for call in reply.incomplete:
         output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", _seal_data(call)))
-    now = int(time.time())
     resource = response_resource(id, reply.model or "", now, request)
     return {
         **resource,
-        **ending(reply.finish, reply.raw_finish, now),
+        **end,
         "output": output,
         "usage": usage_counts(reply.usage),
     }
@@ -161,6 +166,7 @@ class StreamEncoder:
         self._count = 0
         self._items: list[_OpenItem] = []
         self._calls: dict[int, _OpenItem] = {}
+        self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
         self._usage: Usage = Usage()
 
     def expect_input(self, tokens: int) -> None:
@@ -173,11 +179,16 @@ class StreamEncoder:
 
     def event(self, event: Event) -> list[Frame]:
         """Return the frames of one event; `Finished` ends the stream."""
+        if self._last_text is not None and type(event) in _CONTENT:
+            text, self._last_text = self._last_text, None
+            return [*self._block(text), *self.event(event)]
         match event:
             case TextDelta():
                 return self._piece("message", event.text)
             case ReasoningDelta():
                 return self._piece("reasoning", event.text)
+            case BlockEnd(part=Text() as text):
+                self._last_text = text
             case BlockEnd():
                 return self._block(event.part)
             case ToolCallStart():
@@ -248,7 +259,7 @@ class StreamEncoder:
             self._item_frame("response.reasoning_summary_part.added", new_item, summary_index=0, part=part),
         ], new_item
 
-    def _block(self, part: Part) -> list[Frame]:
+    def _block(self, part: Part, status: str = "completed") -> list[Frame]:
         """Complete a part: the first open one of its kind, or one that came in no pieces."""
         out: list[Frame] = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
@@ -257,6 +268,8 @@ class StreamEncoder:
         item = _item(part, id, self._tools)
         if item is None:
             return []
+        if kind == "message" and status != "completed":
+            item = {**item, "status": status}
         if open_item is None and type(part) is Text and part.text:
             out = self._piece("message", part.text)
             open_item = self._items[-1]
@@ -325,14 +338,17 @@ class StreamEncoder:
 
     def _end(self, event: Finished) -> list[Frame]:
         """Return the frames that end the stream. Items that are still open are incomplete."""
+        end = {**ending(event.finish, event.raw, int(time.time())), "usage": usage_counts(self._usage)}
         out: list[Frame] = []
+        if self._last_text is not None:
+            has_call = bool(self._items) and self._items[-1] in self._calls.values()
+            out += self._block(self._last_text, "completed" if has_call else end["status"])
         for open_item in self._items:
             if not open_item.done and open_item in self._calls.values():
                 out += self._cut_call(open_item)
             elif not open_item.done:
                 text = "".join(open_item.pieces)
-                out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text))
-        end = {**ending(event.finish, event.raw, int(time.time())), "usage": usage_counts(self._usage)}
+                out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text), end["status"])
         response = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
         return [*out, self._frame(f"response.{end['status']}", response=response)]
 
