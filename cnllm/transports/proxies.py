@@ -12,6 +12,7 @@ from cnllm.transports.headers import MAX_URLS
 __all__ = ["proxy_for"]
 
 _SYSTEM_HAS_PROXIES = sys.platform in ("darwin", "win32")
+_MAPPED_BITS = 96  # before the IPv4 address in one of IPv6 that stands for it
 _BRACKETS = re.compile(r"\[([^\]]*)\](/[0-9]+)?(?::([0-9]+))?")
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -82,6 +83,9 @@ def _is_within(address: _IPAddress, pattern: str, bits: str) -> bool:
         network = ipaddress.ip_network(f"{pattern.partition('%')[0]}{bits and '/'}{bits}", strict=False)
     except ValueError:
         return False
+    first = network.network_address
+    if type(first) is ipaddress.IPv6Address and network.prefixlen >= _MAPPED_BITS and first.ipv4_mapped is not None:
+        network = ipaddress.ip_network((first.ipv4_mapped, network.prefixlen - _MAPPED_BITS))
     return address in network
 
 

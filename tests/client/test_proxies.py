@@ -67,7 +67,7 @@ def test_hosts_that_no_proxy_names_are_reached_directly(
     make: Make, server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Peer([reply()]) as plain, Peer([reply()], tls=server) as secure, Proxy() as proxy:
-        ranges = ("127.0.0.0/8", "10.0.0.0/8 127.0.0.1/32", "::ffff:0:0/96 127.0.0.0/30,")
+        ranges = ("127.0.0.0/8", "10.0.0.0/8 127.0.0.1/32", "::ffff:0:0/96", "[::ffff:127.0.0.1]", "127.0.0.0/30,")
         ports = f"127.0.0.1:{plain.port},127.0.0.0/8:{secure.port}"
         for no in ("127.0.0.1", "x.example,127.0.0.1", "*", ports, *ranges):
             _named(monkeypatch, ALL_PROXY=proxy.url, HTTPS_PROXY=proxy.url, NO_PROXY=no)
