@@ -32,6 +32,7 @@ __all__ = [
     "redact_cut_bytes",
     "redact_error",
     "secret_bytes",
+    "untrusted_models",
 ]
 
 
@@ -80,6 +81,28 @@ def check_origin(name: str, model: Model, url: str) -> None:
             origin=origin,
             hint="use https; --key-env or api_key= sends a key on purpose",
         )
+
+
+def untrusted_models(registry: Registry) -> dict[str, Untrusted]:
+    """Return the providers and the models whose keys are set and may not go where the files say, with the errors."""
+    if all(document.builtin or document.is_data for document in registry.documents):
+        return {}
+    out: dict[str, Untrusted] = {}
+    for name in (*(f"{provider}/-" for provider in registry.providers), *registry.own_models()):
+        try:
+            model = registry.resolve(name, suggest=False)
+        except CnllmError:
+            continue  # `cnllm registry check` and each call name the fault
+        if not model.flags.base_url or model.provider in out:
+            continue
+        key = next((key for key in model.flags.keys or () if keys.find_key([key]) is not None), None)
+        if key is None or model.distrusts(key, _origin(model.flags.base_url)[0]) is None:
+            continue
+        try:
+            check_origin(key, model, model.flags.base_url)
+        except Untrusted as error:
+            out[model.provider if name.endswith("/-") else model.name] = error
+    return out
 
 
 @lru_cache(maxsize=256)

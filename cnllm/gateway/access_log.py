@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.config.redact import redact
+from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 
@@ -41,6 +42,11 @@ class AccessLog:
         if _LOGGER.isEnabledFor(logging.INFO):
             codes = list(dict.fromkeys(note.code for note in entry.notes))
             _LOGGER.info("%s", msgspec.json.encode(_fields(entry, codes)).decode())
+
+    def warn(self, id: str, error: CnllmError) -> None:
+        """Write an error that only the operator can end."""
+        hint = f"; {error.hint}" if error.hint else ""
+        _LOGGER.warning("%s: %s%s", id, error.message, hint)
 
     def crash(self, id: str, error: Exception) -> None:
         """Write an error of the gateway itself, with its traceback."""

@@ -143,6 +143,10 @@ class Gateway:
             service, names=names, access=access, admission=admission, monitor=monitor, client=client
         )
 
+    def suspend(self, models: Iterable[str]) -> None:
+        """Answer 503 for these providers ("provider") and models ("provider/id") until `use` brings a registry."""
+        self._service.names.suspend(frozenset(models))
+
     def _names(self, registry: Registry) -> ModelNames:
         return ModelNames(registry, {**registry.gateway_models, **self._models}, suggest=False)
 

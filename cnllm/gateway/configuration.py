@@ -6,12 +6,12 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, Untrusted
 from cnllm.gateway.asgi import Gateway
 from cnllm.registry import Registry
 
@@ -21,10 +21,14 @@ _log = logging.getLogger("cnllm.gateway")
 
 
 class Settings(Struct, frozen=True):
-    """The content of the files: the registry, and the keys of clients that need no key book."""
+    """The content of the files: the registry, and the keys of clients that need no key book.
+
+    `untrusted` are the providers and the models whose keys may not go where the files say, with the errors.
+    """
 
     registry: Registry
     keys: tuple[str, ...]
+    untrusted: Mapping[str, Untrusted] = {}
 
 
 class Configuration:
@@ -38,16 +42,29 @@ class Configuration:
         self._read = read
         self._make = make
         self._settings = read()
+        self.suspended: frozenset[str] = frozenset()
+        for error in self._settings.untrusted.values():
+            raise error
 
     def gateway(self) -> Gateway:
         """Return a gateway of the newest settings. Raises `CnllmError`."""
-        return self._make(self._settings)
+        gateway = self._make(self._settings)
+        gateway.suspend(self.suspended)
+        return gateway
 
     def reload(self, gateway: Gateway | None = None) -> bool:
-        """Read the settings again, and let a gateway use them. On an error they stay, and the log says why."""
+        """Read the settings again, and let a gateway use them. On an error they stay, and the log says why.
+
+        Where a file is not trusted, the models that it is about are `suspended`.
+        """
         with self.lock:
             try:
                 settings = self._read()
+                self.suspended = frozenset(settings.untrusted)
+                if gateway is not None:
+                    gateway.suspend(self.suspended)
+                for untrusted in settings.untrusted.values():
+                    raise untrusted
                 if gateway is None:
                     self._make(settings)
                 else:

@@ -91,7 +91,8 @@ class Exchange:
     """One request and its reply, in the protocol of the client.
 
     `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. `count`: the
-    client only asks how long the request is. Raises `RequestFailed`, whose failure is the answer.
+    client only asks how long the request is. `previous` is the response that the body continues, which is in it
+    already; the reply repeats its id. Raises `RequestFailed`, whose failure is the answer.
     """
 
     def __init__(
@@ -107,9 +108,10 @@ class Exchange:
         offline: bool = False,
         simulate: bool = False,
         count: bool = False,
+        previous: str | None = None,
     ) -> None:
         self.protocol = protocol
-        self.body = body
+        self.body = body if previous is None else {**body, "previous_response_id": previous}
         codec = server_codec(protocol)
         self._api = server_api(protocol)
         if count:
@@ -134,7 +136,6 @@ class Exchange:
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._delivered = Delivered()
         self._awaits_seals = not _is_plain(self.model)
-        self._decoded_body = body
 
     @cached_property
     def _writer(self) -> StreamWriter:
@@ -143,7 +144,7 @@ class Exchange:
             self.protocol,
             id=self.id,
             model=self._shown_model,
-            request=self._decoded_body,
+            request=self.body,
             input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
         )

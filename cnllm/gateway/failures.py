@@ -12,7 +12,7 @@ from cnllm import errors
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 
-__all__ = ["Failure", "RequestFailed", "failure_headers", "failure_of"]
+__all__ = ["Failure", "RequestFailed", "failure_headers", "failure_of", "untrusted_failure"]
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")
@@ -45,7 +45,7 @@ class RequestFailed(Exception):
 _CLASSES: tuple[tuple[type[errors.CnllmError], int, str], ...] = (
     (errors.UnknownModel, 404, "model_not_found"),
     (errors.KeyMissing, 502, "provider_key_missing"),
-    (errors.Untrusted, 502, "provider_untrusted"),
+    (errors.Untrusted, 503, "provider_untrusted"),
     (errors.CannotSend, 400, "unsupported_request"),
     (errors.NoTarget, 400, "no_target"),
     (errors.RegistryError, 500, "registry_error"),
@@ -89,6 +89,13 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
     return Failure(
         status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)
     )
+
+
+def untrusted_failure(model: Model | None) -> Failure:
+    """Return the answer where a key may not be sent. It does not name the file: that is for the operator."""
+    name = "this model" if model is None else model.name
+    message = f"the gateway may not send the key of {name}: its operator has to confirm the address in its files"
+    return Failure(503, message, "provider_untrusted", final=True)
 
 
 def _without_address(message: str, error: errors.CnllmError, model: Model | None) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from cnllm.client.async_stream import AsyncStream
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, Untrusted
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
+from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of, untrusted_failure
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
@@ -88,7 +88,7 @@ class HttpRequest:
         except RequestFailed as error:
             await self._refuse(error.failure)
         except CnllmError as error:
-            await self._fail(failure_of(error, self._protocol))
+            await self._fail(self._failure_of(error))
         except asyncio.CancelledError:
             self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
             if not self._gone:
@@ -219,9 +219,7 @@ class HttpRequest:
             case "generate":
                 await self._generate(identity)
             case "count":
-                body = self._open_body()
-                sent = await body.json()
-                exchange = await body.worked(lambda: self._exchange(sent, identity, count=True))
+                exchange, body = await self._read_exchange(count=True)
                 await self._send_json(await body.worked(exchange.count_body))
             case "request":
                 await self._send_json(service.log.request(identity, endpoint.name))
@@ -237,34 +235,41 @@ class HttpRequest:
         self._body = RequestBody(self._service, self._headers, self._receive, self._client, busy_status)
         return self._body
 
-    def _exchange(self, body: dict[str, Any], identity: str, *, count: bool = False) -> Exchange:
-        """Return the exchange of a body. Raises `RequestFailed`, also for a model that the key may not use."""
-        service = self._service
-        exchange = Exchange(
-            self._protocol,
-            body,
-            path=self._path,
-            headers=self._headers,
-            names=service.names,
-            keys=service.state.keys,
-            identity=identity,
-            offline=service.simulate,
-            simulate=service.simulate,
-            count=count,
-        )
+    async def _read_exchange(self, *, count: bool = False) -> tuple[Exchange, RequestBody]:
+        """Return the exchange of the request's body. Raises `RequestFailed`, also for a model the key may not use."""
+        service, identity = self._service, self._identity
+        body = self._open_body()
+        self._request_monitor.sent = sent = await body.json()
+        whole = sent
+        if server_api(self._protocol).kept_replies is not None:
+            whole = await service.state.run(continued_body(identity, sent))
+
+        def read() -> Exchange:
+            """Return the exchange of the body with what it continues."""
+            return Exchange(
+                self._protocol,
+                whole,
+                path=self._path,
+                headers=self._headers,
+                names=service.names,
+                keys=service.state.keys,
+                identity=identity,
+                offline=service.simulate,
+                simulate=service.simulate,
+                count=count,
+                previous=sent.get("previous_response_id") if whole is not sent else None,
+            )
+
+        exchange = await body.worked(read)
         self._require_model(exchange.request.model or "", exchange.model)
-        return exchange
+        return exchange, body
 
     # ── generating ───────────────────────────────────────────────────────────
 
     async def _generate(self, identity: str) -> None:
         """Answer with a reply of a model."""
-        body = self._open_body()
-        self._request_monitor.sent = sent = await body.json()
+        exchange, body = await self._read_exchange()
         service = self._service
-        if server_api(self._protocol).kept_replies is not None:
-            sent = await service.state.run(continued_body(identity, sent))
-        exchange = await body.worked(lambda: self._exchange(sent, identity))
         await body.worked(lambda: self._request_monitor.begin(exchange))
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
@@ -412,7 +417,14 @@ class HttpRequest:
         self._entry.error = type(error).__name__
         if error.reply is not None:
             self._note(exchange, error.reply)
-        return failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
+        return self._failure_of(error, exchange.model, exchange.tokens)
+
+    def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0) -> Failure:
+        """Return the answer to an error. What is wrong in the operator's files is in the log."""
+        if isinstance(error, Untrusted):
+            self._service.log.warn(self._id, error)
+            return untrusted_failure(model)
+        return failure_of(error, self._protocol, model=model, tokens=tokens)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""

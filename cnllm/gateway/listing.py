@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl
 
-from cnllm.errors import UnknownModel
+from cnllm.errors import UnknownModel, Untrusted
 from cnllm.gateway.admission import allows_model
 from cnllm.gateway.failures import RequestFailed, failure_of
 from cnllm.gateway.limits.keys import Rights
@@ -36,7 +36,10 @@ def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
 
 def _card(names: ModelNames, name: str, *, listed: bool, rights: Rights | None = None) -> ModelCard | None:
     """Return what a list says of a model; None for one that a list leaves out."""
-    model = names.resolve(name)
+    try:
+        model = names.resolve(name)
+    except Untrusted:
+        return None
     if not isinstance(model, Model):  # a tier: its models differ
         return ModelCard(name, "cnllm")
     flags = model.flags

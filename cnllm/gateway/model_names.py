@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import translate
 from typing import Any
 
-from cnllm.errors import RegistryError, UnknownModel
+from cnllm.errors import RegistryError, UnknownModel, Untrusted
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.tiers import PREFIX
@@ -29,6 +29,7 @@ class ModelNames:
 
     def __init__(self, registry: Registry, patterns: Mapping[str, str] | None = None, *, suggest: bool = True) -> None:
         self.registry = registry
+        self._suspended: frozenset[str] = frozenset()
         self._suggest = True  # here: a wrong name in a file is read by a person
         patterns = patterns or {}
         self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
@@ -45,15 +46,33 @@ class ModelNames:
                 raise UnknownModel(f"{name}={model}: {error.message}", close=error.close, hint=error.hint) from error
         self._suggest = suggest
 
+    def suspend(self, suspended: frozenset[str]) -> None:
+        """Let nobody use these providers and models until new names replace these."""
+        self._suspended = suspended
+        self._models.clear()
+
     def resolve(self, name: str) -> Model | str:
-        """Return the model of a name, or the name of a tier. Raises `UnknownModel`."""
+        """Return the model of a name, or the name of a tier. Raises `UnknownModel`, and `Untrusted` if it is suspended.
+
+        A model is suspended where a file that nobody trusts yet would send its key elsewhere.
+        """
         model = self._models.get(name)
         if model is None:
-            model = self._resolve(self.target(name) or name)
+            target = self.target(name) or name
+            if self._suspended:
+                self._require_trust(target)
+            model = self._resolve(target)
+            if self._suspended and isinstance(model, Model):
+                self._require_trust(model.name)
             if len(self._models) >= _MOST:
                 self._models.clear()
             self._models[name] = model
         return model
+
+    def _require_trust(self, name: str) -> None:
+        """Raise `Untrusted` for a suspended model."""
+        if name in self._suspended or name.partition("/")[0] in self._suspended:
+            raise Untrusted(f"{name} is suspended: a file that nobody trusts yet has another address", origin="")
 
     def target(self, name: str) -> str | None:
         """Return the model that a pattern maps a name to, or the first one of its route, or None."""

@@ -196,12 +196,14 @@ def _run_workers(
 
     def reload() -> None:
         """Let all processes read the files, and say so when the last one has: only then may the files change again."""
-        if configuration.reload():
+        is_new = configuration.reload()
+        if is_new or configuration.suspended:
             send(signal.SIGHUP)
             deadline, count = time.monotonic() + _RELOAD_SECONDS, 0
             while count < len(workers) and time.monotonic() < deadline:
                 if select.select([reports], [], [], 0.1)[0]:
                     count += len(os.read(reports, 1024))
+        if is_new:
             log.warning("the configuration was read again")
 
     def start() -> None:

@@ -114,10 +114,10 @@ class SdkRequest:
         require_method(endpoint, self._method)
         if endpoint.verb not in ("generate", "count"):
             return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
-        body = read_body(content)
+        sent = body = read_body(content)
         if self._is_stored:
-            body = yield from continued_body(IDENTITY, body)
-        self._open(body, count=endpoint.verb == "count")
+            body = yield from continued_body(IDENTITY, sent)
+        self._open(body, sent, count=endpoint.verb == "count")
         if endpoint.verb == "count":
             return self._json(self.exchange.count_body())
         return (yield from restored_request(self.exchange, IDENTITY))
@@ -135,8 +135,11 @@ class SdkRequest:
         """Return whether the body may name an earlier response, and whether the reply is stored as one."""
         return server_api(self._protocol).kept_replies is not None
 
-    def _open(self, body: dict[str, Any], *, count: bool) -> None:
-        """Make the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
+    def _open(self, body: dict[str, Any], sent: dict[str, Any], *, count: bool) -> None:
+        """Make the exchange of a body, which may be longer than the one that was sent. Raises `RequestFailed`.
+
+        `count`: only its length is wanted.
+        """
         service = self._service
         self.exchange = Exchange(
             self._protocol,
@@ -149,6 +152,7 @@ class SdkRequest:
             offline=service.offline,
             simulate=service.simulate,
             count=count,
+            previous=sent.get("previous_response_id") if body is not sent else None,
         )
         self._model = self.exchange.model.name
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from .support import Upstream, say
 from .test_http import serving
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
@@ -203,3 +204,103 @@ def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
         os.close(end)
         _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGHUP)
+
+
+# ── files that nobody trusts ──────────────────────────────────────────────────
+class Overlays:
+    """Two files: the user's own, and one from elsewhere, whose provider has a key and an address."""
+
+    def __init__(self, folder: Path, *upstreams: Upstream) -> None:
+        self.file = folder / "from-elsewhere.toml"
+        config = folder / "config"
+        config.mkdir()
+        own = config / "providers.toml"
+        own.write_text(self._provider("mine", upstreams[0].url))
+        self.env = {
+            "CNLLM_CONFIG_DIR": str(config),
+            "CNLLM_DATA_DIR": str(folder / "data"),
+            "CNLLM_PROVIDERS": os.pathsep.join([str(own), str(self.file)]),
+            "THE_KEY": "sk-of-the-provider-0123456789",
+        }
+
+    def write(self, upstream: Upstream, *more: str) -> None:
+        names = ("other", *more)
+        self.file.write_text("".join(self._provider(name, upstream.url) for name in names))
+
+    def _provider(self, name: str, url: str) -> str:
+        return f'[providers.{name}]\nextends = "openai-compatible"\nbase_url = "{url}"\nkeys = ["THE_KEY"]\n'
+
+    def trust(self) -> None:
+        command = [sys.executable, "-m", "cnllm", "registry", "trust", str(self.file)]
+        subprocess.run(command, check=True, env={**os.environ, **self.env}, capture_output=True)
+
+    def serving(self, *options: str) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+        return serving("--key", OLD, *options, env=self.env)
+
+
+def ask_model(http: httpx.Client, model: str) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+    return http.post(PATH, json=body, headers={"authorization": f"Bearer {OLD}"})
+
+
+@pytest.fixture
+def upstreams() -> Iterator[tuple[Upstream, Upstream]]:
+    pair = Upstream(say("Hello")), Upstream(say("Hello"))
+    yield pair
+    for upstream in pair:
+        upstream.shutdown()
+        upstream.server_close()
+
+
+def test_a_file_that_nobody_trusts_is_an_error_at_start(tmp_path: Path, upstreams: tuple[Upstream, Upstream]) -> None:
+    overlays = Overlays(tmp_path, *upstreams)
+    overlays.write(upstreams[1])
+    command = [sys.executable, "-m", "cnllm", "serve", "--key", OLD]
+    ended = subprocess.run(
+        command, env={**os.environ, **overlays.env}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode not in (0, None)
+    assert f"{overlays.file}:3" in ended.stderr
+    assert f"cnllm registry trust {overlays.file}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    with overlays.serving("--simulate"):
+        pass  # no key is sent anywhere
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_after_a_reload_only_the_models_of_a_file_that_nobody_trusts_are_suspended(
+    workers: int, tmp_path: Path, upstreams: tuple[Upstream, Upstream]
+) -> None:
+    first, second = upstreams
+    overlays = Overlays(tmp_path, first)
+    overlays.write(first)
+    overlays.trust()
+    with overlays.serving("--workers", str(workers)) as (process, url), httpx.Client(base_url=url, timeout=20) as http:
+        assert _statuses(url, "other/m") == {200}
+        overlays.write(second, "new")
+        process.send_signal(signal.SIGHUP)
+        line = line_of(process)
+        assert line.startswith("the configuration stays as it was: ")
+        assert f"cnllm registry trust {overlays.file}" in line
+        until(lambda: _statuses(url, "other/m") == {503})
+        assert _statuses(url, "new/m") == {503}
+        refused = ask_model(http, "other/m")
+        assert refused.headers["x-should-retry"] == "false"
+        assert str(tmp_path) not in refused.text
+        assert refused.json()["error"]["code"] == "provider_untrusted"
+        assert _statuses(url, "mine/m") == {200}
+        assert second.bodies == []
+        overlays.trust()
+        process.send_signal(signal.SIGHUP)
+        until(lambda: _statuses(url, "other/m") == {200})
+        assert second.bodies
+        assert _statuses(url, "new/m") == {200}
+
+
+def _statuses(url: str, model: str) -> set[int]:
+    """The statuses of several clients, each with a connection of its own."""
+    statuses = set()
+    for _ in range(8):
+        with httpx.Client(base_url=url, timeout=20) as http:
+            statuses.add(ask_model(http, model).status_code)
+    return statuses

@@ -213,6 +213,14 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         client.result(id, "sunny")
         client.send(store=True, previous_response_id=first)
         assert client.text() == "Sunny."
+        assert client.body["previous_response_id"] == first
+        assert http.get(f"/v1/responses/{client.body['id']}").json()["previous_response_id"] == first
+        whole = http.post("/v1/responses", json={**client.request(), "stream": False, "previous_response_id": first})
+        assert whole.json()["previous_response_id"] == first
+        count = "/v1/responses/input_tokens"
+        alone = http.post(count, json=client.request()).json()["input_tokens"]
+        continued = http.post(count, json={**client.request(), "previous_response_id": first}).json()["input_tokens"]
+        assert continued > alone
         assert http.get(f"/v1/responses/{first}").json()["id"] == first
         assert http.get(f"/v1/responses/{first}/input_items").json()["data"][0]["role"] == "user"
         assert http.delete(f"/v1/responses/{first}").json()["deleted"] is True

@@ -148,6 +148,7 @@ def serve(
     """
     if context.invoked_subcommand is not None:
         return
+    from cnllm.client.credentials import untrusted_models
     from cnllm.gateway.access import LOOPBACK, is_loopback
     from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, Settings
@@ -192,7 +193,9 @@ def serve(
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
 
     def read() -> Settings:
-        return Settings(Registry.load(), (*keys, *_file_keys(keys_file)))
+        registry = Registry.load()
+        untrusted = {} if simulate else untrusted_models(registry)
+        return Settings(registry, (*keys, *_file_keys(keys_file)), untrusted)
 
     def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
