@@ -114,6 +114,8 @@ class MarkdownStructure:
         """Read a line that may begin new blocks."""
         continues = self._paragraph
         continued = self._containers[:matched]
+        if not rest.strip():
+            return self._blank(continued)
         new_containers: list[int] = []
         while len(continued) + len(new_containers) < _DEEPEST:
             if (match := _QUOTE.match(rest)) is not None:
@@ -126,11 +128,8 @@ class MarkdownStructure:
                 rest = rest[item:]
             else:
                 break
-        bare = rest.strip()
-        if not bare:
-            self._containers = continued + new_containers
-            self._paragraph = False
-            return "blank", "", False
+        if not rest.strip():
+            return self._blank(continued + new_containers)
         fence = _FENCE.match(rest)
         raw = _RAW.match(rest)
         is_own_block = fence is not None or raw is not None or _HEADING.match(rest) or _RULE.match(rest)
@@ -151,6 +150,11 @@ class MarkdownStructure:
             return "code", rest, False
         self._paragraph = not is_own_block
         return "prose", rest, not continues
+
+    def _blank(self, containers: list[int]) -> tuple[Kind, str, bool]:
+        """Read a line that is blank in these containers."""
+        self._containers, self._paragraph = containers, False
+        return "blank", "", False
 
     def _item_indent(self, line: str, continues: bool) -> int | None:
         """Return the columns by which the content of a list item is indented; None where none begins."""

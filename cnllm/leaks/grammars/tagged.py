@@ -14,12 +14,22 @@ means these characters, and servers pass them on unchanged.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, strip_own_lines
 from cnllm.leaks.grammars.elements import is_unclosed, read_arguments
 from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
-from cnllm.leaks.grammars.tags import Tag, adjacency, find_tags, head_end, is_tail, may_be_head, opener_prefix
+from cnllm.leaks.grammars.tags import (
+    Tag,
+    adjacency,
+    find_tags,
+    head_end,
+    is_tail,
+    iter_tags,
+    may_be_head,
+    opener_prefix,
+)
 from cnllm.leaks.markers import BARS
 from cnllm.schemas.coerce import allowed_types, coerce, decode_json, property_schema
 
@@ -271,8 +281,8 @@ def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     else:
         has_head = head_end(text, words[0], prefix) is not None
     verdict = is_tail(text, words[0], prefix) if has_head else None if may_be_head(text, prefix) else False
-    if verdict and (tags := find_tags(text, words[:1], prefix)) and not tags[0].empty:
-        verdict = _continues(text[tags[0].end :].lstrip(), prefix)
+    if verdict and (tag := next(iter_tags(text, words[:1], prefix), None)) is not None and not tag.empty:
+        verdict = _continues(text[tag.end :].lstrip(), prefix)
     return False if verdict is None and len(body) >= ENOUGH else verdict
 
 
@@ -288,7 +298,7 @@ def _continues(text: str, prefix: str) -> bool | None:
 def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
     """Whether a parameter or JSON follows the first tag of a call."""
     text = opener + body
-    tags = find_tags(text, words, opener_prefix(opener), mixed=True)[:_FEW]
+    tags = list(islice(iter_tags(text, words, opener_prefix(opener), mixed=True), _FEW))
     call = next((index for index, tag in enumerate(tags) if tag.word_index == 0 and not tag.closes), None)
     if call is None:
         return False

@@ -7,15 +7,16 @@ block may follow a prefix, which the opener shows. A tag with another decoration
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from msgspec import Struct
 
 from cnllm.leaks.grammars.base import NotACall
 from cnllm.leaks.markers import BAR, BARS
 
-__all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "may_be_head", "opener_prefix"]
+__all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "iter_tags", "may_be_head", "opener_prefix"]
 
 _DECORATION = rf"(?P<decoration>{BAR}\w{{1,32}}{BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
 _VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+'|[\w:./@-]{1,128}+)"
@@ -76,7 +77,14 @@ def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = F
     With `mixed` every decoration is accepted: models forget it in some of the tags of a block. Raises `NotACall` for
     a block with too many tags.
     """
-    out: list[Tag] = []
+    tags = list(islice(iter_tags(text, words, prefix, mixed=mixed), _MAX_TAGS + 1))
+    if len(tags) > _MAX_TAGS:
+        raise NotACall(f"it has more than {_MAX_TAGS} tags")
+    return tags
+
+
+def iter_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False) -> Iterator[Tag]:
+    """Yield the tags that `find_tags` returns, as many as there are."""
     decoration: str | None = None
     spellings = [word.lower() for word in words]
     for match in _pattern(words, prefix).finditer(text):
@@ -88,13 +96,8 @@ def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = F
         if decoration is None and not closes and name:
             decoration = own_decoration
         if (mixed or own_decoration == decoration) and (closes or name):
-            if len(out) == _MAX_TAGS:
-                raise NotACall(f"it has more than {_MAX_TAGS} tags")
             word_index = spellings.index(match["word"].lower())
-            out.append(
-                Tag(match.start(), match.end(), word_index, closes, match["empty"] is not None, name, attributes)
-            )
-    return out
+            yield Tag(match.start(), match.end(), word_index, closes, match["empty"] is not None, name, attributes)
 
 
 def _unescape(value: str) -> str:
