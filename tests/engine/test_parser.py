@@ -133,6 +133,9 @@ def test_a_body_and_the_stream_that_says_the_same_are_one_reply(
     if isinstance(whole.error, cnllm.EmptyReply):
         assert isinstance(stream.error, cnllm.EmptyReply)
         return
+    if neutral.reason == "odd" and any(raw == "{" for _, raw in neutral.calls):
+        assert isinstance(stream.error, cnllm.StreamCut)  # [DONE] alone proves nothing where arguments break off
+        return
     assert told(stream) == told(whole)
     assert whole.said.text == neutral.text
     assert whole.said.reasoning == neutral.reasoning

@@ -53,7 +53,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.arguments import decode_arguments
+from cnllm.types.arguments import break_off, decode_arguments
 from cnllm.types.lenient_json import SurrogateBuffer
 from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 
@@ -574,7 +574,7 @@ class ReplyBuilder:
     @property
     def has_torn_arguments(self) -> bool:
         """Whether the arguments of a call break off."""
-        return any(call.raw.strip() and decode_arguments(call.raw)[1] is not None for call in self._calls.all)
+        return any(decode_arguments(call.raw)[1] is not None and break_off(call.raw) for call in self._calls.all)
 
     def end(self, *, proven: bool) -> list[Event]:
         """Return the last events; `proven` means that the endpoint marked the end of the reply."""
