@@ -1,4 +1,4 @@
-"""Read files whose name a user gave: never more than a bound, and never for ever.
+"""Read files whose name a user gave: never more than a bound of bytes, and never longer than a bound of time.
 
 A name may stand for a device without an end, or for a pipe that nobody writes to. Both end in an `OSError` whose
 `strerror` says what is wrong, like that of a file that is not there.

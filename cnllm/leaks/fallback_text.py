@@ -88,7 +88,7 @@ def call_wish(calls: Sequence[ParsedCall], raw: str) -> Wish | None:
 
 def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
     """Return what a call of a tool is for; None where nothing is named."""
-    tool = _shown(name)
+    tool = _single_line(name)
     values = {key.lower().replace("_", "").replace("-", ""): value for key, value in arguments.items()}
     if command := _first(values, _COMMANDS):
         program = _ASSIGNMENT.sub("", command + " ").split(" ")[0].rpartition("/")[2]
@@ -102,7 +102,7 @@ def _wish(name: str, arguments: Mapping[str, Any]) -> Wish | None:
     if _CLOCKS.intersection(map(str.lower, _WORDS.findall(_HUMPS.sub(" ", name)))):
         return Wish("time", tool, tool)
     shown = [text for value in list(arguments.values())[:_MAX_VALUES] if (text := _value_text(value))]
-    return Wish("call", tool, _shown(f"{tool}: {', '.join(shown)}" if shown else tool))
+    return Wish("call", tool, _single_line(f"{tool}: {', '.join(shown)}" if shown else tool))
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str]) -> str:
@@ -113,11 +113,11 @@ def _first(values: Mapping[str, Any], keys: Sequence[str]) -> str:
 def _value_text(value: Any) -> str:
     """Return an argument as text: a text, a number, or a list of them."""
     if type(value) is list:
-        return _shown(" ".join(filter(None, map(_value_text, value[:_MAX_VALUES]))))
-    return _shown(str(value)) if type(value) in (str, int, float) else ""
+        return _single_line(" ".join(filter(None, map(_value_text, value[:_MAX_VALUES]))))
+    return _single_line(str(value)) if type(value) in (str, int, float) else ""
 
 
-def _shown(text: str) -> str:
+def _single_line(text: str) -> str:
     """Return a text as one line without markup and of bounded length."""
     text = "".join(char if char.isprintable() else " " for char in text[:_MAX_SEARCH])
     text = " ".join(_UNSAFE.sub(" ", text).split())

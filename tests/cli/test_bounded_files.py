@@ -39,13 +39,14 @@ def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProce
     names = ("CONFIG", "DATA", "CACHE")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CNLLM_")}
     environment |= {f"CNLLM_{name}_DIR": str(folder / name) for name in names}
-    return subprocess.run(
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "cwd": folder, "env": environment}
+    options |= {} if "stdin" in more else {"stdin": subprocess.DEVNULL}
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         [sys.executable, "-m", "cnllm", *arguments],
-        **{"capture_output": True, "text": True, "timeout": 60, "cwd": folder, "env": environment}
-        | ({} if "stdin" in more else {"stdin": subprocess.DEVNULL})
-        | more,
+        **options | more,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
     )
+    return done
 
 
 @each("way", WAYS)

@@ -53,9 +53,8 @@ def test_a_value_of_another_type_is_refused_by_name(policy: str) -> None:
 
 
 def test_what_means_the_same_is_taken() -> None:
-    plan = engine.build_request(
-        MODEL, "Hi", max_tokens=12.0, temperature=Decimal("0.5"), stop=("a", "b"), logit_bias={"5": 1.5}, seed=7.0
-    )
+    options: dict[str, Any] = {"max_tokens": 12.0, "temperature": Decimal("0.5"), "seed": 7.0}
+    plan = engine.build_request(MODEL, "Hi", stop=("a", "b"), logit_bias={"5": 1.5}, **options)
     body = {name: plan.body[name] for name in ("temperature", "stop", "logit_bias", "seed")}
     assert body == {"temperature": 0.5, "stop": ["a", "b"], "logit_bias": {"5": 1.5}, "seed": 7}
     limit = plan.body.get("max_tokens", plan.body.get("max_completion_tokens"))

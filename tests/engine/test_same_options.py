@@ -131,7 +131,8 @@ def test_numbers_of_another_type_are_other_options() -> None:
     model = REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
     bodies = [engine.build_request(model, "Hi", temperature=value).content for value in (1, 1.0)]
     assert [body.partition(b'"temperature":')[2] for body in bodies] == [b"1}", b"1.0}"]
-    bodies = [engine.build_request(model, "Hi", logprobs=value).content for value in (1, True)]
+    values: list[Any] = [1, True]
+    bodies = [engine.build_request(model, "Hi", logprobs=value).content for value in values]
     assert [body.partition(b'"logprobs":')[2] for body in bodies] == [b"1}", b"true}"]
 
 

@@ -12,8 +12,8 @@ import cnllm
 from cnllm import engine
 
 REGISTRY = cnllm.Registry.load()
-VALID = [0, 1, 12, 12.0, 2**53, float(2**53)]
-INVALID = [-1, 12.5, 2**53 + 1, 2**63, 10**19, 10**400, 1e308, "12", True, [], {"a": 1}]
+VALID: list[float] = [0, 1, 12, 12.0, 2**53, float(2**53)]
+INVALID: list[Any] = [-1, 12.5, 2**53 + 1, 2**63, 10**19, 10**400, 1e308, "12", True, [], {"a": 1}]
 
 
 def chat(input: Any, output: Any, stream: bool) -> list[Any]:

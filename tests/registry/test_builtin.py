@@ -127,7 +127,7 @@ def test_vendors_of_china_stand_first_and_plans_beside_their_vendor() -> None:
 
 def test_defaults_say_the_rest() -> None:
     expected = {"errors", "reasoning", "tool_choice", "messages", "schema", "stream", "fallback", "recovery", "resume"}
-    assert set(DATA["defaults"]) == expected | {"leaks"}
+    assert set(DATA["defaults"]) == expected | {"finish", "leaks"}
     assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
     assert "prefer" not in DATA
 
@@ -193,7 +193,7 @@ def test_what_it_reads_is_something_to_read(registry: Registry) -> None:
 
 
 def test_patterns_are_patterns_and_words_of_finish_are_ours(registry: Registry) -> None:
-    ours = {"stop", "length", "tool_calls", "content_filter", "error"}
+    ours = {"stop", "length", "tool_calls", "content_filter", "error", "pending"}
     for name in registry.names():
         flags = registry.resolve(name).flags
         assert set((flags.finish or {}).values()) <= ours, name

@@ -59,7 +59,7 @@ def _provider(name: str, registry: Registry) -> str:
 
 
 def _store(registry: Registry, names: list[str], remove: bool) -> list[str]:
-    """Prefer providers, or stop preferring them. Return the preferred ones."""
+    """Add providers to the preferred ones, or remove them. Return the preferred ones."""
     from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
     from cnllm.registry.edit_values import set_preference
