@@ -40,13 +40,21 @@ def digest(key: str) -> str:
 class Access:
     """The keys of clients, and the names of the host.
 
-    `keys` may be empty: then every client is let in, unless `needs_key` says that there are keys elsewhere. `hosts` are
-    the names without a port under which the gateway may be reached, None for any: a web page that resolves its own name
-    to this machine (DNS rebinding) uses another. Keys are compared by their digests, so that the time of a comparison
-    says nothing about a key.
+    `keys` may be empty: then every client is let in, unless `needs_key` says that there are keys elsewhere. `limited`
+    are further keys, whose limits a key book has. `hosts` are the names without a port under which the gateway may be
+    reached, None for any: a web page that resolves its own name to this machine (DNS rebinding) uses another. Keys are
+    compared by their digests, so that the time of a comparison says nothing about a key.
     """
 
-    def __init__(self, keys: Iterable[str], hosts: Iterable[str] | None = LOOPBACK, *, needs_key: bool = False) -> None:
+    def __init__(
+        self,
+        keys: Iterable[str],
+        hosts: Iterable[str] | None = LOOPBACK,
+        *,
+        needs_key: bool = False,
+        limited: Iterable[str] = (),
+    ) -> None:
+        self.limited = frozenset(map(digest, limited))
         self._identities = frozenset(map(digest, keys))
         self._is_open = not self._identities and not needs_key
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)

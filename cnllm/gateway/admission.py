@@ -120,13 +120,16 @@ class Admission:
         """Return who has a key; None for nobody. Raises `RequestFailed` where nobody knows."""
         if identity in self._access.identities:
             return Caller(identity)
-        if self._book is None or KEY.fullmatch(key) is None:
+        is_in_file = identity in self._access.limited
+        if self._book is None or not (is_in_file or KEY.fullmatch(key)):
             return None
         try:
             rights = await self.limiter.find(identity)
         except Refused as error:
             raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
-        return None if rights is None else Caller(identity, rights)
+        if rights is None or (rights.key.is_in_file and not is_in_file):
+            return None
+        return Caller(identity, rights)
 
     async def admit(self, caller: Caller, protocol: str) -> list[Flight]:
         """Count a request by its head, before its body is read, and return what is to be released at its end.

@@ -41,11 +41,11 @@ class Gateway:
 
     `models` maps names and patterns of clients to models, over `[gateway.models]` of the registry. `keys` are the keys
     of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `key_book` has further keys, with limits; with it
-    `()` lets in those alone. `hosts` are the names under which it may be reached, None for any. `store` is a store, or
-    its URL; `token_keys` seal reasoning into tokens. `client` makes the calls; without one a client of the registry
-    does. `ping` is the number of seconds of silence after which a stream gets a sign of life. `bounds` limit what
-    clients may hold, and the time that they have. `trusted_proxies` are the addresses or networks of proxies whose
-    `X-Forwarded-For` names the client.
+    `()` lets in those alone. `limited_keys` are keys of a file whose limits are in that book. `hosts` are the names
+    under which it may be reached, None for any. `store` is a store, or its URL; `token_keys` seal reasoning into
+    tokens. `client` makes the calls; without one a client of the registry does. `ping` is the number of seconds of
+    silence after which a stream gets a sign of life. `bounds` limit what clients may hold, and the time that they have.
+    `trusted_proxies` are the addresses or networks of proxies whose `X-Forwarded-For` names the client.
 
     `admin_key` opens `/metrics` and `/ui`; None takes CNLLM_ADMIN_KEY, and without that `keys` do. A key of `key_book`
     never does: its client may not see others. `metrics=False` counts nothing. `recent` keeps the last requests for
@@ -69,6 +69,7 @@ class Gateway:
         trusted_proxies: Iterable[str] = (),
         access_log: AccessLog | None = None,
         key_book: KeyBook | None = None,
+        limited_keys: Iterable[str] = (),
         admin_key: str | None = None,
         metrics: bool = True,
         recent: Recent | None = None,
@@ -90,7 +91,7 @@ class Gateway:
         self._simulate = simulate
         self._on_event = None if spans is None else spans.calls
         self._client = client
-        access = self._access(keys)
+        access = self._access(keys, limited_keys)
         self._metrics = Metrics() if metrics else None
         self._service = Service(
             names=self._names(self.registry),
@@ -127,14 +128,14 @@ class Gateway:
         """Return the names that clients may use."""
         return self._service.names
 
-    def use(self, registry: Registry, *, keys: Iterable[str] | None = None) -> None:
+    def use(self, registry: Registry, *, keys: Iterable[str] | None = None, limited_keys: Iterable[str] = ()) -> None:
         """Serve with another registry, and with other keys of clients unless they are None.
 
         A request that runs ends as it began. Connections, state, metrics and limits stay. Safe to call from any thread.
         Raises `UnknownModel` or `RegistryError` for names that the registry does not have; then nothing changes.
         """
         service, names = self._service, self._names(registry)
-        access = service.access if keys is None else self._access(keys)
+        access = service.access if keys is None else self._access(keys, limited_keys)
         monitor = replace(service.monitor, operator=self._operator(access))
         admission = service.admission.with_access(access)
         client = self._client_of(registry)
@@ -150,8 +151,8 @@ class Gateway:
     def _names(self, registry: Registry) -> ModelNames:
         return ModelNames(registry, {**registry.gateway_models, **self._models}, suggest=False)
 
-    def _access(self, keys: Iterable[str]) -> Access:
-        return Access(keys, self._hosts, needs_key=self._key_book is not None)
+    def _access(self, keys: Iterable[str], limited: Iterable[str]) -> Access:
+        return Access(keys, self._hosts, needs_key=self._key_book is not None, limited=limited)
 
     def _operator(self, access: Access) -> OperatorAccess:
         return OperatorAccess([digest(self._admin_key)] if self._admin_key else access.identities)

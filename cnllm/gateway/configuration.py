@@ -21,7 +21,7 @@ _log = logging.getLogger("cnllm.gateway")
 
 
 class Settings(Struct, frozen=True):
-    """The content of the files: the registry, and the keys of clients that need no key book.
+    """The content of the files: the registry, the keys of clients, and those whose limits are in the key book.
 
     `untrusted` are the providers and the models whose keys may not go where the files say, with the errors.
     """
@@ -29,6 +29,7 @@ class Settings(Struct, frozen=True):
     registry: Registry
     keys: tuple[str, ...]
     untrusted: Mapping[str, Untrusted] = {}
+    limited_keys: tuple[str, ...] = ()
 
 
 class Configuration:
@@ -68,7 +69,7 @@ class Configuration:
                 if gateway is None:
                     self._make(settings)
                 else:
-                    gateway.use(settings.registry, keys=settings.keys)
+                    gateway.use(settings.registry, keys=settings.keys, limited_keys=settings.limited_keys)
             except (CnllmError, OSError, ValueError) as error:
                 hint = f" ({error.hint})" if isinstance(error, CnllmError) and error.hint else ""
                 _log.warning("the configuration stays as it was: %s%s", error, hint)

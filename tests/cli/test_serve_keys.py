@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import time
 from typing import Any
@@ -58,6 +59,15 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
         (("a", "--budget", "1e400", "--currency", "CNY"), "--budget"),
         (("a", "--budget", "9000001", "--currency", "CNY"), "--budget"),
         (("a", "--budget", "1", "--currency", "CNY", "--budget", "1", "--currency", "CNY"), "two budgets"),
+        (("a", "--budget", "1/year", "--currency", "CNY"), "month"),
+        (("a", "--soft-budget", "1"), "soft budget"),
+        (("a", "--budget", "1", "--currency", "CNY", "--soft-budget", "2"), "soft budget"),
+        (("a", "--assume-price", "2", "--currency", "CNY"), "--assume-price"),
+        (("a", "--assume-price", "2,8"), "currency"),
+        (("a", "--expires", "tomorrow"), "--expires"),
+        (("a", "--time-zone", "Mars/Olympus"), "Mars/Olympus"),
+        (("a", "--team", "nobody"), "no team in use is called nobody"),
+        (("a", "--concurrency", "0"), "concurrency"),
         (("a", "--rpm", "0"), "rpm"),
         (("a", "--tpm", "many"), "tpm"),
         (("a", "--models", ""), "--models"),
@@ -100,3 +110,82 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
     assert rows["first"]["calls"] == 2
     assert rows["first"]["tokens"] > 0
     assert rows["second"]["revoked"]
+
+
+def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
+    team = machine.run(
+        "serve", "teams", "add", "research", "--models", "zai/*", "--rpm", "50", "--budget", "100/week", "--currency", "CNY",
+        "--json",
+    ).json()  # fmt: skip
+    assert (team["kind"], team["budgets"], team["periods"]) == ("team", {"CNY": "100.00"}, {"CNY": "week"})
+    made: Any = machine.run(
+        "serve", "keys", "add", "ann", "--team", "research", "--expires", "2027-01-01", "--budget", "20/month",
+        "--soft-budget", "15", "--currency", "CNY", "--time-zone", "Asia/Shanghai", "--concurrency", "3",
+        "--assume-price", "2,8.5", "--json",
+    ).json()  # fmt: skip
+    expected = {
+        "name": "ann", "team": "research", "expires": 1_798_732_800.0, "budgets": {"CNY": "20.00"},
+        "periods": {"CNY": "month"}, "soft_budgets": {"CNY": "15.00"}, "time_zone": "Asia/Shanghai", "concurrency": 3,
+        "assumed_price": ["CNY", 2.0, 8.5], "rpm": None, "state": "in use", "in_flight": 0, "spent_before": {},
+    }  # fmt: skip
+    (row,) = machine.run("serve", "keys", "list", "--json").json()
+    assert {name: row[name] for name in expected} == expected
+    assert made["key"] not in str(row)
+    assert row["period_ends"]["CNY"] > time.time() > row["period_starts"]["CNY"]
+    shown = machine.run("serve", "keys", "list").out
+    for words in ("0 of 3 requests in flight", "0.00 of 20.00 CNY a month, warns at 15.00", "research"):
+        assert words in shown
+    machine.run("serve", "keys", "set", "ann", "--rpm", "9", "--expires", "none", "--concurrency", "none")
+    changed = {**expected, "rpm": 9, "expires": None, "concurrency": None}
+    (row,) = machine.run("serve", "keys", "list", "--json").json()
+    assert {name: row[name] for name in expected} == changed
+    machine.run("serve", "keys", "set", "ann", "--budget", "none", "--team", "none")
+    (row,) = machine.run("serve", "keys", "list", "--json").json()
+    assert (row["budgets"], row["periods"], row["soft_budgets"], row["team"]) == ({}, {}, {}, None)
+    machine.run("serve", "teams", "set", "research", "--rpm", "none")
+    (row,) = machine.run("serve", "teams", "list", "--json").json()
+    assert (row["rpm"], row["models"]) == (None, ["zai/*"])
+    assert "0.00 of 100.00 CNY a week" in machine.run("serve", "teams", "list").out
+    machine.run("serve", "keys", "set", "ann").fails(2, "ann")
+    machine.run("serve", "keys", "set", "nobody", "--rpm", "1").fails(2, "no key in use is called nobody")
+    machine.run("serve", "keys", "set", "ann", "--team", "nobody").fails(2, "no team in use is called nobody")
+    machine.run("serve", "teams", "set", "ann", "--rpm", "1").fails(2, "no team in use is called ann")
+    machine.run("serve", "teams", "add", "research").fails(2, "a team in use is called research")
+    machine.run("serve", "keys", "add", "research")  # a key and a team may be called the same
+
+
+def test_a_file_of_keys_has_their_limits(machine: Machine) -> None:
+    file = machine.home / "keys"
+    file.write_text(
+        "# keys\nfree-key-0123456789\nslow-key-0123456789 --name slow --rpm 1 --budget 5/day --currency CNY\n"
+    )
+    gateway = machine.start("serve", "--simulate", "--json", "--keys-file", str(file))
+    try:
+        assert gateway.stdout is not None
+        url = json.loads(gateway.stdout.readline())["url"]
+
+        def send(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return httpx.post(f"{url}/v1/chat/completions", json=BODY, headers=headers).status_code
+
+        def reload(text: str, key: str, status: int) -> None:
+            file.write_text(text)
+            gateway.send_signal(signal.SIGHUP)
+            last = time.monotonic() + 20
+            while send(key) != status:
+                assert time.monotonic() < last
+                time.sleep(0.05)
+
+        assert [send("slow-key-0123456789") for _ in range(2)] == [200, 429]
+        assert [send("free-key-0123456789") for _ in range(3)] == [200] * 3
+        assert send("slow-key-0123456789 --rpm 1") == 401
+        reload("slow-key-0123456789 --name slow --rpm 3\n", "slow-key-0123456789", 200)
+        reload("other-key-012345678\n", "slow-key-0123456789", 401)
+    finally:
+        gateway.terminate()
+        gateway.communicate()
+    (row,) = machine.run("serve", "keys", "list", "--json").json()
+    assert (row["name"], row["rpm"]) == ("slow", 3)
+    for line, word in (("k --rpm many", "keys:1"), ("k --team nobody", "nobody"), ("k --what 1", "--what")):
+        file.write_text(line)
+        machine.run("serve", "--simulate", "--keys-file", str(file)).fails(2, word)

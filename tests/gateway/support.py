@@ -171,7 +171,9 @@ def gateway_for(
     """A gateway before the endpoint, and a client of it."""
     registry = registry_for(upstream, folder, *(providers or ("deepseek", "zai", "minimax", "moonshot")), more=more)
     options.setdefault("keys", [KEY])
-    client = AsyncClient(registry, api_key="the-key-of-the-provider", timeout=timeout, retry=Retry(attempts=1))
+    simulate = options.get("simulate", False)
+    given: Json = {"api_key": "the-key-of-the-provider", "timeout": timeout, "retry": Retry(attempts=1)}
+    client = AsyncClient(registry, simulate=simulate, **given)
     with (
         running(Gateway(registry, client=client, **options)) as url,
         httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as http,

@@ -15,10 +15,11 @@ import httpx
 import openai
 import pytest
 
-from cnllm.estimates.money import UNITS
+from cnllm.estimates.money import UNITS, format_units
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits.book import KeyBook, KeyUse, open_book
-from cnllm.gateway.limits.keys import KeyRecord, new_key
+from cnllm.gateway.limits.keys import KeyRecord, new_key, team_digest
+from cnllm.gateway.monitoring.recent import Recent
 from cnllm.types.policy import Timeouts
 
 from .limits_support import cny, sqlite_url
@@ -404,3 +405,117 @@ def test_no_response_shows_the_address_or_the_key_of_an_endpoint(tmp_path: Path)
 
 def test_amounts_are_exact(tmp_path: Path) -> None:
     assert Decimal(COST) / UNITS == Decimal(USAGE["prompt_tokens"] * 2 + USAGE["completion_tokens"] * 8) / 1_000_000
+
+
+# ── expiry, teams, soft budgets, assumed prices ──────────────────────────────
+def test_a_key_that_has_expired_says_so_in_every_protocol(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(expires=1_767_225_600.0)
+        for protocol, request in requests().items():
+            response = here.send(key, request)
+            assert response.status_code == 401
+            assert "the key team expired at 2026-01-01 00:00 UTC" in sentence(protocol, response.json())[0]
+        assert here.upstream.bodies == []
+
+
+def test_a_team_limits_all_its_keys(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        limits: dict[str, Any] = {"models": ("here/priced",), "budgets": {"CNY": 2 * COST + 10**6}}
+        here.book.add(team_digest("t"), KeyRecord("t", time.time(), kind="team", **limits))
+        keys = [here.key(name, team="t") for name in ("ann", "bob")]
+        other = here.send(keys[0], requests("here/dollars")["anthropic-messages"])
+        assert other.status_code == 403
+        assert "the team t may not use here/dollars" in other.text
+        shown = here.http.get("/v1/models", headers={"authorization": f"Bearer {keys[0]}"}).json()
+        assert [card["id"] for card in shown["data"]] == [MODEL]
+        route = [here.send(key, requests(limit=1)["openai-chat"]).status_code for key in keys]
+        assert route == [200, 200]
+        here.upstream.script[:] = [say("Hello")]
+        last = time.monotonic() + 10
+        while (use := here.book.uses(teams=True)[0]).calls < 2:
+            assert time.monotonic() < last
+            time.sleep(0.02)
+        assert use.spent == {"CNY": 2 * COST}
+        refused = here.send(keys[1], requests()["openai-chat"])
+        assert refused.status_code == 429
+        assert "the budget of the team t has 0.001 CNY left" in refused.text
+
+
+def test_a_soft_budget_warns_by_header_log_and_metric(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(budgets={"CNY": cny("1")}, soft_budgets={"CNY": COST + 1}, periods={"CNY": "month"})
+        shown = []
+        for stream in (False, True, False, True):
+            response = here.send(key, requests(stream=stream)["openai-responses"])
+            assert response.status_code == 200
+            shown.append(response.headers.get("x-cnllm-soft-budget"))
+            here.settled(len(shown))
+        assert shown[:2] == [None, None]
+        for text, count in zip(shown[2:], (2, 3), strict=True):
+            spent = format_units(count * COST)
+            assert text == f"key team: {spent} of 1.00 CNY (soft budget {format_units(COST + 1)})"
+        warned = [record.getMessage() for record in caplog.records if "soft budget" in record.getMessage()]
+        assert len(warned) == 1, "the log says it once"
+        assert "the soft budget of the key team is spent" in warned[0]
+        metrics = here.http.get("/metrics").text
+        assert 'cnllm_soft_budget_requests_total{currency="CNY",kind="key",name="team"} 2.0' in metrics
+
+
+def test_a_price_that_is_not_known_may_be_assumed(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(budgets={"CNY": cny("1")}, assumed_price=("CNY", 3.0, 9.0))
+        assert here.send(key, requests("here/unpriced")["openai-chat"]).status_code == 200
+        assert here.send(key, requests()["openai-chat"]).status_code == 200
+        assumed = USAGE["prompt_tokens"] * 3000 + USAGE["completion_tokens"] * 9000
+        use = here.settled(2)
+        assert (use.spent, use.unpriced) == ({"CNY": COST + assumed}, 0)
+
+
+def test_requests_in_flight_of_a_key_are_limited_until_they_end(tmp_path: Path) -> None:
+    waits = threading.Event()
+    with setting(tmp_path, Answer([{"content": "one"}], wait=waits), say("Hello")) as here:
+        key = here.key(concurrency=1)
+        path, body = requests(stream=True)["openai-chat"]
+        with here.http.stream("POST", path, json=body, headers={"authorization": f"Bearer {key}"}) as response:
+            pieces = response.iter_bytes()  # held: without it the connection would be closed
+            next(pieces)
+            refused = here.send(key, requests()["anthropic-messages"])
+            assert refused.status_code == 429
+            assert "the key team may have 1 request in flight" in refused.text
+            assert refused.headers["retry-after"] == "1"
+        waits.set()
+        last = time.monotonic() + 10
+        while here.send(key, requests()["openai-chat"]).status_code != 200:  # the client has gone: it is free again
+            assert time.monotonic() < last
+        assert [here.send(key, requests()["openai-chat"]).status_code for _ in range(5)] == [200] * 5
+
+
+def test_a_key_with_a_budget_works_with_the_simulator_and_spends_nothing(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello"), simulate=True) as here:
+        for name, currency in (("a", "CNY"), ("b", "USD")):
+            key = here.key(name, budgets={currency: 1}, soft_budgets={currency: 1})
+            for model in ("here/priced", "here/unpriced", "zai/glm-4.7"):
+                for request in requests(model).values():
+                    response = here.send(key, request)
+                    assert response.status_code == 200, response.text
+        assert here.upstream.bodies == []
+        last = time.monotonic() + 10
+        while (uses := here.book.uses())[1].calls < 12 and time.monotonic() < last:
+            time.sleep(0.02)
+        assert [(use.calls, use.spent, use.unpriced) for use in uses] == [(12, {}, 0)] * 2
+
+
+def test_the_page_of_the_operator_shows_what_is_used_of_what(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello"), recent=Recent()) as here:
+        here.book.add(team_digest("t"), KeyRecord("t", time.time(), kind="team", rpm=7))
+        key = here.key(rpm=5, team="t", budgets={"CNY": cny("1")}, periods={"CNY": "day"})
+        assert here.send(key, requests()["openai-chat"]).status_code == 200
+        here.settled(1)
+        assert here.http.get("/ui/keys", headers={"authorization": f"Bearer {key}"}).status_code == 401
+        shown = here.http.get("/ui/keys").json()
+        (used,), (team,) = shown["keys"], shown["teams"]
+        assert (used["minute_requests"], used["rpm"], used["team"], team["minute_requests"]) == (1, 5, "t", 1)
+        assert (used["spent"]["CNY"], used["budgets"]["CNY"]) == (format_units(COST), "1.00")
+        assert used["period_ends"]["CNY"] - used["period_starts"]["CNY"] == 86_400
+        assert "digest" not in used
+        assert b"keyRows" in here.http.get("/ui").content

@@ -18,9 +18,10 @@ from cnllm.estimates.money import UNITS, amount_of, format_units, units_of
 from cnllm.estimates.quote import quote, settled_cost, worst_cost
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits import window
-from cnllm.gateway.limits.account import Account, Grant, Operation
+from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Operation
 from cnllm.gateway.limits.account import update as update_at
-from cnllm.gateway.limits.keys import KEY, KeyRecord, new_key
+from cnllm.gateway.limits.book import account_of
+from cnllm.gateway.limits.keys import KEY, KeyRecord, Period, new_key, zone_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Note, Usage
 
@@ -268,3 +269,87 @@ def test_a_key_is_revoked_and_its_name_is_free_again(tmp_path: Path) -> None:
     assert msgspec.structs.asdict(book.uses()[0].record)["name"] == "team"
     book.close()
     assert digest_ != "other"
+
+
+# ── two clocks ───────────────────────────────────────────────────────────────
+def test_a_clock_of_deadlines_that_begins_anew_keeps_nobody_out() -> None:
+    """Slots in the future are dropped, and a lease lasts as long as it would have."""
+    account, record = Account(), KeyRecord("k", 0.0, rpm=5, budgets={"CNY": 1000})
+    assert update(account, record, Operation("w", 1, 30 * 10**6, (5, 0), money={"CNY": (600, 0)}), 10**15).requests == 5
+    assert update(account, record, Operation("w", 2, 30 * 10**6, (1, 0)), 10**15 + 1).requests == 0
+    assert update(account, record, Operation("w", 3, 30 * 10**6, (1, 0)), 50).requests == 1, "the machine was started"
+    assert account.open("CNY") == 600
+    update(account, record, Operation("other", 1, 30 * 10**6), 31 * 10**6)
+    assert (account.open("CNY"), account.spent) == (0, {"CNY": 600}), "its worker is gone"
+
+
+def test_a_wall_clock_that_is_set_changes_no_deadline() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, rpm=1, budgets={"CNY": 1000})
+    update_at(account, record, Operation("w", 1, MINUTE, (1, 0), money={"CNY": (600, 0)}), 10**9, 1.8e9)
+    for number, (seconds, wall) in enumerate([(1, 1.9e9), (2, 1.0e9), (3, 1.8e9)], 2):
+        grant = update_at(account, record, Operation("w", number, MINUTE, (1, 0)), 10**9 + seconds * 10**6, wall)
+        assert (grant.requests, account.open("CNY"), account.spent) == (0, 600, {}), wall
+    last = update_at(account, record, Operation("other", 1, MINUTE, (1, 0)), 10**9 + 2 * MINUTE - 10**6, 1.0e9)
+    assert last.requests == 1
+
+
+DAY = 86_400.0
+NEW_YEAR = 1_798_761_600.0  # 2027-01-01 00:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("period", "zone", "start"),
+    [
+        ("day", "UTC", NEW_YEAR),
+        ("month", "UTC", NEW_YEAR),
+        ("month", "Asia/Shanghai", NEW_YEAR - 8 * 3600),
+        ("week", "UTC", NEW_YEAR + 3 * DAY),  # the first Monday
+        ("day", "America/New_York", NEW_YEAR + 5 * 3600),
+    ],
+)
+def test_a_budget_begins_anew_with_its_period(period: Period, zone: str, start: float) -> None:
+    """In each period no more than the budget is spent, through writing and reading, and a clock that goes back."""
+    record = KeyRecord("k", 0.0, budgets={"CNY": 10}, periods={"CNY": period}, time_zone=zone)
+    account, now = Account(), 10**9
+
+    def spend(wall: float) -> int:
+        nonlocal account, now
+        account = account_of(msgspec.msgpack.encode(account))  # as a store keeps it
+        now += 10**6
+        grant = update_at(account, record, Operation(f"w{now}", 1, MINUTE, money={"CNY": (4, 0)}), now, wall)
+        units = grant.money[0][1]
+        report = Operation(f"w{now}", 2, MINUTE, charges={"CNY": units}, closed={"CNY": units})
+        update_at(account, record, report, now, wall)
+        return units
+
+    assert [spend(start - 1) for _ in range(4)] == [4, 4, 2, 0]
+    assert [spend(start) for _ in range(4)] == [4, 4, 2, 0]
+    assert account.starts == {"CNY": int(start)}
+    assert (account.spent, account.past) == ({"CNY": 10}, {"CNY": 10})
+    assert [spend(start - 1) for _ in range(2)] == [0, 0], "a clock that goes back gives nothing back"
+    assert spend(start + 32 * DAY) == 4, "it began anew, as soon as the clock was right"
+
+
+def test_a_period_of_an_old_budget_begins_at_zero_and_a_budget_in_all_counts_everything() -> None:
+    account = Account(spent={"CNY": 500})
+    yearly = KeyRecord("k", 0.0, budgets={"CNY": 100}, periods={"CNY": "month"})
+    grant = update_at(account, yearly, Operation("w", 1, MINUTE, money={"CNY": (60, 0)}), 10**9, NEW_YEAR)
+    assert grant.money == [("CNY", 60, 100)]
+    in_all = KeyRecord("k", 0.0, budgets={"CNY": 600})
+    grant = update_at(account, in_all, Operation("w", 2, MINUTE, money={"CNY": (60, 0)}), 10**9, NEW_YEAR)
+    assert grant.money == [("CNY", 40, 100)], "500 before, and 60 on lease"
+
+
+def test_a_zone_that_nobody_knows_is_named() -> None:
+    with pytest.raises(CnllmError, match="Mars/Olympus"):
+        zone_of("Mars/Olympus")
+
+
+def test_requests_in_flight_are_lent_and_a_worker_that_died_gives_them_back() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, concurrency=3)
+    assert update(account, record, Operation("a", 1, 30, money={FLIGHTS: (2, 0)}), 10**15).money == [(FLIGHTS, 2, 3)]
+    assert update(account, record, Operation("b", 1, 30, money={FLIGHTS: (2, 0)}), 10**15).money == [(FLIGHTS, 1, 3)]
+    update(account, record, Operation("b", 2, 30, closed={FLIGHTS: 1}), 10**15 + 29)
+    grant = update(account, record, Operation("b", 3, 30, money={FLIGHTS: (3, 0)}), 10**15 + 31)
+    assert grant.money == [(FLIGHTS, 3, 3)]
+    assert account.spent == {}, "they are no money"

@@ -7,22 +7,27 @@ import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, KeyUse, open_book
-from cnllm.gateway.limits.keys import Rights
+from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.limits.limiter import Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refused
+from cnllm.gateway.limits.sqlite_book import book_path
 
 from .limits_support import Worker, book_with, cny, sqlite_url, workers
+from .store_support import program
 
 Test = Callable[[Limiter, Rights], Coroutine[Any, Any, None]]
 
@@ -365,4 +370,275 @@ def test_a_process_that_stood_still_does_not_charge_twice(url: str) -> None:
     worker.finish()
     assert worker.values("settled")
     assert in_use(book).spent == {"CNY": cny("0.5")}
+    book.close()
+
+
+# ── teams, flights, soft budgets, expiry, changes ────────────────────────────
+def with_team(url: str, team: dict[str, Any], *keys: dict[str, Any]) -> tuple[KeyBook, list[str]]:
+    """A book with a team and its keys: the book, and the digests of the keys."""
+    book = open_book(url)
+    assert book is not None
+    book.add(team_digest("t"), KeyRecord("t", time.time(), kind="team", **team))
+    digests = [f"digest-{number}" for number in range(len(keys))]
+    for digest, limits in zip(digests, keys, strict=True):
+        book.add(digest, KeyRecord(digest, time.time(), team="t", **limits))
+    return book, digests
+
+
+def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, None]]) -> None:
+    """Run steps with several limiters on one store, as several processes have them."""
+
+    async def main() -> None:
+        limiters = []
+        for _ in range(count):
+            book = open_book(url)
+            assert book is not None
+            limiters.append(Limiter(book.coroutines(), lease=2.0))
+        await steps(*limiters)
+        for limiter in limiters:
+            await limiter.aclose()
+
+    asyncio.run(main())
+
+
+async def rights_of(limiter: Limiter, digest: str) -> Rights:
+    rights = await limiter.find(digest)
+    assert rights is not None
+    return rights
+
+
+async def code_of(answer: Coroutine[Any, Any, Any]) -> str:
+    """The code and the sentence of a refusal."""
+    with pytest.raises(Refused) as caught:
+        await answer
+    return f"{caught.value.refusal.code}: {caught.value.refusal.message}"
+
+
+def test_a_request_must_pass_its_key_and_its_team(url: str) -> None:
+    team = {"budgets": {"CNY": cny("0.5")}, "models": ("p/*",), "rpm": 3}
+    book, (one, two) = with_team(url, team, {"budgets": {"CNY": cny("1")}, "rpm": 100}, {"models": ("*/m",)})
+
+    async def steps(first: Limiter, second: Limiter) -> None:
+        rights, other = await rights_of(first, one), await rights_of(second, two)
+        assert [rights.allows(name) for name in ("p/m", "p/x", "q/m")] == [True, True, False]
+        assert [other.allows(name) for name in ("p/m", "p/x", "q/m")] == [True, False, False]
+        (await first.reserve(one, rights, quoted(cny("0.4")), 1)).settle(cny("0.4"), 1)
+        await asyncio.sleep(0.3)
+        refused = await code_of(first.reserve(one, rights, quoted(cny("0.2")), 1))
+        assert refused.startswith("insufficient_quota: the budget of the team t has 0.10 CNY left")
+        refused = await code_of(second.reserve(two, other, quoted(cny("0.2")), 1))
+        assert "the team t" in refused
+        last = time.monotonic() + 5
+        while any(book.uses(teams=True)[0].open.values()) and time.monotonic() < last:
+            await asyncio.sleep(0.05)  # what did not suffice is given back
+        (await second.reserve(two, other, quoted(cny("0.05")), 1)).settle(cny("0.05"), 1)
+        refused = await code_of(first.reserve(one, rights, Quote("q/m", 1, 1, "CNY", 1, 1), 1))
+        assert refused.startswith("model_not_allowed: the team t")
+        for limiter, digest, mine in ((first, one, rights), (second, two, other), (first, one, rights)):
+            await limiter.admit(digest, mine)
+        for limiter, digest, mine in ((first, one, rights), (second, two, other)):
+            refused = await code_of(limiter.admit(digest, mine))
+            assert refused.startswith("rate_limit_exceeded: the team t may send 3 requests a minute")
+        await asyncio.sleep(0.3)
+
+    run_limiters(url, 2, steps)
+    by_name = {use.record.name: use for use in book.uses()}
+    assert by_name[one].spent == {"CNY": cny("0.4")}
+    assert by_name[two].spent == {"CNY": cny("0.05")}
+    assert by_name[one].minute_requests == 2, "what the team refused does not count for the key"
+    (used,) = book.uses(teams=True)
+    assert (used.spent, used.minute_requests) == ({"CNY": cny("0.45")}, 3)
+    assert not any(used.open.values())
+    book.close()
+
+
+def test_requests_in_flight_are_limited_over_processes(url: str) -> None:
+    book, _, digest = book_with(url, concurrency=2)
+
+    async def steps(first: Limiter, second: Limiter) -> None:
+        rights = await rights_of(first, digest)
+        (one,) = await first.admit(digest, rights)
+        (two,) = await second.admit(digest, rights)
+        for limiter in (first, second):
+            refused = await code_of(limiter.admit(digest, rights))
+            assert refused.startswith("concurrency_limit_exceeded: the key team may have 2 requests in flight")
+        assert in_use(book).flights == 2
+        one.release()
+        one.release()
+        last = time.monotonic() + 5
+        while True:
+            try:
+                (three,) = await second.admit(digest, rights)
+                break
+            except Refused:
+                assert time.monotonic() < last
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(2.5)  # longer than a lease: what runs on keeps its place
+        assert "concurrency" in await code_of(first.admit(digest, rights))
+        two.release()
+        three.release()
+        (four,) = await second.admit(digest, rights)
+        four.release()
+
+    run_limiters(url, 2, steps)
+    assert in_use(book).flights == 0
+    book.close()
+
+
+def test_a_process_that_is_killed_gives_its_requests_in_flight_back(url: str) -> None:
+    book, _, digest = book_with(url, concurrency=3)
+    (doomed,) = workers(url, digest, {"calls": 3, "hangs": True, "seconds": 100, "lease": 1.0})
+    while len(doomed.values("sent")) < 3:
+        doomed.read()
+    assert in_use(book).flights == 3
+    doomed.kill()
+    last = time.monotonic() + 10
+    while in_use(book).flights:
+        assert time.monotonic() < last
+        time.sleep(0.05)
+    book.close()
+
+
+def test_a_soft_budget_warns_and_the_budget_refuses(url: str) -> None:
+    book, _, digest = book_with(url, budgets={"CNY": cny("1")}, soft_budgets={"CNY": cny("0.5")})
+
+    async def steps(limiter: Limiter) -> None:
+        rights = await rights_of(limiter, digest)
+        warned = []
+        for _ in range(3):
+            made = await limiter.reserve(digest, rights, quoted(cny("0.3")), 1)
+            warned.append([warning.spent for warning in made.soft_budgets])
+            made.settle(cny("0.3"), 1)
+        assert warned == [[], [], [cny("0.6")]]
+        assert "insufficient_quota" in await code_of(limiter.reserve(digest, rights, quoted(cny("0.3")), 1))
+
+    run_limiters(url, 1, steps)
+    book.close()
+
+
+def test_a_key_that_expires_is_refused_and_can_be_given_more_time(url: str) -> None:
+    book, _, digest = book_with(url, expires=time.time() + 0.7)
+
+    async def steps(limiter: Limiter) -> None:
+        await rights_of(limiter, digest)
+        while time.time() < book.uses()[0].record.expires + 0.5:  # type: ignore[operator]
+            await asyncio.sleep(0.05)
+        assert "expired_api_key: the key team expired at" in await code_of(limiter.find(digest))
+        book.change("team", lambda record: replace(record, expires=time.time() + 60))
+        await rights_of(limiter, digest)
+
+    run_limiters(url, 1, steps)
+    book.close()
+
+
+def test_a_change_is_followed_within_a_second(url: str) -> None:
+    book, _, digest = book_with(url, rpm=1)
+
+    async def steps(limiter: Limiter) -> None:
+        await limiter.admit(digest, await rights_of(limiter, digest))
+        await code_of(limiter.admit(digest, await rights_of(limiter, digest)))
+        book.change("team", lambda record: replace(record, rpm=2, concurrency=1))
+        last = time.monotonic() + 1
+        while (rights := await rights_of(limiter, digest)).key.rpm != 2:
+            assert time.monotonic() < last
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        (flight,) = await limiter.admit(digest, rights)
+        assert "concurrency" in await code_of(limiter.admit(digest, rights))
+        flight.release()
+        await asyncio.sleep(0.3)
+        assert "2 requests a minute" in await code_of(limiter.admit(digest, rights))
+
+    run_limiters(url, 1, steps)
+    book.close()
+
+
+CHANGES = """
+import sys
+from msgspec.structs import replace
+from cnllm.gateway.limits.book import open_book
+from cnllm.gateway.limits.keys import KeyRecord, team_digest
+
+book = open_book(sys.argv[1])
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    book.change("team", lambda record: replace(record, rpm=number, tpm=number))
+    book.add(f"digest-{number}", KeyRecord(f"k{number}", 1.0 + number))
+    book.revoke(f"k{number}")
+    book.add(team_digest(f"t{number}"), KeyRecord(f"t{number}", 1.0, kind="team", rpm=number))
+"""
+
+
+def test_a_change_that_is_killed_is_whole_or_not_there(url: str) -> None:
+    book, _, digest = book_with(url, rpm=1, tpm=1)
+    for round_ in range(4):
+        with program(CHANGES, url) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.05 + round_ * 0.03)
+            process.kill()
+        (use,) = [use for use in book.uses() if use.record.name == "team"]
+        assert use.record.rpm == use.record.tpm
+        for used in book.uses():
+            name = used.record.name
+            if used.record.revoked is None:
+                assert book.get(name) == used.record, "what is in use has its name"
+                if name != "team":
+                    book.revoke(name)
+            else:
+                assert book.get(name) is None
+        for used in book.uses(teams=True):
+            name = used.record.name
+            if used.record.revoked is not None:
+                continue
+            assert book.get(team_digest(name)) == used.record
+            book.change(team_digest(name), lambda record: replace(record, revoked=1.0))
+    run_limiters(url, 1, lambda limiter: rights_of(limiter, digest))
+    book.close()
+
+
+def test_accounts_of_earlier_versions_are_read(url: str) -> None:
+    """Their one clock was that of the wall, and a script wrote them where tables that are empty are lists."""
+    book, _, digest = book_with(url, rpm=2, budgets={"CNY": cny("1")})
+    now = int(time.time() * 1_000_000)
+    slot = now // 250_000
+    if url.startswith("sqlite"):
+        grant = ["ok", now, 1, 0, [["CNY", 7, 9]], [], []]
+        lease = {"number": 1, "expires": now + 500_000, "open": {"CNY": cny("0.2")}, "grant": grant}
+        old = {"requests": [slot, 2], "tokens": [], "spent": {"CNY": cny("0.3")}, "leases": {"w": lease}, "calls": 4}
+        state = msgspec.msgpack.encode({**old, "used": 40, "unpriced": 1, "last": now})
+        book.close()
+        with contextlib.closing(sqlite3.connect(book_path(url.removeprefix("sqlite:")))) as file:
+            file.execute("REPLACE INTO accounts VALUES (?, ?)", (digest, state))
+            file.commit()
+    else:
+        import redis
+
+        script = """
+            local grant = cmsgpack.pack({'ok', tonumber(ARGV[2]), 1, 0, {{'CNY', 7, 9}}, {}, {}})
+            local lease = {number = 1, expires = ARGV[2] + 500000, open = {CNY = tonumber(ARGV[4])}, grant = grant}
+            local idle = {number = 1, expires = ARGV[2] + 500000, open = {}, grant = cmsgpack.pack({'ok'})}
+            redis.call('SET', KEYS[1], cmsgpack.pack({requests = {tonumber(ARGV[1]), 2}, tokens = {},
+              spent = {CNY = tonumber(ARGV[3])}, leases = {w = lease, v = idle}, calls = 4, used = 40, unpriced = 1,
+              last = tonumber(ARGV[2])}))
+        """
+        with redis.Redis.from_url(url) as client:
+            name = "{cnllm:keys}:use:" + digest
+            client.eval(script, 1, name, slot, now, cny("0.3"), cny("0.2"))
+    use = in_use(book)
+    assert (use.calls, use.tokens, use.unpriced, use.spent["CNY"]) == (4, 40, 1, cny("0.3"))
+    assert abs((use.last or 0) - now / 1_000_000) < 1
+
+    async def steps(limiter: Limiter) -> None:
+        rights = await rights_of(limiter, digest)
+        await asyncio.sleep(1)
+        (await limiter.reserve(digest, rights, quoted(cny("0.5")), 1)).settle(cny("0.5"), 1)
+
+    run_limiters(url, 1, steps)
+    last = time.monotonic() + 5
+    while any(in_use(book).open.values()) and time.monotonic() < last:
+        time.sleep(0.05)
+    assert in_use(book).spent == {"CNY": cny("1")}, "what its worker had on lease is charged"
     book.close()

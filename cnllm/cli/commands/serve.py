@@ -65,7 +65,12 @@ class _Serve(options.Group):
     "--port", metavar="P", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
 )
 @click.option("--key", metavar="K", help=f"The key that clients must send. Default: {_VARIABLE}, else a new one.")
-@click.option("--keys-file", metavar="FILE", type=click.Path(dir_okay=False), help="A file with a key on each line.")
+@click.option(
+    "--keys-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="A file with a key on each line.",
+)
 @click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
 @click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
@@ -195,7 +200,8 @@ def serve(
     def read() -> Settings:
         registry = Registry.load()
         untrusted = {} if simulate else untrusted_models(registry)
-        return Settings(registry, (*keys, *_file_keys(keys_file)), untrusted)
+        free, limited = _file_keys(keys_file, key_book)
+        return Settings(registry, (*keys, *free), untrusted, tuple(limited))
 
     def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
@@ -212,6 +218,7 @@ def serve(
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
             key_book=key_book,
+            limited_keys=settings.limited_keys,
             admin_key=admin_key,
             metrics=not no_metrics,
             recent=Recent(folder.name if folder is not None else None) if ui else None,
@@ -277,18 +284,45 @@ def _client_keys(
     return [new_key], new_key
 
 
-def _file_keys(path: str | None) -> list[str]:
-    """Return the keys of a file. Raise `CnllmError` where it cannot be read, or holds none."""
+def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[str]]:
+    """Return the keys of a file: those without limits, and those with. The limits go into the book.
+
+    Raise `CnllmError` where it cannot be read, or holds none.
+    """
     if path is None:
-        return []
+        return [], []
     try:
         lines = [line.strip() for line in read_bounded(path).decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{path} cannot be read: {error}", hint="name a text file of keys") from error
-    keys = [line for line in lines if line and not line.startswith("#")]
-    if not keys:
+    keys, limited = [], []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        key, blank, options = line.partition(" --")
+        if blank:
+            _keep_limits(f"{path}:{number}", key.strip(), f"--{options}", book)
+            limited.append(key.strip())
+        else:
+            keys.append(line)
+    if not keys and not limited:
         raise CnllmError(f"{path} holds no key", hint="write a key on each line")
-    return keys
+    if limited and book is not None:
+        book.close()  # so that each worker opens its own file
+    return keys, limited
+
+
+def _keep_limits(where: str, key: str, options: str, book: KeyBook | None) -> None:
+    """Write the limits of a key in a file into the book. Raise `CnllmError` that names the line."""
+    from cnllm.cli.commands.serve_keys import keep_file_key
+
+    if book is None:
+        raise CnllmError(f"{where}: a key with limits needs a store that lasts", hint="--store sqlite: or redis://HOST")
+    try:
+        keep_file_key(book, key, options)
+    except (CnllmError, click.ClickException) as error:
+        text = error.message
+        raise CnllmError(f"{where}: {text}", hint=getattr(error, "hint", None)) from error
 
 
 def _has_keys(book: KeyBook) -> bool:

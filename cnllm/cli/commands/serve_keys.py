@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook, KeyUse
     from cnllm.gateway.limits.keys import KeyRecord
 
-__all__ = ["keys", "limits_of", "teams"]
+__all__ = ["keep_file_key", "keys", "limits_of", "teams"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -342,6 +342,31 @@ def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
     registry = Registry.load()
     return tuple(word if any(sign in word for sign in "*?[") else registry.resolve(word).name for word in words)
+
+
+def keep_file_key(book: KeyBook, key: str, text: str) -> None:
+    """Write the limits of a key that stands in a file into a book. `text` has the options of `keys add`, and `--name`.
+
+    Raise `CnllmError` or `click.UsageError` for options that mean nothing.
+    """
+    import shlex
+
+    from msgspec.structs import replace
+
+    from cnllm.gateway.access import digest
+
+    command = click.Command("key", params=[*add.params, click.Option(["--name", "file_name"])], add_help_option=False)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise errors.UsageError(f"the options of a key cannot be read: {error}") from error
+    given = command.make_context("key", ["-", *words]).params
+    name = given["file_name"] or f"file-{digest(key)[:12]}"
+    old = book.get(name)
+    record = limits_of(replace(_new(name), is_in_file=True), given)
+    record = record if old is None else replace(record, created=old.created)
+    _check_team(book, record)
+    book.add(digest(key), record)
 
 
 # ── books ────────────────────────────────────────────────────────────────────

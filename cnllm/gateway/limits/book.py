@@ -73,7 +73,7 @@ class KeyBook(Protocol):
     """
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team. Raise `CnllmError` where one of that name is in use."""
+        """Add a key or a team, or replace its record. Raise `CnllmError` where another one of that name is in use."""
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name, and return the new one. Raise `CnllmError` where there is none.
@@ -153,7 +153,7 @@ def account_of(data: bytes | None) -> Account:
 
 
 def _scripted_account(data: bytes) -> Account:
-    """Return an account that a script on a Redis server wrote: an empty table is a list there, and a grant is bytes."""
+    """Return an account that a script on a Redis server wrote: an empty table is a list there."""
 
     def table(value: Any) -> dict[Any, Any]:
         return value if isinstance(value, dict) else {}
@@ -161,8 +161,7 @@ def _scripted_account(data: bytes) -> Account:
     fields = table(msgspec.msgpack.decode(data))
     leases = {}
     for worker, lease in table(fields.get("leases")).items():
-        grant = lease["grant"]
-        grant = msgspec.msgpack.decode(grant, type=Grant) if isinstance(grant, bytes) else msgspec.convert(grant, Grant)
+        grant = msgspec.convert(lease["grant"], Grant)
         leases[worker] = Lease(lease["number"], int(lease["expires"]), table(lease["open"]), grant)
     tables = {name: table(fields.get(name)) for name in ("spent", "starts", "past")}
     lists = {name: list(fields.get(name) or ()) for name in ("requests", "tokens")}

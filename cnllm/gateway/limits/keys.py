@@ -50,7 +50,7 @@ class KeyRecord(Struct, frozen=True):
 
     A budget with a period begins anew with each day, week (on Monday) or month of the time zone. `concurrency` is the
     number of requests in flight. `assumed_price` is a currency and the prices of a million tokens of input and output,
-    for models whose price is not known.
+    for models whose price is not known. A key that `is_in_file` is valid where a file of the gateway has it.
     """
 
     name: str
@@ -68,6 +68,7 @@ class KeyRecord(Struct, frozen=True):
     team: str | None = None
     assumed_price: tuple[str, float, float] | None = None
     kind: Literal["key", "team"] = "key"
+    is_in_file: bool = False
 
     @property
     def stored_name(self) -> str:

@@ -32,12 +32,14 @@ _SECONDS = 2.0
 _PAUSE = 0.002  # seconds, at most, before an account that others write is read again; longer each time
 
 _ADD = """
-if redis.call('HEXISTS', KEYS[1] .. ':names', ARGV[2]) == 1 then return 0 end
+local other = redis.call('HGET', KEYS[1] .. ':names', ARGV[2])
+if other and other ~= ARGV[1] then return 0 end
+if redis.call('HGET', KEYS[1] .. ':names', ARGV[4]) == ARGV[1] then redis.call('HDEL', KEYS[1] .. ':names', ARGV[4]) end
 redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[3])
 redis.call('HSET', KEYS[1] .. ':names', ARGV[2], ARGV[1])
 return 1
 """
-"""A digest, a name and a record → whether the name was free."""
+"""A digest, a name, a record, and the name that it had → whether the name was free."""
 
 _CHANGE = """
 if redis.call('HGET', KEYS[1] .. ':keys', ARGV[1]) ~= ARGV[3] then return 0 end
@@ -63,6 +65,16 @@ T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(KeyRecord).decode
 
+_MEND = """
+local name = KEYS[1] .. ':use:' .. ARGV[1]
+local account = cmsgpack.unpack(redis.call('GET', name))
+for _, lease in pairs(account.leases) do
+  if type(lease.grant) == 'string' then lease.grant = cmsgpack.unpack(lease.grant) end
+end
+redis.call('SET', name, cmsgpack.pack(account))
+"""
+"""A digest whose account is of an earlier version, which kept grants as bytes in it: unpack them."""
+
 
 class RedisBook:
     """The book on a server."""
@@ -72,17 +84,20 @@ class RedisBook:
         self.url = url
         self.prefix = prefix
         self._client = connect(url, asynchronous=False)
-        self._add, self._change, self._exchange = map(self._client.register_script, (_ADD, _CHANGE, _EXCHANGE))
+        scripts = map(self._client.register_script, (_ADD, _CHANGE, _EXCHANGE, _MEND))
+        self._add, self._change, self._exchange, self._mend = scripts
 
     def coroutines(self) -> AsyncRedisBook:
         """Return the book for a gateway."""
         return AsyncRedisBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team."""
+        """Add a key or a team, or replace its record."""
         name = record.stored_name
         with _Failures(self.url):
-            if not self._add(keys=[self.prefix], args=[digest, name, _encode(record)]):
+            data = self._client.hget(f"{self.prefix}:keys", digest)
+            old = _decode_record(data).stored_name if data else ""
+            if not self._add(keys=[self.prefix], args=[digest, name, _encode(record), old]):
                 raise name_taken(name)
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
@@ -116,6 +131,9 @@ class RedisBook:
             for digest in self._client.hkeys(f"{self.prefix}:keys"):
                 if digest.startswith(team_digest("").encode()) is teams:
                     now, wall, account, record = _read(self._exchange(keys=[self.prefix], args=[digest]))
+                    if _is_old(account):
+                        self._mend(keys=[self.prefix], args=[digest])
+                        now, wall, account, record = _read(self._exchange(keys=[self.prefix], args=[digest]))
                     if record is not None:
                         uses.append(use_of(record, account_of(account), now, wall))
         return sorted(uses, key=lambda use: use.record.created)
@@ -138,6 +156,7 @@ class AsyncRedisBook:
         self._book = book
         self._client: Any = None
         self._script: Any = None
+        self._mend: Any = None
         self._generation = 0
 
     async def find(self, digest: str) -> Rights | None:
@@ -161,7 +180,12 @@ class AsyncRedisBook:
             now, wall, data, record = found
             if record is None:
                 return Grant("revoked")
-            account = account_of(data)
+            try:
+                account = account_of(data)
+            except UnicodeDecodeError:
+                await self._mend(keys=[self._book.prefix], args=[digest])
+                found = await self._call(digest)
+                continue
             grant = update(account, record, operation, now, wall)
             answer = await self._script(keys=[self._book.prefix], args=[digest, data, _encode(account)])
             if answer == 1:
@@ -190,6 +214,7 @@ class AsyncRedisBook:
             self._generation = process.generation()
             self._client = connect(self._book.url, asynchronous=True)
             self._script = self._client.register_script(_EXCHANGE)
+            self._mend = self._client.register_script(_MEND)
         return self._client
 
     async def _run(self, answer: Awaitable[T]) -> T:
@@ -203,6 +228,15 @@ def _read(answer: list[Any]) -> tuple[int, float, bytes, KeyRecord | None]:
     seconds, micros, account, record = answer
     now = int(seconds) * 1_000_000 + int(micros)
     return now, now / 1_000_000, account, None if record is None else _decode_record(record)
+
+
+def _is_old(account: bytes) -> bool:
+    """Whether an account has bytes in it where texts are expected: see `_MEND`."""
+    try:
+        account_of(account)
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 class _Failures:

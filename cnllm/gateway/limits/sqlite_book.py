@@ -70,16 +70,19 @@ class SqliteBook:
         return AsyncSqliteBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team."""
+        """Add a key or a team, or replace its record."""
         name = record.stored_name
 
         def work(file: DatabaseFile) -> None:
             with file.writing() as connection:
-                query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL"
-                if connection.execute(query, (name,)).fetchone():
+                query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL AND digest != ?"
+                if connection.execute(query, (name, digest)).fetchone():
                     raise name_taken(name)
-                row = (digest, name, record.revoked, _encode(record))
-                connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", row)
+                query = """
+                    INSERT INTO keys VALUES (?, ?, ?, ?) ON CONFLICT (digest)
+                    DO UPDATE SET name = excluded.name, revoked = excluded.revoked, record = excluded.record
+                """
+                connection.execute(query, (digest, name, record.revoked, _encode(record)))
 
         self._run(work, create=True)
 

@@ -91,5 +91,49 @@ async function list() {
   }
 }
 
-byId("reload").addEventListener("click", list);
-list();
+function used(use) {
+  const parts = [];
+  if (use.rpm != null) parts.push(`${use.minute_requests} of ${use.rpm} requests a minute`);
+  if (use.tpm != null) parts.push(`${use.minute_tokens} of ${use.tpm} tokens a minute`);
+  if (use.concurrency != null) parts.push(`${use.in_flight} of ${use.concurrency} in flight`);
+  for (const [currency, budget] of Object.entries(use.budgets)) {
+    const period = use.periods[currency] ? ` a ${use.periods[currency]}` : "";
+    const soft = use.soft_budgets[currency] ? `, warns at ${use.soft_budgets[currency]}` : "";
+    parts.push(`${use.spent[currency] ?? "0.00"} of ${budget} ${currency}${period}${soft}`);
+  }
+  if (use.expires != null) parts.push(`until ${new Date(use.expires * 1000).toLocaleString("en-GB")}`);
+  return parts.join("; ") || "no limit";
+}
+
+function keyRow(use) {
+  const line = element("tr");
+  const name = use.kind === "team" ? `team ${use.name}` : use.name;
+  const cells = [
+    ["Name", name], ["State", use.state], ["Team", use.team], ["Calls", use.calls, "number"],
+    ["Tokens", use.tokens, "number"], ["Used of what", used(use)],
+  ];
+  for (const [label, text, className] of cells) {
+    const cell = element("td", text, className);
+    cell.dataset.label = label;
+    line.append(cell);
+  }
+  return line;
+}
+
+async function keys() {
+  try {
+    const uses = await load("/ui/keys");
+    byId("keyRows").replaceChildren(...[...uses.teams, ...uses.keys].map(keyRow));
+    byId("keys").hidden = uses.teams.length + uses.keys.length === 0;
+  } catch (error) {
+    byId("state").textContent = error.message;
+  }
+}
+
+function reload() {
+  list();
+  keys();
+}
+
+byId("reload").addEventListener("click", reload);
+reload();
