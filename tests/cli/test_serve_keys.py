@@ -114,8 +114,8 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
 
 def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
     team = machine.run(
-        "serve", "teams", "add", "research", "--models", "zai/*", "--rpm", "50", "--budget", "100/week", "--currency", "CNY",
-        "--json",
+        "serve", "teams", "add", "research", "--models", "zai/*", "--rpm", "50", "--budget", "100/week", "--currency",
+        "CNY", "--json",
     ).json()  # fmt: skip
     assert (team["kind"], team["budgets"], team["periods"]) == ("team", {"CNY": "100.00"}, {"CNY": "week"})
     made: Any = machine.run(

@@ -33,13 +33,13 @@ _PAUSE = 0.002  # seconds, at most, before an account that others write is read 
 
 _ADD = """
 local other = redis.call('HGET', KEYS[1] .. ':names', ARGV[2])
-if other and other ~= ARGV[1] then return 0 end
+if other and (other ~= ARGV[1] or ARGV[5] == '') then return 0 end
 if redis.call('HGET', KEYS[1] .. ':names', ARGV[4]) == ARGV[1] then redis.call('HDEL', KEYS[1] .. ':names', ARGV[4]) end
 redis.call('HSET', KEYS[1] .. ':keys', ARGV[1], ARGV[3])
 redis.call('HSET', KEYS[1] .. ':names', ARGV[2], ARGV[1])
 return 1
 """
-"""A digest, a name, a record, and the name that it had → whether the name was free."""
+"""A digest, a name, a record, the name that it had, and whether to replace that → whether the name was free."""
 
 _CHANGE = """
 if redis.call('HGET', KEYS[1] .. ':keys', ARGV[1]) ~= ARGV[3] then return 0 end
@@ -92,12 +92,14 @@ class RedisBook:
         return AsyncRedisBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace its record."""
+        """Add a key or a team, or replace the record of a key in a file."""
         name = record.stored_name
         with _Failures(self.url):
             data = self._client.hget(f"{self.prefix}:keys", digest)
             old = _decode_record(data).stored_name if data else ""
-            if not self._add(keys=[self.prefix], args=[digest, name, _encode(record), old]):
+            if not self._add(
+                keys=[self.prefix], args=[digest, name, _encode(record), old, "file" if record.is_in_file else ""]
+            ):
                 raise name_taken(name)
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:

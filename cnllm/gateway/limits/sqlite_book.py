@@ -70,13 +70,13 @@ class SqliteBook:
         return AsyncSqliteBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace its record."""
+        """Add a key or a team, or replace the record of a key in a file."""
         name = record.stored_name
 
         def work(file: DatabaseFile) -> None:
             with file.writing() as connection:
                 query = "SELECT 1 FROM keys WHERE name = ? AND revoked IS NULL AND digest != ?"
-                if connection.execute(query, (name, digest)).fetchone():
+                if connection.execute(query, (name, digest if record.is_in_file else "")).fetchone():
                     raise name_taken(name)
                 query = """
                     INSERT INTO keys VALUES (?, ?, ?, ?) ON CONFLICT (digest)
