@@ -73,7 +73,7 @@ class KeyBook(Protocol):
     """
 
     def add(self, digest: str, record: KeyRecord) -> None:
-        """Add a key or a team, or replace the record of a key in a file. Raise `CnllmError` where the name is in use."""
+        """Add a key or a team, or replace the record of a key in a file. Raise `CnllmError` for a name in use."""
 
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name, and return the new one. Raise `CnllmError` where there is none.
