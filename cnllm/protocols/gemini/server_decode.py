@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
+from cnllm.protocols.field_types import require_types
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
 __all__ = ["read_request"]
@@ -24,12 +25,20 @@ _PARAMS = {
     "stopSequences": "stop",
     "seed": "seed",
 }
+_TYPES = {
+    **dict.fromkeys(("model", "cachedContent", "serviceTier"), "string"),
+    **dict.fromkeys(("toolConfig", "generationConfig", "labels"), "object"),
+    **dict.fromkeys(("contents", "tools", "safetySettings"), "array object"),
+    "systemInstruction": "object string",
+    "store": "boolean",
+}
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the key that is wrong."""
     body = _camel(body)
+    require_types(body, _TYPES)
     contents = body.pop("contents", None)
     if isinstance(contents, Mapping) and contents:
         contents = [contents]

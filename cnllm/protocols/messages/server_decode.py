@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
+from cnllm.protocols.field_types import require_types
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 from cnllm.types.media import is_file_part
@@ -16,6 +17,15 @@ __all__ = ["read_request"]
 
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "stop_sequences": "stop"}
 _OWN = ("model", "messages", "system", "stream", "tools", "tool_choice", "thinking", "output_config", "output_format")
+_TYPES = {
+    **dict.fromkeys(("model", "service_tier"), "string"),
+    **dict.fromkeys(("temperature", "top_p"), "number"),
+    **dict.fromkeys(("messages", "stop_sequences", "tools", "mcp_servers"), "array"),
+    **dict.fromkeys(("tool_choice", "thinking", "metadata", "output_config", "output_format"), "object"),
+    "stream": "boolean",
+    "top_k": "integer",
+    "system": "string array",
+}
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
@@ -28,6 +38,7 @@ Block = dict[str, Any]
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
+    require_types(body, _TYPES)
     turns = body.get("messages")
     if not isinstance(turns, list) or not turns:
         raise ValueError("messages: a list with a message in it is required")

@@ -10,6 +10,7 @@ import msgspec
 from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.custom_tools import custom_arguments
+from cnllm.protocols.field_types import require_types
 from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
@@ -20,6 +21,17 @@ __all__ = ["read_request"]
 
 _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _OWN_KEYS = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
+_TYPES = {
+    **dict.fromkeys(("model", "instructions", "truncation", "user", "prompt_cache_key"), "string"),
+    **dict.fromkeys(("safety_identifier", "service_tier", "previous_response_id"), "string"),
+    **dict.fromkeys(("stream", "store", "background", "parallel_tool_calls"), "boolean"),
+    **dict.fromkeys(("temperature", "top_p"), "number"),
+    **dict.fromkeys(("max_output_tokens", "max_tool_calls", "top_logprobs"), "integer"),
+    **dict.fromkeys(("tools", "include"), "array"),
+    **dict.fromkeys(("reasoning", "text", "metadata", "stream_options", "prompt"), "object"),
+    **dict.fromkeys(("tool_choice", "conversation"), "string object"),
+    "input": "string array",
+}
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
@@ -27,12 +39,10 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the item or key that is wrong."""
+    require_types(body, _TYPES)
     messages: list[Message] = []
-    instructions = body.get("instructions")
-    if isinstance(instructions, str):
+    if (instructions := body.get("instructions")) is not None:
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
-    elif instructions is not None:
-        raise ValueError("instructions is not a string")
     tools = ClientTools(body)
     messages += _messages(body, stamp, tools)
     model = body.get("model")
