@@ -34,13 +34,18 @@ def app(
     None takes CNLLM_SERVE_KEY, and `()` means that no key is needed. `store` keeps state between requests: None is
     the memory of this process, a text is a URL as for `cnllm serve --store`: the keys of `cnllm serve keys add` on that
     store are valid, too, with their limits. Further options are those of
-    `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set.
+    `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set, and `CnllmError` for what cannot be used.
     """
+    from cnllm.config.environment import read_secret
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.default_keys import DefaultKeys
-    from cnllm.gateway.limits.book import open_book
+    from cnllm.gateway.limits.book import check_book, open_book
+    from cnllm.gateway.store import check_store
+    from cnllm.gateway.tokens import Keyring
 
-    options.setdefault("token_keys", DefaultKeys())
-    if isinstance(store, str) and keys != ():
-        options.setdefault("key_book", open_book(store))
+    options.setdefault("token_keys", Keyring.load() if read_secret("gateway_key") else DefaultKeys())
+    if isinstance(store, str):
+        check_store(store)
+        if keys != ():
+            check_book(options.setdefault("key_book", open_book(store)))
     return Gateway(registry, simulate=simulate, models=models, keys=keys, store=store, **options)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
+import traceback
 from collections import OrderedDict
 from decimal import Decimal
 from typing import Any
@@ -15,13 +18,15 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 
-__all__ = ["AccessLog", "Entry", "entry_fields"]
+__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT_BYTES = 8 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
 _ENTRY_BYTES = 1024  # of an entry without its notes, about
 _NOTES_BYTES = 32 * 1024  # of the notes of one of them
 _LONGEST_TEXT = 1000  # characters of a text in an entry: clients choose some of its words
+_REPEAT_SECONDS = 60.0  # between two lines, or two tracebacks, about the same fault
+_MOST_FAULTS = 100
 
 
 class AccessLog:
@@ -30,6 +35,7 @@ class AccessLog:
     def __init__(self) -> None:
         self._entries: OrderedDict[str, tuple[str, Entry, int]] = OrderedDict()
         self._size = 0
+        self._faults: dict[tuple[str, str], float] = {}  # the time of the last traceback, by error and place
 
     def write(self, entry: Entry, identity: str = "") -> None:
         """Write an entry. It is kept for its client; that of a client without a valid key is not kept."""
@@ -49,8 +55,16 @@ class AccessLog:
         _LOGGER.warning("%s: %s%s", id, error.message, hint)
 
     def crash(self, id: str, error: Exception) -> None:
-        """Write an error of the gateway itself, with its traceback."""
-        _LOGGER.error("%s failed: %s: %s", id, type(error).__name__, redact(str(error), ()), exc_info=error)
+        """Write an error of the gateway itself. The same fault has its traceback once a minute."""
+        name, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
+        fault = (name, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
+        now = time.monotonic()
+        is_new = now - self._faults.get(fault, -_REPEAT_SECONDS) >= _REPEAT_SECONDS
+        if is_new:
+            if len(self._faults) >= _MOST_FAULTS:
+                self._faults.clear()
+            self._faults[fault] = now
+        _LOGGER.error("%s failed: %s: %s", id, name, redact(str(error), ()), exc_info=error if is_new else None)
 
     def request(self, identity: str, id: str) -> dict[str, Any]:
         """Return an entry of a client with its notes in full. Raises `RequestFailed` for any other."""
@@ -80,6 +94,42 @@ def _shorten(entry: Entry) -> int:
 def _short(text: str) -> str:
     """Return a text; of a long one the beginning."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
+
+
+class LineHandler(logging.Handler):
+    """Appends lines to a file. On a full disk they are lost: a warning says so at once, and then each minute."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._lost = 0
+        self._warned = 0.0
+        self._is_torn = False  # the last line has no end
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, whole lines of other processes before and after it."""
+        line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+        data = b"\n" + line if self._is_torn else line
+        try:
+            is_whole = os.write(self._descriptor, data) == len(data)
+        except OSError as error:
+            self._lose(error.strerror or str(error))
+            return
+        self._is_torn = not is_whole
+        if not is_whole:
+            self._lose("a line was cut")
+        elif self._lost:
+            _LOGGER.warning("%s is written again; %d lines of the log were lost", self._path, self._lost)
+            self._lost = 0
+
+    def _lose(self, reason: str) -> None:
+        """Count a line that is lost."""
+        self._lost += 1
+        now = time.monotonic()
+        if self._lost == 1 or now - self._warned >= _REPEAT_SECONDS:
+            self._warned = now
+            _LOGGER.warning("%s cannot be written: %s; lines of the log lost: %d", self._path, reason, self._lost)
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.client.async_client import AsyncClient
 from cnllm.config import environment
-from cnllm.gateway.access import LOOPBACK, Access, digest
+from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace
@@ -42,7 +42,8 @@ class Gateway:
     `models` maps names and patterns of clients to models, over `[gateway.models]` of the registry. `keys` are the keys
     of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `key_book` has further keys, with limits; with it
     `()` lets in those alone. `limited_keys` are keys of a file whose limits are in that book. `hosts` are the names
-    under which it may be reached, None for any. `store` is a store, or its URL; `token_keys` seal reasoning into
+    under which it may be reached, None for any. `public_url` is the address at which browsers reach it through a
+    proxy. `store` is a store, or its URL; `token_keys` seal reasoning into
     tokens. `client` makes the calls; without one a client of the registry does. `ping` is the number of seconds of
     silence after which a stream gets a sign of life. `bounds` limit what clients may hold, and the time that they have.
     `trusted_proxies` are the addresses or networks of proxies whose `X-Forwarded-For` names the client.
@@ -61,6 +62,7 @@ class Gateway:
         keys: Iterable[str] | None = None,
         store: Any = None,
         hosts: Iterable[str] | None = LOOPBACK,
+        public_url: str | None = None,
         token_keys: Any = None,
         identity: str | None = None,
         client: AsyncClient | None = None,
@@ -81,13 +83,23 @@ class Gateway:
             if not key:
                 raise ValueError("no key for clients is set: set CNLLM_SERVE_KEY, or pass keys=[…]; keys=() needs none")
             keys = [key]
+            _check_keys("CNLLM_SERVE_KEY", keys)
         elif isinstance(keys, str):
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
+        else:
+            _check_keys("keys", keys := list(keys))
+        if admin := admin_key or environment.read_secret("admin_key"):
+            _check_keys("admin_key" if admin_key else "CNLLM_ADMIN_KEY", [admin])
+        if isinstance(hosts, str):
+            raise TypeError("hosts is a text, and a list of names is expected: hosts=[…]")
         self.registry = registry if registry is not None else Registry.load()
+        if client is None and environment.read_setting("transport") is not None:
+            AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
         self._models = dict(models or {})
         self._hosts = hosts
         self._key_book = key_book
-        self._admin_key = admin_key or environment.read_secret("admin_key")
+        self._public_host = None if public_url is None else url_host(public_url)
+        self._admin_key = admin
         self._simulate = simulate
         self._on_event = None if spans is None else spans.calls
         self._client = client
@@ -152,7 +164,8 @@ class Gateway:
         return ModelNames(registry, {**registry.gateway_models, **self._models}, suggest=False)
 
     def _access(self, keys: Iterable[str], limited: Iterable[str]) -> Access:
-        return Access(keys, self._hosts, needs_key=self._key_book is not None, limited=limited)
+        needs_key = self._key_book is not None
+        return Access(keys, self._hosts, needs_key=needs_key, limited=limited, public_host=self._public_host)
 
     def _operator(self, access: Access) -> OperatorAccess:
         return OperatorAccess([digest(self._admin_key)] if self._admin_key else access.identities)
@@ -172,6 +185,7 @@ class Gateway:
     async def _live(self, receive: Receive, send: Send) -> None:
         """Follow the start and the end of the server."""
         while (message := await receive())["type"] == "lifespan.startup":
+            _ = self._service.state.store  # now: a later error would come after a paid call
             if self._metrics is not None:
                 self._metrics.start()  # here: it takes too long for a request, and too long for `import cnllm`
             await send({"type": "lifespan.startup.complete"})
@@ -202,3 +216,12 @@ class Gateway:
             return client
 
         return open_client
+
+
+def _check_keys(name: str, keys: Iterable[str]) -> None:
+    """Raise `TypeError` or `ValueError` for a key that no client can send."""
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"{name}: a key is a text, and {type(key).__name__} is none")
+        if fault := key_fault(key):
+            raise ValueError(f"{name}: this is no key, because {fault}; write letters, digits and signs without blanks")

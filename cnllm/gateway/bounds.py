@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+
+from cnllm.types import checks
 
 __all__ = ["Bounds", "Clients", "Guesses", "Pace", "Quota", "file_limit"]
 
@@ -35,6 +38,14 @@ class Bounds(Struct, frozen=True):
     body_bytes: int = 64 * 1024 * 1024  # pictures are long
     held_bytes: int = 512 * 1024 * 1024
     client_share: float = 0.75
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise checks.wrong_value(name, value, "a number above 0")
+        if self.client_share > 1:
+            raise checks.wrong_value("client_share", self.client_share, "a number above 0, and 1 at most")
 
     def quota(self, most: int) -> Quota:
         """Return a quota of so many, of which one address may hold its share."""

@@ -36,6 +36,7 @@ from cnllm.types import Reply
 __all__ = ["HttpRequest"]
 
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
+_OTHER_ORIGIN = "a page of another origin asks for one of the operator: --public-url names this gateway's address"
 _LONGEST_PATH = 256  # characters
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
@@ -169,6 +170,8 @@ class HttpRequest:
         if not service.access.allows_origin(self._headers):
             raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
         if route.scope == "operator":
+            if not service.access.allows_operator_origin(self._headers):
+                raise RequestFailed(Failure(403, _OTHER_ORIGIN, "origin"))
             return  # `operator_page` checks the operator's key or cookie
         caller = await service.admission.caller(self._headers, self._query, self._protocol, self._client)
         if caller is None:
@@ -483,6 +486,8 @@ class HttpRequest:
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
+            if any(note.code == "state-unavailable" for note in self._entry.notes):
+                own.append((b"x-cnllm-store", b"failed"))
         if self._entry.soft_budget:
             own.append((b"x-cnllm-soft-budget", self._entry.soft_budget.encode("ascii", "replace")))
         if (self._body is None or not self._body.is_read) and (status == 408 or ends_connection(self._headers)):

@@ -12,10 +12,18 @@ import msgspec
 
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.gateway.state import Steps, StoreCall
+from cnllm.gateway.state import Steps, StoreCall, store_note
+from cnllm.gateway.store import StoreFailure
 from cnllm.types import Reply
 
 __all__ = ["continued_body", "delete_response", "keep_response", "response_body", "response_items"]
+
+_UNAVAILABLE = Failure(
+    503,
+    "the store of this gateway fails, so nobody knows whether the response is kept: try again",
+    "store_unavailable",
+    retry_after=2.0,
+)
 
 
 def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]:
@@ -44,13 +52,15 @@ def continued_body(identity: str, body: dict[str, Any]) -> Steps[dict[str, Any]]
 
 
 def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None]:
-    """Keep a response, unless its request says that it is not to be stored."""
+    """Keep a response, unless its request says that it is not to be stored. A note says where that failed."""
     if exchange.body.get("store") is False:
         return
     given = exchange.body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     record = msgspec.json.encode({"input": items, "response": exchange.reply_body(reply)})
-    yield StoreCall("keep_response", (identity, exchange.id, record))
+    is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record))
+    if not is_kept:
+        exchange.notes.append(store_note(failure or "it is too long", "the response was not kept under its id"))
 
 
 def response_body(identity: str, id: str) -> Steps[dict[str, Any]]:
@@ -75,6 +85,8 @@ def response_items(identity: str, id: str) -> Steps[dict[str, Any]]:
 def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
     """Delete a response. Raises `RequestFailed` for an id that is not kept."""
     was_kept, _ = yield StoreCall("delete_response", (identity, id))
+    if type(was_kept) is StoreFailure:
+        raise RequestFailed(_UNAVAILABLE)
     if not was_kept:
         raise RequestFailed(_missing(id, 404, "not_found"))
     return {"id": id, "object": "response", "deleted": True}
@@ -83,6 +95,8 @@ def delete_response(identity: str, id: str) -> Steps[dict[str, Any]]:
 def _load(identity: str, id: str, status: int = 404, code: str = "not_found") -> Steps[dict[str, Any]]:
     """Return what is kept of a response."""
     content, _ = yield StoreCall("response", (identity, id))
+    if type(content) is StoreFailure:
+        raise RequestFailed(_UNAVAILABLE)
     if content is None:
         raise RequestFailed(_missing(id, status, code))
     record: dict[str, Any] = msgspec.json.decode(content)

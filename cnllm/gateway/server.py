@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -53,7 +54,9 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CnllmError(f"cannot listen on {host}, port {port}: {reason}", hint="choose another: --port N") from error
+        is_name = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        hint = "name an address of this machine: --host 127.0.0.1" if is_name else "choose another: --port N"
+        raise CnllmError(f"cannot listen on {host}, port {port}: {reason}", hint=hint) from error
     listener.set_inheritable(True)
     return listener
 
@@ -170,6 +173,7 @@ def run_workers(
     A process that dies is replaced. SIGTERM and SIGINT end all; after SIGHUP all read the configuration again, unless
     it has an error.
     """
+    _import_uvicorn()  # what is missing is said once, and not by each process
     with shared_folder():
         _run_workers(configuration, listener, count, on_ready)
 

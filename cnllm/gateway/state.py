@@ -18,7 +18,7 @@ from cnllm.gateway.store import AsyncStore, Store, open_store
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.types import Note, Reply, Request
 
-__all__ = ["State", "Steps", "StoreCall", "SyncState", "keep_turn", "restored_request"]
+__all__ = ["State", "Steps", "StoreCall", "SyncState", "keep_turn", "restored_request", "store_note"]
 
 T = TypeVar("T")
 
@@ -41,10 +41,11 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
     if not authors.call_ids and not authors.prefixes:
         return authors.restore()
     options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes}
-    turns, failure = yield StoreCall("find_turns", (identity,), options)
+    turns, _ = yield StoreCall("find_turns", (identity,), options)
     request = authors.restore(turns.by_call, turns.by_prefix)
     exchange.notes += authors.notes
-    _note_failure(exchange, failure)
+    if turns.failure is not None:
+        exchange.notes.append(store_note(turns.failure, "went on without what it keeps"))
     return request
 
 
@@ -52,16 +53,14 @@ def keep_turn(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
     """Keep what the client may lose of a reply."""
     turn, call_ids, prefix = exchange.turn(reply)
     if turn is not None:
-        _, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
-        _note_failure(exchange, failure)
+        is_kept, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
+        if failure is not None and not is_kept:
+            exchange.notes.append(store_note(failure, "the reasoning and the calls of the reply were not kept"))
 
 
-def _note_failure(exchange: Exchange, failure: str | None) -> None:
-    """Note that the store failed, so that reasoning may be missing."""
-    if failure is not None:
-        exchange.notes.append(
-            Note("state-unavailable", "gateway", f"the store: {failure}", "went on without what it keeps")
-        )
+def store_note(failure: str, action: str) -> Note:
+    """Return the note that the store failed, and what that means."""
+    return Note("state-unavailable", "gateway", f"the store: {failure}", action)
 
 
 class State:

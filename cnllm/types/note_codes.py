@@ -284,7 +284,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     },
     "Gateway": {
         "reasoning-ambiguous": "two kept replies fit one turn of a client: no reasoning goes with it",
-        "state-unavailable": "the store of a gateway failed: what it keeps was not used",
+        "state-unavailable": "the store of a gateway failed: what it keeps was not used, or the reply was not kept",
     },
 }
 """Group → code → meaning."""

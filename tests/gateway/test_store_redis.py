@@ -18,7 +18,7 @@ import pytest
 from examples import share
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, open_store
+from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, StoreFailure, open_store
 from cnllm.gateway.store.redis import RedisStore
 
 from .store_support import IDENTITIES, program, random_operations, turn
@@ -248,9 +248,9 @@ def test_without_a_server_calls_go_on_without_state(caplog: pytest.LogCaptureFix
         assert every.by_call == {}
         assert every.failure is not None
         assert f"127.0.0.1:{port}" in every.failure
-        assert store.response("me", "id") is None
+        assert type(store.response("me", "id")) is StoreFailure
         assert store.keep_response("me", "id", b"x") is False
-        assert store.delete_response("me", "id") is False
+        assert type(store.delete_response("me", "id")) is StoreFailure
     lines = warnings_of(caplog)
     assert len(lines) == 1
     assert "without state" in lines[0]

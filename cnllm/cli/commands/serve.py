@@ -20,16 +20,19 @@ from cnllm.config.private_files import create_private_file
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import KeyBook
 
 __all__ = ["serve"]
 
-_SECONDS = click.FloatRange(min=0, min_open=True)
+_SECONDS = click.FloatRange(min=0, min_open=True, max=7 * 86_400)
 _COUNT = click.IntRange(min=1)
 _VARIABLE = "CNLLM_SERVE_KEY"
 _ADMIN = "CNLLM_ADMIN_KEY"
+_KEY_HINT = "write letters, digits and signs without blanks"
 
 EXAMPLES = options.examples(
     "cnllm serve --port 8641 --key a-key-of-your-choice",
@@ -73,6 +76,7 @@ class _Serve(options.Group):
 )
 @click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
 @click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
+@click.option("--public-url", metavar="URL", help="With --public: the address at which browsers reach /ui.")
 @click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
 @click.option(
     "--store",
@@ -126,6 +130,7 @@ def serve(
     keys_file: str | None,
     no_key: bool,
     public: bool,
+    public_url: str | None,
     maps: tuple[str, ...],
     store: str | None,
     workers: int,
@@ -154,14 +159,16 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     from cnllm.client.credentials import untrusted_models
-    from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.access import LOOPBACK, is_loopback, url_host
     from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, Settings
-    from cnllm.gateway.limits.book import open_book
+    from cnllm.gateway.limits.book import check_book, open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
+    from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
 
     environment.check_settings()
+    _check_words(context)
     models = _mapped_models(maps)
     if workers > 1 and store in ("memory", "memory:"):
         raise errors.UsageError(
@@ -182,19 +189,30 @@ def serve(
         "held_bytes": None if max_held is None else max_held * 1024 * 1024,
     }
     bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
-    key_book = None if no_key else open_book(store or "sqlite:")
-    keys, new_key = _client_keys(key, keys_file, no_key, key_book)
-    if not is_loopback(host):
+    if not is_loopback(host) and not public:
+        raise errors.UsageError(
+            f"--host {host} can be reached by other machines",
+            "add --public if they may use this gateway, and with it the keys of your providers",
+        )
+    if public and no_key:
+        raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
+    if public_url is not None:
         if not public:
-            raise errors.UsageError(
-                f"{host} can be reached by other machines",
-                "add --public if they may use this gateway, and with it the keys of your providers",
-            )
-        if no_key:
-            raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
+            raise errors.UsageError("--public-url is for a gateway that others reach", "add --public")
+        try:
+            url_host(public_url)
+        except ValueError as error:
+            raise errors.UsageError(f"--public-url: {error}", "--public-url https://llm.example.org") from error
+    url = store or "sqlite:"
+    with _named("--store"):
+        key_book = None if no_key else open_book(url)
+        has_keys = check_book(key_book)
+    keys, new_key = _client_keys(key, keys_file, no_key, has_keys)
     if ui and not (admin_key or environment.read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
+    with _named("--store"):
+        check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
 
     def read() -> Settings:
@@ -214,9 +232,10 @@ def serve(
             simulate=simulate,
             models=models,
             keys=settings.keys,
-            store=store or "sqlite:",
+            store=url,
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
+            public_url=public_url,
             key_book=key_book,
             limited_keys=settings.limited_keys,
             admin_key=admin_key,
@@ -228,15 +247,16 @@ def serve(
         )
 
     configuration = Configuration(read, make)
-    gateway = configuration.gateway()  # what is wrong with files and names is said before the address is printed
+    with _named("--map", *(f"{name}={model}" for name, model in models.items())):
+        gateway = configuration.gateway()  # what is wrong with files and names is said before the address is printed
     with folder or contextlib.nullcontext(), listen(host, port) as listener:
-        url = address_url(listener)
+        address = address_url(listener)
 
         def ready() -> None:
             if as_json:
-                answer.print_line(json.dumps({"url": url, "pid": os.getpid()}))
+                answer.print_line(json.dumps({"url": address, "pid": os.getpid()}))
             else:
-                answer.print_line(url)
+                answer.print_line(address)
             if new_key is not None:
                 stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
             if public:
@@ -248,6 +268,41 @@ def serve(
             run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
         else:
             run_workers(configuration, listener, workers, ready)
+
+
+@contextlib.contextmanager
+def _named(option: str, *beginnings: str) -> Iterator[None]:
+    """Name an option in an error: in each one, or in those that begin with one of some words."""
+    try:
+        yield
+    except CnllmError as error:
+        if beginnings and not error.message.startswith(beginnings):
+            raise
+        separator = " " if beginnings else ": "
+        raise errors.UsageError(f"{option}{separator}{error.message}", error.hint) from error
+
+
+def _check_words(context: click.Context) -> None:
+    """Raise `UsageError` for an option that is empty or no number, and for a key that no client can send."""
+    from cnllm.gateway.access import key_fault
+
+    values = context.params
+    empty = {"--host": "host", "--store": "store", "--keys-file": "keys_file", "--log": "log"}
+    for option, name in empty.items():
+        if values[name] == "":
+            raise errors.UsageError(f"{option} is empty", f"write its value, or leave {option} out")
+    for name in ("head_timeout", "body_timeout", "idle_timeout", "write_timeout"):
+        if values[name] != values[name]:
+            raise errors.UsageError(f"--{name.replace('_', '-')}: a number of seconds is expected")
+    keys = {
+        "--key": values["key"],
+        "--admin-key": values["admin_key"],
+        _VARIABLE: environment.read_secret("serve_key") or None,
+        _ADMIN: environment.read_secret("admin_key") or None,
+    }
+    for option, key in keys.items():
+        if key is not None and (fault := key_fault(key)):
+            raise errors.UsageError(f"{option}: this is no key, because {fault}", _KEY_HINT)
 
 
 def _reload(configuration: Configuration, gateway: Gateway) -> None:
@@ -263,13 +318,12 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
         pattern, separator, model = text.partition("=")
         if not (pattern and separator and model):
             raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'PATTERN=MODEL'")
-        models[pattern] = model
+        if models.setdefault(pattern, model) != model:
+            raise errors.UsageError(f"--map names two models for {pattern}", "leave one of them out")
     return models
 
 
-def _client_keys(
-    key: str | None, keys_file: str | None, no_key: bool, book: KeyBook | None
-) -> tuple[list[str], str | None]:
+def _client_keys(key: str | None, keys_file: str | None, no_key: bool, has_keys: bool) -> tuple[list[str], str | None]:
     """Return the keys of clients that stand in no file, and the one that was made for this start, if there is none."""
     if no_key:
         if key or keys_file:
@@ -278,7 +332,7 @@ def _client_keys(
     keys = [key] if key else []
     if not keys and keys_file is None and (variable := environment.read_secret("serve_key")):
         keys = [variable]
-    if keys_file is not None or keys or (book is not None and _has_keys(book)):
+    if keys_file is not None or keys or has_keys:
         return keys, None
     new_key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
     return [new_key], new_key
@@ -289,24 +343,30 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
 
     Raise `CnllmError` where it cannot be read, or holds none.
     """
+    from cnllm.gateway.access import key_fault
+
     if path is None:
         return [], []
     try:
         lines = [line.strip() for line in read_bounded(path).decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise CnllmError(f"{path} cannot be read: {error}", hint="name a text file of keys") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise CnllmError(f"--keys-file {path} cannot be read: {reason}", hint="name a text file of keys") from error
     keys, limited = [], []
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
-        key, blank, options = line.partition(" --")
+        text, blank, options = line.partition(" --")
+        key = text.strip()
+        if fault := key_fault(key):
+            raise CnllmError(f"--keys-file {path}:{number}: this is no key, because {fault}", hint=_KEY_HINT)
         if blank:
-            _keep_limits(f"{path}:{number}", key.strip(), f"--{options}", book)
-            limited.append(key.strip())
+            _keep_limits(f"--keys-file {path}:{number}", key, f"--{options}", book)
+            limited.append(key)
         else:
-            keys.append(line)
+            keys.append(key)
     if not keys and not limited:
-        raise CnllmError(f"{path} holds no key", hint="write a key on each line")
+        raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
     if limited and book is not None:
         book.close()  # so that each worker opens its own file
     return keys, limited
@@ -325,17 +385,11 @@ def _keep_limits(where: str, key: str, options: str, book: KeyBook | None) -> No
         raise CnllmError(f"{where}: {text}", hint=getattr(error, "hint", None)) from error
 
 
-def _has_keys(book: KeyBook) -> bool:
-    """Whether a book has keys. It is closed again, so that each worker opens its own file."""
-    try:
-        return not book.is_empty()
-    finally:
-        book.close()
-
-
 def _start_log(log: str | None) -> None:
     """Send the log to a file or to stderr."""
     import logging
+
+    from cnllm.gateway.access_log import LineHandler
 
     logger = logging.getLogger("cnllm.gateway")
     logger.propagate = False
@@ -346,9 +400,9 @@ def _start_log(log: str | None) -> None:
         try:
             if log != "-":
                 create_private_file(log)
-            lines = logging.StreamHandler() if log == "-" else logging.FileHandler(log, encoding="utf-8")
+            lines = logging.StreamHandler() if log == "-" else LineHandler(log)
         except OSError as error:
-            raise errors.UsageError(f"{log} cannot be written: {error.strerror}", "name another file") from error
+            raise errors.UsageError(f"--log {log} cannot be written: {error.strerror}", "name another file") from error
         lines.addFilter(lambda record: record.levelno == logging.INFO)
         logger.addHandler(lines)
         logger.setLevel(logging.INFO)

@@ -19,6 +19,7 @@ __all__ = [
     "KeyBook",
     "KeyUse",
     "account_of",
+    "check_book",
     "name_taken",
     "no_such_name",
     "open_book",
@@ -118,6 +119,16 @@ def open_book(url: str | None) -> KeyBook | None:
         return RedisBook(url)
     # The URL is not shown: it may hold a password.
     raise CnllmError("the store's URL names no store that cnllm knows", hint="use sqlite:, sqlite:PATH or redis://HOST")
+
+
+def check_book(book: KeyBook | None) -> bool:
+    """Whether a book has keys. Raise `CnllmError` for one that cannot be read. Each worker opens it again."""
+    if book is None:
+        return False
+    try:
+        return not book.is_empty()
+    finally:
+        book.close()
 
 
 def name_taken(name: str) -> CnllmError:

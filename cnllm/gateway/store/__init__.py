@@ -9,18 +9,34 @@
 
 Everything is scoped by the identity of the client's key, of which only a hash is stored. Each store is bounded in
 count, in bytes and in time. A store that fails (a full disk, a server that is away) raises nothing: the request goes on
-without state, `failure` says why, and the log has a line.
+without state, `failure` says why, and the log has a line. `check_store` raises at the start of a gateway.
 """
 
 from __future__ import annotations
 
+from secrets import token_hex
+
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.async_store import AsyncStore
-from cnllm.gateway.store.items import Ambiguous, Bounds, Store, Turn, Turns, decode_turn, encode_turn
+from cnllm.gateway.store.items import Ambiguous, Bounds, Store, StoreFailure, Turn, Turns, decode_turn, encode_turn
 
-__all__ = ["Ambiguous", "AsyncStore", "Bounds", "Store", "Turn", "Turns", "decode_turn", "encode_turn", "open_store"]
+__all__ = [
+    "Ambiguous",
+    "AsyncStore",
+    "Bounds",
+    "Store",
+    "StoreFailure",
+    "Turn",
+    "Turns",
+    "check_store",
+    "decode_turn",
+    "encode_turn",
+    "open_store",
+]
 
 _FORMS = "use memory:, sqlite:, sqlite:PATH, redis://HOST:PORT/DB or rediss://…"
+_CHECK = "check"  # an identity that no client has: theirs are hashes
+_CHECK_HINT = "the store must be there when the gateway starts: check its server, its disk, or name another store"
 
 
 def open_store(url: str | None = None, bounds: Bounds | None = None) -> Store:
@@ -45,3 +61,15 @@ def open_store(url: str | None = None, bounds: Bounds | None = None) -> Store:
         return RedisStore(url, bounds)
     # The URL is not shown: it may hold a password.
     raise CnllmError("the store's URL names no store that cnllm knows", hint=_FORMS)
+
+
+def check_store(url: str) -> None:
+    """Write, read and delete an item. Raise `CnllmError` for a store that cannot be used now."""
+    store = open_store(url)
+    try:
+        id = token_hex(8)
+        is_kept = store.keep_response(_CHECK, id, b"") and store.response(_CHECK, id) == b""
+        if not is_kept or store.delete_response(_CHECK, id) is not True:
+            raise CnllmError(store.failure or "the store keeps nothing", hint=_CHECK_HINT)
+    finally:
+        store.close()

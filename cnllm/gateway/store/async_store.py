@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from cnllm.config import process
-from cnllm.gateway.store.items import Ambiguous, Store, Turn, Turns
+from cnllm.gateway.store.items import Ambiguous, Store, StoreFailure, Turn, Turns
 
 __all__ = ["AsyncStore"]
 
@@ -62,12 +62,12 @@ class AsyncStore:
         """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
         return await self._run(self._store.keep_response, identity, id, blob)
 
-    async def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
+    async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
         return await self._run(self._store.response, identity, id)
 
-    async def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one."""
+    async def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
         return await self._run(self._store.delete_response, identity, id)
 
     async def aclose(self) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "Ambiguous",
     "Bounds",
     "Store",
+    "StoreFailure",
     "Turn",
     "Turns",
     "call_key",
@@ -50,6 +51,12 @@ class Turns(Struct, frozen=True):
     by_call: dict[str, Turn] = {}
     by_prefix: dict[bytes, Turn | Ambiguous] = {}
     failure: str | None = None
+
+
+class StoreFailure(Struct, frozen=True):
+    """A store could not be asked, so that nobody knows the answer. `reason` says why."""
+
+    reason: str
 
 
 class Bounds(Struct, frozen=True):
@@ -112,11 +119,11 @@ class Store(Protocol):
     def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
         """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
 
-    def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
+    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
 
-    def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one."""
+    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
 
     def close(self) -> None:
         """Close files and connections. Without this call no data is lost."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
     Bounds,
+    StoreFailure,
     Turn,
     Turns,
     call_key,
@@ -94,13 +96,13 @@ class RedisStore:
         """Keep a response under its id; it replaces an earlier one."""
         return bool(self._call(KEEP, self._keep_response(identity, id, blob)))
 
-    def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
-        return _blob(self._call(FIND, _response(identity, id)))
+    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
+        return _blob(self._call(FIND, _response(identity, id)), self.failure)
 
-    def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one."""
-        return bool(self._call(DELETE, _response(identity, id)))
+    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
+        return _is_deleted(self._call(DELETE, _response(identity, id)), self.failure)
 
     def close(self) -> None:
         """Close the connections."""
@@ -169,13 +171,13 @@ class AsyncRedisStore:
         """Keep a response under its id; it replaces an earlier one."""
         return bool(await self._call(KEEP, self._store._keep_response(identity, id, blob)))
 
-    async def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
-        return _blob(await self._call(FIND, _response(identity, id)))
+    async def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
+        return _blob(await self._call(FIND, _response(identity, id)), self._store.failure)
 
-    async def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one."""
-        return bool(await self._call(DELETE, _response(identity, id)))
+    async def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
+        return _is_deleted(await self._call(DELETE, _response(identity, id)), self._store.failure)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
@@ -284,8 +286,21 @@ def _response(identity: str, id_: str) -> list[Any]:
     return [response_key(identity_hash(identity), id_).hex()]
 
 
-def _blob(rows: Any) -> bytes | None:
+def _blob(rows: Any, failure: str | None) -> bytes | StoreFailure | None:
+    """Return the content of a script's result; None for the rows stands for a failure."""
+    if rows is None:
+        return StoreFailure(failure or "")
     return rows[0][1] if rows and rows[0] else None
+
+
+def _is_deleted(count: int | None, failure: str | None) -> bool | StoreFailure:
+    return StoreFailure(failure or "") if count is None else bool(count)
+
+
+def _has_database(url: str) -> bool:
+    """Whether what follows the host is the number of a database, or nothing. The client takes other words for 0."""
+    parts = urlsplit(url)
+    return parts.scheme == "unix" or re.fullmatch(r"/?\d*", parts.path) is not None
 
 
 def connect(url: str, *, asynchronous: bool) -> Any:
@@ -307,6 +322,8 @@ def connect(url: str, *, asynchronous: bool) -> Any:
     }
     again = (redis.ConnectionError,)
     try:
+        if not _has_database(url):
+            raise ValueError
         if asynchronous:
             retry = AsyncRetry(NoBackoff(), 1, supported_errors=again)
             pool = redis.asyncio.BlockingConnectionPool.from_url(url, retry=retry, **options)

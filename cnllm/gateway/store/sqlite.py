@@ -23,6 +23,7 @@ from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
     Bounds,
+    StoreFailure,
     Turn,
     Turns,
     call_key,
@@ -166,16 +167,19 @@ class SqliteStore:
         owner = identity_hash(identity)
         return self._run(lambda file: self._keep(file, owner, _RESPONSE, blob, [response_key(owner, id)]), False)
 
-    def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
+    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
         key = response_key(identity_hash(identity), id)
         rows = self._run(lambda file: self._rows(file, [key]), None, writes=False)
+        if rows is None:
+            return StoreFailure(self.failure or "")
         return rows[0][2] if rows else None
 
-    def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one. The file keeps none of its bytes."""
+    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, as `response` does. The file keeps none of its bytes."""
         key = response_key(identity_hash(identity), id)
-        return self._run(lambda file: self._delete(file, key), False)
+        was_kept = self._run(lambda file: self._delete(file, key), None)
+        return StoreFailure(self.failure or "") if was_kept is None else was_kept
 
     def close(self) -> None:
         """Close the file. A later call opens it again."""

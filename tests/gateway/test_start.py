@@ -1,0 +1,305 @@
+"""A gateway starts right or not at all, and its store may fail while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import cnllm
+from cnllm.errors import CnllmError
+from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.bounds import Bounds
+from cnllm.gateway.server import running
+
+from .store_support import program
+from .support import KEY, Upstream, gateway_for, say
+from .test_http import serving
+from .test_store_redis import closed_port
+
+RESPONSES = "/v1/responses"
+BODY = {"model": "deepseek/deepseek-v4-flash", "input": "Hi"}
+
+START = """
+import contextlib, io, json, os, sys
+from cnllm.cli.app import run
+for line in sys.stdin:
+    arguments, variables = json.loads(line)
+    out, error = io.StringIO(), io.StringIO()
+    os.environ.update(variables)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            status = run(["serve", "--simulate", *arguments])
+        except SystemExit as end:
+            status = end.code
+    for name in variables:
+        del os.environ[name]
+    print(json.dumps([status, out.getvalue(), error.getvalue()]))
+"""
+
+
+def test_each_wrong_option_is_named_at_the_start(tmp_path: Path) -> None:
+    """Every case has a port in use, so that one which is not refused ends with another message."""
+    junk, other, blank, none = (tmp_path / name for name in ("junk.db", "other.db", "blank", "none"))
+    junk.write_bytes(os.urandom(5000))
+    (tmp_path / "book-keys.db").write_bytes(os.urandom(5000))
+    with sqlite3.connect(other) as raw:
+        raw.execute("CREATE TABLE x (a)")
+    raw.close()
+    blank.write_text(f"# keys\n{KEY}\na key of four words\n")
+    none.write_text("# no key\n")
+    key = ["--key", KEY]
+    closed = closed_port()
+    cases: list[tuple[list[str], dict[str, str], list[str]]] = [
+        ([*key, "--store", f"sqlite:{junk}"], {}, ["--store", str(junk), "not a database", "move it"]),
+        (["--store", f"sqlite:{junk}"], {}, ["--store", str(junk), "not a database"]),
+        (["--no-key", "--store", f"sqlite:{junk}"], {}, ["--store", str(junk), "not a database"]),
+        ([*key, "--store", f"sqlite:{tmp_path}/book.db"], {}, ["--store", "book-keys.db", "not a database"]),
+        ([*key, "--store", f"sqlite:{other}"], {}, ["--store", "another program"]),
+        ([*key, "--store", f"sqlite:{tmp_path}"], {}, ["--store", str(tmp_path)]),
+        ([*key, "--store", "sqlite:/proc/nowhere/a.db"], {}, ["--store", "/proc/nowhere"]),
+        ([*key], {"CNLLM_DATA_DIR": "/proc/nowhere"}, ["--store", "/proc/nowhere"]),
+        ([*key, "--store", "nonsense"], {}, ["--store", "sqlite:PATH"]),
+        ([*key, "--store", ""], {}, ["--store is empty"]),
+        ([*key, "--store", f"redis://:pass%40word@127.0.0.1:{closed}/0"], {}, ["--store", f"127.0.0.1:{closed}"]),
+        (["--no-key", "--store", f"redis://127.0.0.1:{closed}"], {}, ["--store", f"127.0.0.1:{closed}"]),
+        ([*key, "--store", "redis://no-such-host.invalid"], {}, ["--store", "no-such-host.invalid"]),
+        ([*key, "--store", "redis://127.0.0.1:99999999"], {}, ["--store", "redis://:PASSWORD@HOST:PORT/DB"]),
+        ([*key, "--store", "redis://127.0.0.1/first"], {}, ["--store", "redis://:PASSWORD@HOST:PORT/DB"]),
+        ([*key, "--store", f"unix://{tmp_path}/no.sock"], {}, ["--store", "no.sock"]),
+        (["--key", "a key"], {}, ["--key", "blank", "letters, digits"]),
+        (["--key", f"{KEY}\n"], {}, ["--key", "line break", "letters, digits"]),
+        (["--key", f" {KEY}"], {}, ["--key", "blank"]),
+        (["--key", ""], {}, ["--key", "empty"]),
+        (["--key", "schlüssel-12345"], {}, ["--key", "ASCII"]),
+        (["--key", "a\x01b"], {}, ["--key", "ASCII"]),
+        ([], {"CNLLM_SERVE_KEY": "a key"}, ["CNLLM_SERVE_KEY", "blank"]),
+        ([*key, "--admin-key", "a\tkey"], {}, ["--admin-key", "blank"]),
+        ([*key, "--admin-key", ""], {}, ["--admin-key", "empty"]),
+        (key, {"CNLLM_ADMIN_KEY": "a key"}, ["CNLLM_ADMIN_KEY", "blank"]),
+        (["--keys-file", "/nowhere/keys"], {}, ["--keys-file /nowhere/keys", "No such file"]),
+        (["--keys-file", ""], {}, ["--keys-file"]),
+        (["--keys-file", str(junk)], {}, ["--keys-file", str(junk), "UTF-8"]),
+        (["--keys-file", str(none)], {}, ["--keys-file", "holds no key"]),
+        (["--keys-file", str(blank)], {}, [f"--keys-file {blank}:3", "blank"]),
+        ([*key, "--map", "nothing"], {}, ["--map nothing", "PATTERN=MODEL"]),
+        ([*key, "--map", "a=no-such-model-anywhere"], {}, ["--map a=no-such-model-anywhere"]),
+        ([*key, "--map", "a=glm-4.7", "--map", "a=deepseek-v4-pro"], {}, ["--map", "two models for a"]),
+        (key, {}, ["port {port}", "in use", "--port N"]),
+        ([*key, "--port", "70000"], {}, ["--port"]),
+        ([*key, "--public", "--host", "no-such-host.invalid"], {}, ["no-such-host.invalid", "--host"]),
+        ([*key, "--public", "--host", "192.0.2.1"], {}, ["192.0.2.1", "--host"]),
+        ([*key, "--host", "0.0.0.0"], {}, ["--host 0.0.0.0", "--public"]),
+        ([*key, "--host", ""], {}, ["--host is empty"]),
+        (["--public", "--no-key"], {}, ["--public without a key"]),
+        ([*key, "--no-key"], {}, ["--no-key with a key"]),
+        (["--no-key", "--ui"], {}, ["--ui", "--admin-key"]),
+        ([*key, "--public-url", "https://llm.example.org"], {}, ["--public-url", "--public"]),
+        ([*key, "--public", "--public-url", "llm.example.org"], {}, ["--public-url", "https://"]),
+        ([*key, "--public", "--public-url", "https://llm.example.org/path"], {}, ["--public-url", "https://"]),
+        ([*key, "--workers", "0"], {}, ["--workers"]),
+        ([*key, "--workers", "2", "--store", "memory:"], {}, ["--store memory:", "redis://"]),
+        ([*key, "--trusted-proxy", "balancer"], {}, ["--trusted-proxy", "10.0.0.0/8"]),
+        ([*key, "--trusted-proxy", "10.0.0.0/99"], {}, ["--trusted-proxy"]),
+        ([*key, "--head-timeout", "0"], {}, ["--head-timeout"]),
+        ([*key, "--body-timeout", "nan"], {}, ["--body-timeout"]),
+        ([*key, "--idle-timeout", "inf"], {}, ["--idle-timeout"]),
+        ([*key, "--max-connections", "0"], {}, ["--max-connections"]),
+        ([*key, "--log", "/nowhere/log"], {}, ["--log /nowhere/log"]),
+        (key, {"CNLLM_TRANSPORT": "carrier-pigeon"}, ["CNLLM_TRANSPORT", "httpx"]),
+        (key, {"CNLLM_GATEWAY_KEY": "short"}, ["CNLLM_GATEWAY_KEY", "make one with"]),
+        (key, {"CNLLM_ATTEMPTS": "many"}, ["CNLLM_ATTEMPTS"]),
+        (key, {"CNLLM_CONFIG_DIR": "/proc/nowhere"}, ["/proc/nowhere"]),
+    ]
+    names = ("CONFIG", "CACHE", "DATA")
+    folders = {f"CNLLM_{name}_DIR": str(tmp_path / name.lower()) for name in names}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        lines = [json.dumps([["--port", port, *arguments], variables]) for arguments, variables, _ in cases]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CNLLM_")} | folders
+        done = subprocess.run(
+            [sys.executable, "-c", START],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            check=False,
+        )
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == len(cases), done.stderr
+    for (arguments, variables, words), (status, out, error) in zip(cases, results, strict=True):
+        assert status == 2, (arguments, variables, error)
+        assert out == ""
+        for word in words:
+            assert word.format(port=port) in error, (arguments, variables, error)
+        assert "pass" not in error.replace("PASSWORD", ""), "a password is shown"
+        assert "four words" not in error, "a key is shown"
+        assert "bug in cnllm" not in error
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_named_at_the_start(tmp_path: Path) -> None:
+    code = (
+        "import resource, signal, sys\nfrom cnllm.cli.app import run\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "sys.exit(run(['serve', '--simulate', '--key', 'a-key', '--store', 'sqlite:' + sys.argv[1]]))"
+    )
+    process = program(code, str(tmp_path / "a.db"))
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 2, error
+    assert "--store" in error
+    assert "disk" in error
+
+
+def test_the_application_raises_for_what_it_cannot_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    junk = tmp_path / "junk.db"
+    junk.write_bytes(os.urandom(5000))
+    app: Callable[..., Any] = cnllm.gateway.app
+    for options, words in (
+        ({"store": f"sqlite:{junk}"}, "not a database"),
+        ({"store": f"redis://127.0.0.1:{closed_port()}"}, "127.0.0.1"),
+        ({"store": "nonsense"}, "store"),
+        ({"keys": ["a key"]}, "keys: .* blank"),
+        ({"keys": ["ok", "a\n"]}, "keys: .* line break"),
+        ({"keys": KEY}, "keys"),
+        ({"keys": [b"bytes"]}, "keys"),
+        ({"admin_key": "a key"}, "admin_key"),
+        ({"hosts": "localhost"}, "hosts"),
+        ({"public_url": "llm.example.org"}, "llm.example.org"),
+        ({"models": {"a": "no-such-model"}}, "no-such-model"),
+        ({"trusted_proxies": ["balancer"]}, "balancer"),
+    ):
+        with pytest.raises((CnllmError, ValueError, TypeError), match=words):
+            app(**{"simulate": True, "keys": [KEY], **options})
+    for name in ("head_seconds", "requests", "client_share"):
+        for value in (0, -1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=name):
+                Bounds(**{name: value})
+    monkeypatch.setenv("CNLLM_GATEWAY_KEY", "short")
+    with pytest.raises(CnllmError, match="CNLLM_GATEWAY_KEY"):
+        app(simulate=True, keys=[KEY])
+
+
+def test_a_transport_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNLLM_TRANSPORT", "fast")
+    monkeypatch.setattr("cnllm.transports._has_httptools", lambda: False)
+    with pytest.raises(CnllmError, match="CNLLM_TRANSPORT=fast"):
+        cnllm.gateway.app(keys=[KEY])
+
+
+# ── the store fails while the gateway runs ───────────────────────────────────
+def test_a_store_that_is_away_is_not_an_answer_about_a_response(tmp_path: Path) -> None:
+    if (path := shutil.which("redis-server")) is None:
+        pytest.skip("redis-server is not installed")
+    port = closed_port()
+    command = [path, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+            upstream = Upstream(say("hello"))
+            with gateway_for(upstream, tmp_path, "deepseek", store=f"redis://127.0.0.1:{port}/0") as http:
+                answer = http.post(RESPONSES, json=BODY)
+                assert "x-cnllm-store" not in answer.headers
+                id = answer.json()["id"]
+                assert http.get(f"{RESPONSES}/{id}").status_code == 200
+                server.kill()
+                server.wait()
+                for answer in (
+                    http.get(f"{RESPONSES}/{id}"),
+                    http.get(f"{RESPONSES}/{id}/input_items"),
+                    http.delete(f"{RESPONSES}/{id}"),
+                    http.post(RESPONSES, json={**BODY, "previous_response_id": id}),
+                    http.get(f"{RESPONSES}/resp_of_nobody"),
+                ):
+                    assert answer.status_code == 503, answer.text
+                    assert answer.json()["error"]["code"] == "store_unavailable"
+                    assert answer.headers["retry-after"] == "2"
+                assert len(upstream.bodies) == 1, "the model was asked without the conversation"
+                answer = http.post(RESPONSES, json=BODY)
+                assert answer.status_code == 200
+                assert answer.headers["x-cnllm-store"] == "failed"
+                notes = http.get(f"/v1/requests/{answer.headers['x-request-id']}").json()["notes"]
+                assert [note["code"] for note in notes if note["code"] == "state-unavailable"]
+                streamed = http.post(RESPONSES, json={**BODY, "stream": True})
+                assert "response.completed" in streamed.text
+                notes = http.get(f"/v1/requests/{streamed.headers['x-request-id']}").json()["notes"]
+                assert [note["code"] for note in notes if note["code"] == "state-unavailable"]
+        finally:
+            server.kill()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_log_on_a_full_disk_costs_one_line(tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to("/dev/full")
+    with serving("--simulate", "--key", KEY, "--store", "memory:", "--log", str(tmp_path / "log")) as (process, url):
+        for _ in range(20):
+            assert httpx.get(f"{url}/v1/models", headers={"x-api-key": KEY}).status_code == 200
+        process.terminate()
+        process.wait(20)
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+    assert len(lines) == 1, lines
+    assert "No space left" in lines[0]
+    assert "log" in lines[0]
+
+
+def test_the_same_fault_has_one_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        blocks = False
+        failure = None
+
+        def response(self, identity: str, id: str) -> bytes:
+            raise RuntimeError("a fault of the gateway")
+
+        def close(self) -> None: ...
+
+    with gateway_for(Upstream(say("hello")), tmp_path, "deepseek", store=Broken()) as http:
+        for _ in range(10):
+            assert http.get(f"{RESPONSES}/resp_1").status_code == 500
+    records = [record for record in caplog.records if "a fault of the gateway" in record.message]
+    assert len(records) == 10
+    assert sum(record.exc_info is not None and record.exc_info is not False for record in records) == 1
+
+
+# ── pages of the operator ────────────────────────────────────────────────────
+@pytest.mark.parametrize("public_url", [None, "https://llm.example.org"])
+def test_a_public_gateway_checks_the_origin_of_the_operators_pages(public_url: str | None) -> None:
+    from cnllm.gateway.monitoring.recent import Recent
+
+    gateway = Gateway(simulate=True, keys=[KEY], hosts=None, public_url=public_url, recent=Recent())
+    login, form = "/ui/login", {"content-type": "application/x-www-form-urlencoded"}
+    own = "llm.example.org"
+    with running(gateway) as url, httpx.Client(base_url=url) as http:
+        for origin, host, status in (
+            ("http://evil.com", own, 403),
+            (f"http://{own}.evil.com", own, 403),
+            ("null", own, 403),
+            ("http://", own, 403),
+            ("http://evil.com", "evil.com", 403 if public_url else 303),  # its own name for this machine
+            (f"https://{own}", own, 303),
+            (f"https://{own}", "gateway:8641", 303 if public_url else 403),  # a proxy that sets another host
+            (None, own, 303),
+        ):
+            headers = {"host": host, **form, **({} if origin is None else {"origin": origin})}
+            answer = http.post(login, content=f"key={KEY}", headers=headers)
+            assert answer.status_code == status, (origin, host, answer.text)
+            if status == 403:
+                assert "set-cookie" not in answer.headers
+                assert http.post("/ui/logout", headers=headers).status_code == 403
+                assert http.get("/metrics", headers={**headers, "x-api-key": KEY}).status_code == 403
+        headers = {"origin": "https://app.example.com", "x-api-key": KEY, "host": own}
+        assert http.get("/v1/models", headers=headers).status_code == 200, "clients in browsers have a key"
