@@ -20,7 +20,7 @@ import yaml
 from cnllm import Registry
 
 from .store_support import ROOT
-from .support import KEY
+from .support import KEY, lines_sent
 from .test_http import serving
 
 DEPLOY = ROOT / "deploy"
@@ -122,3 +122,58 @@ def test_nginx_passes_streams_on_and_does_without_a_dead_gateway(tmp_path: Path)
         for _ in range(8):
             response = http.post("/v1/chat/completions", json=BODY)
             assert response.status_code == 200, response.text
+
+
+def test_bounds_hold_behind_nginx(tmp_path: Path) -> None:
+    """What a client without a valid key, or with a head out of bounds, gets is the same behind the balancer."""
+    options = ("--key", KEY, "--public", "--ui", "--store", "memory:", "--trusted-proxy", "127.0.0.1")
+    long = b"x" * 2_000_000
+    chat = "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    key = f"Authorization: Bearer {KEY}\r\n"
+    fields = "".join(f"X-Field-{number}: 1\r\n" for number in range(120))
+    with serving("--simulate", *options) as (_, gateway), balancer(tmp_path, gateway) as url:
+        for head, body, statuses in (
+            (f"{chat}Content-Length: {len(long)}\r\n", long, (401,)),  # before the body is read
+            (f"{chat}Content-Length: {len(long)}\r\nExpect: 100-continue\r\n", b"", (401,)),
+            (f"{chat}{fields}Content-Length: 2\r\n", b"{}", (431,)),
+            (f"{chat}X-Long: {'a' * 90_000}\r\n", b"", (400, 431)),  # nginx refuses it itself
+            (f"{chat}Host: b\r\n{key}Content-Length: 2\r\n", b"{}", (400,)),
+            (f"{chat}{key}Authorization: Bearer other\r\nContent-Length: 2\r\n", b"{}", (400,)),
+            (f"{chat}{key}X-Api-Key: one\r\nX-Api-Key: two\r\nContent-Length: 2\r\n", b"{}", (400,)),
+            (f"{chat}{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n", (400,)),
+            (f"{chat}{key}Content-Length: {70 << 20}\r\n", b"", (413,)),
+        ):
+            answer = lines_sent(url, f"{head}Connection: close\r\n\r\n", body)
+            final = re.findall(rb"^HTTP/1.1 (\d+)", answer, re.MULTILINE)
+            assert [int(status) for status in final if status != b"100"][:1] in [[s] for s in statuses], (
+                head[:200],
+                answer[:300],
+            )
+        login = {"origin": "http://evil.com", "content-type": "application/x-www-form-urlencoded"}
+        assert httpx.post(f"{url}/ui/login", content=f"key={KEY}", headers=login).status_code == 403
+        login["origin"] = url
+        assert httpx.post(f"{url}/ui/login", content=f"key={KEY}", headers=login).status_code == 303
+
+
+def test_a_limit_refuses_a_long_body_behind_nginx(tmp_path: Path) -> None:
+    """The client sees the 429 and not a reset, though its body was not read."""
+    store = f"sqlite:{tmp_path}/state.db"
+    made = subprocess.run(
+        [sys.executable, "-m", "cnllm", "serve", "keys", "add", "one", "--rpm", "1", "--store", store],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    headers = {"authorization": f"Bearer {made.stdout.strip()}"}
+    options = ("--simulate", "--public", "--store", store, "--trusted-proxy", "127.0.0.1")
+    with (
+        serving(*options) as (_, gateway),
+        balancer(tmp_path, gateway) as url,
+        httpx.Client(base_url=url, headers=headers, timeout=30) as http,
+    ):
+        assert http.post("/v1/chat/completions", json=BODY).status_code == 200
+        long = {**BODY, "user": "x" * 5_000_000}
+        for _ in range(4):
+            response = http.post("/v1/chat/completions", json=long)
+            assert response.status_code == 429, response.text
+            assert "retry-after" in response.headers
