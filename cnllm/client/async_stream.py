@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from cnllm.client import credentials
-from cnllm.client.base import CallDriver, check_delivery
+from cnllm.client.base import CallDriver, check_delivery, progress_check
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
@@ -69,7 +69,7 @@ class AsyncCallRun(CallDriver):
             case Send():
                 return await self._send(step.plan)
             case ReadBody():
-                return await self._read_all(step.most)
+                return await self._read_all(step)
             case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
                 self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
@@ -106,12 +106,15 @@ class AsyncCallRun(CallDriver):
         except TransportError as error:
             return error
 
-    async def _read_all(self, remaining: int) -> Any:
+    async def _read_all(self, step: ReadBody) -> Any:
+        remaining = step.most
+        check = progress_check(step.progress)
         pieces: list[bytes] = []
         broken: TransportError | None = None
         try:
             async for chunk in self._body:
                 pieces.append(chunk)
+                check(chunk)
                 if (remaining := remaining - len(chunk)) < 0:
                     break
         except TransportError as error:

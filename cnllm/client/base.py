@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
-from cnllm.errors import ClientClosed, CnllmError, StreamCut, TransportError
+from cnllm.errors import ClientClosed, CnllmError, IdleTimeout, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import TOKEN_EVENTS, Event, Message, Note, Reply, Timing, checks
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from cnllm.types.message_types import Messages
     from cnllm.types.route import Fallback
 
-__all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
+__all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport", "progress_check"]
 
 _NOWHERE = "http://simulated.invalid"
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
+_CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 _NO_KEY = "sk-no-key-is-needed-here"
 
 
@@ -223,6 +224,36 @@ def _check_key(api_key: Any) -> str | None:
     if api_key is not None and not isinstance(api_key, str):
         raise checks.wrong_type("api_key", api_key, "a string or None")
     return api_key
+
+
+def progress_check(seconds: float | None) -> Callable[[bytes], None]:
+    """Return a function that takes the pieces of a whole body.
+
+    It raises `IdleTimeout` where only white space and comments came for so many seconds: no bytes of a reply.
+    """
+    last = time.monotonic()
+
+    def check(chunk: bytes) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if not _is_chatter(chunk):
+            last = now
+        elif seconds is not None and now - last > seconds:
+            raise IdleTimeout(
+                f"no part of the reply for {seconds:g} s, although the connection is open",
+                hint="raise the timeout, or ask for a shorter answer",
+            )
+
+    return check
+
+
+def _is_chatter(chunk: bytes) -> bool:
+    """Whether a piece of a body holds nothing but white space and comments of server-sent events."""
+    if chunk[:1] not in _CHATTER:
+        return False
+    return not chunk.strip() or (
+        chunk.endswith((b"\n", b"\r")) and all(line.strip()[:1] in (b"", b":") for line in chunk.splitlines())
+    )
 
 
 class CallDriver:

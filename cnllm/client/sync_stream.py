@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from cnllm.client import credentials
-from cnllm.client.base import CallDriver, check_delivery
+from cnllm.client.base import CallDriver, check_delivery, progress_check
 from cnllm.client.telemetry import Watch
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
@@ -78,7 +78,7 @@ class CallRun(CallDriver):
             case Send():
                 return self._send(step.plan)
             case ReadBody():
-                return self._read_all(step.most)
+                return self._read_all(step)
             case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
                 self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
@@ -114,12 +114,15 @@ class CallRun(CallDriver):
         except TransportError as error:
             return error
 
-    def _read_all(self, remaining: int) -> Any:
+    def _read_all(self, step: ReadBody) -> Any:
+        remaining = step.most
+        check = progress_check(step.progress)
         pieces: list[bytes] = []
         broken: TransportError | None = None
         try:
             for chunk in self._body:
                 pieces.append(chunk)
+                check(chunk)
                 if (remaining := remaining - len(chunk)) < 0:
                     break
         except TransportError as error:

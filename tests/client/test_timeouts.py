@@ -190,6 +190,23 @@ def test_chatter_is_no_progress(client: Driver, chatter: str, before: str) -> No
     assert written(events) == got.text
 
 
+@each("chatter", [b"\n", b"  ", b": keep-alive\n\n"])
+def test_chatter_is_no_progress_of_a_whole_reply(client: Driver, chatter: bytes) -> None:
+    began = time.monotonic()
+    with Peer([head(200, JSON, transfer_encoding="chunked"), Again(piece(chatter), every=0.02)]) as peer:
+        with pytest.raises(IdleTimeout, match=r"no part of the reply for 0\.1 s"):
+            ask(client, "call", at(peer), timeout=Timeouts(idle=30, progress=0.1))
+        assert peer.gone.wait(5)
+    assert time.monotonic() - began < 5
+
+
+def test_white_space_keeps_a_whole_reply_alive(client: Driver) -> None:
+    slow = [step for _ in range(5) for step in (Pause(0.1), piece(b"\n"))]
+    body = b'{"choices": [{"message": {"content": "The sky"}, "finish_reason": "stop"}]}'
+    with Peer([head(200, JSON, transfer_encoding="chunked"), *slow, piece(body), piece(b"")]) as peer:
+        assert ask(client, "call", at(peer), timeout=Timeouts(idle=0.4, progress=20)).text == "The sky"
+
+
 def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
     """Who wants a word every 0.3 seconds does not wait for the socket's 30."""
     began = time.monotonic()

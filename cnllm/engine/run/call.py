@@ -125,7 +125,7 @@ class Call:
         An error response counts even if its body breaks off. Raises `IdleTimeout` where the body stops in the middle.
         """
         body: bytes
-        body, error = yield ReadBody(self.plan.limits.reply)
+        body, error = yield ReadBody(self.plan.limits.reply, self._timeouts.progress)
         if error is not None and (status < 300 or isinstance(error, IdleTimeout)):
             error.began, error.retryable = True, False  # whatever the transport says: a reply had begun
             raise error

@@ -1,7 +1,7 @@
 """Define the effects of a call: what its client performs, and what the call receives in return.
 
 Send(plan)                → (status, headers), or the TransportError that happened
-ReadBody(most)            → (the rest of the body, at most one piece beyond that many bytes; the TransportError
+ReadBody(most, progress)  → (the rest of the body, at most one piece beyond that many bytes; the TransportError
                             that ended it, or None)
 SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
 UseTarget(number, plan)   → events that were held back; from now on requests go to this target of a route
@@ -47,9 +47,13 @@ class Send(Struct, frozen=True):
 
 
 class ReadBody(Struct, frozen=True):
-    """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess."""
+    """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess.
+
+    `progress` is the most seconds in which only white space and comments come.
+    """
 
     most: int
+    progress: float | None = None
 
 
 class SetReadDeadline(Struct, frozen=True):
