@@ -32,7 +32,8 @@ _ATTRIBUTES_SO_FAR = (
     r"(?:=\s{0,2}(?:\"[^\"<>]{0,256}|'[^'<>]{0,256})?)?)"
 )
 _WORD_TAG = re.compile(r"</?[\w:.-]+>")
-_LONG = 256  # characters: in longer texts a search for single characters first is quicker
+_LONG = 256  # characters: in longer texts a search for the words of the markers first is quicker
+_ODD = "ſıİ"  # `re.IGNORECASE` takes them for letters that `str.lower` does not
 
 _Element = tuple[str, str]
 
@@ -93,27 +94,43 @@ def _beginnings(elements: list[_Element]) -> str:
 
 
 def _needle(marker: str) -> str:
-    """Return a character that every spelling of a marker contains: the last that is no letter; "" if there is none."""
-    fixed = [char for char in marker if char not in BARS and char not in "▁_ "]
-    return next((char for char in reversed(fixed) if not char.isalnum()), "")
+    """Return the longest word that every spelling of a marker contains, in lower case; "" if there is none."""
+    is_barred = any(char in BARS for char in marker)
+    return max(re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower()), key=len, default="")
 
 
 def _any_of(markers: list[list[str]]) -> str:
-    """Return a pattern for any of some markers, each given as its elements. Common beginnings are tried once."""
+    """Return a pattern for any of some markers, each given as its elements. Common beginnings are tried once.
+
+    Where several characters may follow, a class of them comes first: it fails more quickly than they do one by one.
+    """
     heads: dict[str, list[list[str]]] = {}
     for marker in markers:
         heads.setdefault(marker[0] if marker else "", []).append(marker[1:])
-    branches = [head + (_any_of(rests) if head else "") for head, rests in heads.items()]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(sorted(branches, key=len, reverse=True))})"
+    branches = {head: head + (_any_of(rests) if head else "") for head, rests in heads.items()}
+    if len(branches) == 1:
+        return next(iter(branches.values()))
+    chars = [head for head in branches if len(head) == 1 or (len(head) == 2 and head[0] == "\\" and head[1] != "s")]
+    others = [branch for head, branch in branches.items() if head not in chars]
+    if len(chars) > 1:
+        others.append(f"(?=[{''.join(chars)}])(?:{'|'.join(branches[char] for char in chars)})")
+    else:
+        others += [branches[char] for char in chars]
+    return f"(?:{'|'.join(sorted(others, key=len, reverse=True))})"
 
 
 def _alternation(markers: tuple[str, ...]) -> str:
-    """Return a pattern for any of the markers. It begins with their first characters, to skip plain text quickly."""
+    """Return a pattern for any of the markers.
+
+    It begins with the class of their first characters and looks back at the one that it found: `re` skips text quickly
+    for a class, but neither for a lookahead nor for branches.
+    """
     elements = [[pattern for pattern, _ in spelling] for marker in markers for spelling in _spellings(marker)]
-    first = {marker[0] for marker in elements}
+    first = sorted({marker[0] for marker in elements})
     if len(first) == 1 or not all(len(head) <= 2 for head in first):
         return _any_of(elements)
-    return f"(?=[{''.join(sorted(first))}])" + _any_of(elements)
+    rests = [[f"(?<={marker[0]})", *marker[1:]] for marker in elements]
+    return f"[{''.join(first)}]{_any_of(rests)}"
 
 
 class Markers:
@@ -174,12 +191,22 @@ class Markers:
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        if len(text) - start > _LONG and self._needles and not any(text.find(n, start) >= 0 for n in self._needles):
-            return None
+        if len(text) - start > _LONG and self._needles and self._first.match(text, start) is None:
+            start = self._skip(text, start)
+            if start < 0:
+                return None
         if "_any" not in self.__dict__ and self._first.search(text, start) is None:
             return None  # the compilation of the full patterns can wait
         match = self._any.search(text, start)
         return None if match is None else self._longest_at(text, match.start())
+
+    def _skip(self, text: str, start: int) -> int:
+        """Return a position before the first word of a marker in a long text; -1 if there is none."""
+        if any(char in text for char in _ODD):
+            return start
+        lower = text.lower()
+        first = min((at for needle in self._needles if (at := lower.find(needle, start)) >= 0), default=-1)
+        return first if first < 0 else max(start, first - self.longest)
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """Return (start, end, index) of the marker at `start`; None where none begins there."""
