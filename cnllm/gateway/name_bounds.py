@@ -64,19 +64,19 @@ def check_request(request: Request) -> None:
         check_name("header", value, name)
     for index, tool in enumerate(request.options.get("tools") or ()):
         function = tool.get("function") if isinstance(tool, Mapping) else None
-        if isinstance(function, Mapping) and type(name := function.get("name")) is str:
-            _check_tool(name, f"tools[{index}]")
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if type(name) is str and len(name) > LONGEST["tool"]:
+            raise _long_tool(name, f"tools[{index}]")
     for index, message in enumerate(request.messages):
         if message.role == "assistant":
             for part in message.parts:
-                if type(part) is ToolCall:
-                    _check_tool(part.name, f"messages[{index}]: the name of a call")
+                if type(part) is ToolCall and len(part.name) > LONGEST["tool"]:
+                    raise _long_tool(part.name, f"messages[{index}]: the name of a call")
 
 
-def _check_tool(name: str, place: str) -> None:
-    """Raise `RequestFailed` for the name of a tool that is too long."""
-    if len(name) > LONGEST["tool"]:
-        raise _failed(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
+def _long_tool(name: str, place: str) -> RequestFailed:
+    """Return the refusal of a tool's name that is too long."""
+    return _failed(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
 
 
 def _check_option(name: str) -> None:

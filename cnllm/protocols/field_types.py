@@ -22,9 +22,8 @@ def require_types(body: Mapping[str, Any], types: Mapping[str, str]) -> None:
 
     A field that is null counts as not given, and one that the documentation does not name is not checked.
     """
-    for name in body.keys() & types.keys():
-        value = body[name]
-        if value is not None and (kind := _kind(value)) not in (allowed := types[name].split()):
+    for name, value in body.items():
+        if value is not None and name in types and (kind := _kind(value)) not in (allowed := types[name].split()):
             if kind == "integer" and "number" in allowed:
                 continue
             expected = " or ".join(_ARTICLES[word] for word in allowed)

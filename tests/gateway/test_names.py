@@ -39,7 +39,7 @@ def test_a_model_name_of_any_length_is_refused_before_it_is_looked_up(protocol: 
             path, body = requests(name)[protocol]
             start = time.perf_counter()
             response = here.send(key, (path, body))
-            assert time.perf_counter() - start < 1.5
+            assert time.perf_counter() - start < 3
             assert "at most 256 bytes" in body_of(here.http, response, protocol)
             assert max(len(value) for value in response.headers.values()) < 200
         longest = requests("é" * 128)[protocol]
@@ -73,7 +73,7 @@ def test_options_are_bounded_by_their_names_and_their_number(tmp_path: Path) -> 
             ):  # fmt: skip
                 start = time.perf_counter()
                 body_of(here.http, here.send(key, (path, {**body, **odd})), protocol)
-                assert time.perf_counter() - start < 1.5
+                assert time.perf_counter() - start < 3
             assert here.upstream.bodies == []
             for usual in ({"x" * 128: 1}, many):
                 assert here.send(key, (path, {**body, **usual})).status_code == 200
@@ -151,13 +151,13 @@ def test_the_log_keeps_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_name_costs_no_comparison_in_the_library() -> None:
     registry = Registry.load()
-    start = time.perf_counter()
+    start = time.process_time()
     for name in ("x" * 2_000_000, "deepseek/" * 200_000):
         assert similar_names(registry, name) == []
     with pytest.raises(UnknownModel) as caught:
         registry.resolve("x" * 2_000_000)
     assert len(str(caught.value)) < 500
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("id", ["%" + "25" * 40_000 + "2e", "a%252fb", "%2525252e"])
@@ -169,4 +169,4 @@ def test_an_id_that_is_encoded_twice_is_refused_at_once(id: str, tmp_path: Path)
     start = time.perf_counter()
     with pytest.raises(CannotSend):
         engine.build_request(registry.resolve(f"gem/{id}"), "Hi")
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 3
