@@ -121,7 +121,7 @@ class SqliteBook:
         if not teams:
             query = query.replace("LIKE", "NOT LIKE")
         rows = self._run(lambda file: file.rows(query, f"{team_digest('')}%")) or []
-        times = _now(), time.time()
+        times = _clock(), time.time()
         return self._checked(
             lambda: [use_of(_decode_record(record), account_of(state), *times) for record, state in rows]
         )
@@ -154,7 +154,7 @@ class SqliteBook:
                 row = connection.execute(query, (digest,)).fetchone() or (None, None)
                 record = None if row[0] is None else _decode_record(row[0])
                 account = account_of(row[1])
-                grant = update(account, record, operation, _now(), time.time())
+                grant = update(account, record, operation, _clock(), time.time())
                 if record is not None:
                     connection.execute("REPLACE INTO accounts VALUES (?, ?)", (digest, _encode(account)))
                 return grant
@@ -216,6 +216,6 @@ class AsyncSqliteBook:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 
-def _now() -> int:
+def _clock() -> int:
     """Return the time of the clock of deadlines."""
     return int(time.monotonic() * 1_000_000)
