@@ -187,3 +187,15 @@ def test_16_the_reply_is_that_of_the_target_that_answered(backend: Any, tmp_path
     assert note.did == "two/m took over"
     assert next(e.note for e in got.events if isinstance(e, cnllm.NoteAdded)) == note
     assert "sk-one-0123456789" not in str(got.second[0])
+
+
+@pytest.mark.parametrize(("wait", "asked"), [("20", 1), ("1", 2)])
+def test_the_last_target_is_asked_once_more_after_at_most_five_seconds(
+    backend: Any, tmp_path: Path, wait: str, asked: int
+) -> None:
+    slow = [[refused(429, "slow down", retry_after=wait)]] * 3
+    begin = time.monotonic()
+    got = ask(backend, tmp_path, slow, slow)
+    assert time.monotonic() - begin < 15
+    assert isinstance(got.error, cnllm.RateLimited)
+    assert (len(got.first), len(got.second)) == (asked, asked)
