@@ -285,7 +285,7 @@ def soft_budget_header(warnings: list[SoftBudget]) -> str:
 
 
 def _amounts(warning: SoftBudget) -> str:
-    """Return what is spent of what."""
+    """Return a sentence with the spent amount and both budgets."""
     record, currency = warning.record, warning.currency
     spent, soft, hard = map(format_units, (warning.spent, record.soft_budgets[currency], record.budgets[currency]))
     return f"{spent} of {hard} {currency} (soft budget {soft})"

@@ -193,7 +193,7 @@ def test_16_the_reply_is_that_of_the_target_that_answered(backend: Any, tmp_path
 def test_the_last_target_is_asked_once_more_after_at_most_five_seconds(
     backend: Any, tmp_path: Path, wait: str, asked: int
 ) -> None:
-    slow = [[refused(429, "slow down", retry_after=wait)]] * 3
+    slow: list[Any] = [[refused(429, "slow down", retry_after=wait)]] * 3
     begin = time.monotonic()
     got = ask(backend, tmp_path, slow, slow)
     assert time.monotonic() - begin < 15

@@ -124,7 +124,8 @@ def test_stream_is_a_boolean_on_every_wire_and_in_counts(here: Setting) -> None:
     for protocol, (path, body) in requests().items():
         if protocol == "gemini":
             continue  # the path says whether to stream
-        for value in (1, 0, "true", "false", [], {}):
+        values: list[Any] = [1, 0, "true", "false", [], {}]
+        for value in values:
             response = here.send(key, (path, {**body, "stream": value}))
             assert response.status_code == 400
             assert "stream" in sentence(protocol, response.json())[0]

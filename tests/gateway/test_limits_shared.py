@@ -385,7 +385,7 @@ def with_team(url: str, team: dict[str, Any], *keys: dict[str, Any]) -> tuple[Ke
     return book, digests
 
 
-def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, None]]) -> None:
+def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, object]]) -> None:
     """Run steps with several limiters on one store, as several processes have them."""
 
     async def main() -> None:

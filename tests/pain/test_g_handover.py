@@ -118,7 +118,7 @@ def test_G4_the_wire_has_no_key_that_no_one_asked_for(target: str) -> None:
         {"role": "assistant", **book, "content": [{"type": "text", "text": "So.", "annotations": [], "logprobs": []}]},
         ASK,
     ]
-    base = {"base_url": "http://127.0.0.1:9/v1"} if target.startswith("openai-compatible") else {}
+    base: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1"} if target.startswith("openai-compatible") else {}
     found = cnllm.Registry.load().resolve(target, **base)
     request = plan(found, history, tools=[tool()])
     allowed = {"role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content"}

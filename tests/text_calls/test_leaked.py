@@ -41,7 +41,7 @@ AROUND = [("", ""), ("Let me see.\n\n", ""), ("One moment: ", "\n\nThat is all."
 
 
 def resolved(name: str) -> cnllm.Model:
-    own = {"base_url": "http://127.0.0.1:9/v1"} if name.startswith("openai-compatible/") else {}
+    own: dict[str, Any] = {"base_url": "http://127.0.0.1:9/v1"} if name.startswith("openai-compatible/") else {}
     return REGISTRY.resolve(name, **own)
 
 

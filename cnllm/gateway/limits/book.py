@@ -79,7 +79,7 @@ class KeyBook(Protocol):
     def change(self, name: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
         """Change the record of a name, and return the new one. Raise `CnllmError` where there is none.
 
-        `change` may be called several times. A record that it revokes has no name any more.
+        `change` may be called several times. A revoked record has no name.
         """
 
     def revoke(self, name: str) -> KeyRecord:
@@ -205,7 +205,7 @@ def record_data(record: KeyRecord) -> dict[str, Any]:
 
 
 def use_data(use: KeyUse) -> dict[str, Any]:
-    """Return a key or a team with its use as JSON: what is used of what."""
+    """Return a key or a team with its use as JSON: each limit beside its use."""
 
     def amounts(units: dict[str, int]) -> dict[str, str]:
         return {currency: format_units(count) for currency, count in sorted(units.items()) if count}

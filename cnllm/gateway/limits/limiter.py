@@ -40,7 +40,7 @@ class Reservations:
         return [made.soft_budget for made in self._made if made.soft_budget is not None]
 
     def settle(self, cost: int | None, tokens: int | None) -> None:
-        """Settle all of them."""
+        """Replace every reservation by the real cost and tokens."""
         for reservation in self._made:
             reservation.settle(cost, tokens)
 
