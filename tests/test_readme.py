@@ -79,7 +79,8 @@ def schemas() -> dict[str, dict[str, Any]]:
         },
         "required": ["method", "url", "headers", "body", "notes"],
     }
-    return clean_descriptions(made)
+    cleaned: dict[str, dict[str, Any]] = clean_descriptions(made)
+    return cleaned
 
 
 def clean_descriptions(value: Any) -> Any:
