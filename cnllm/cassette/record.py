@@ -175,7 +175,7 @@ def _append_whole(descriptor: int, line: bytes) -> None:
     try:
         _write(descriptor, line)
     except OSError:
-        os.ftruncate(descriptor, size)
+        os.ftruncate(descriptor, size)  # ours: what this write added
         raise
 
 
@@ -193,7 +193,7 @@ def _end_of_lines(descriptor: int, size: int) -> tuple[int, bytes]:
     try:
         json.loads(last)
     except (ValueError, RecursionError):
-        os.ftruncate(descriptor, size - len(last))
+        os.ftruncate(descriptor, size - len(last))  # ours: an exchange that a recorder left unfinished
         return size - len(last), b""
     return size, b"\n"
 

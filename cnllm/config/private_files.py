@@ -121,7 +121,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = _open_folder(folder)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         for name in os.listdir(folder):  # only reads
@@ -133,10 +133,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _open_folder(folder: Path) -> int:
+    """Open a folder. Raise `OSError` for anything else: the open of a pipe would wait for a writer."""
+    return os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
 def sync_folder(folder: Path) -> None:
     """Put the names in a folder on the disk, where the system can."""
     with contextlib.suppress(OSError):  # Windows opens no folders, and some file systems have no such operation
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = _open_folder(folder)
         try:
             os.fsync(descriptor)
         finally:
