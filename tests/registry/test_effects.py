@@ -95,7 +95,7 @@ def test_the_chat_wire_reads_all_of_them(files: Files) -> None:
 @each(
     "flags, said",
     [
-        ("reasoning.shape = 'tags'", "reasoning.tags is not set"),
+        ("reasoning.shape = 'tags'\nreasoning.tags = []", "reasoning.tags is not set"),
         ("reasoning.replay_as = 'content-parts'", "reasoning.part is not set"),
         ("reasoning.part_form = 'text'", "reasoning.part is not set"),
     ],
