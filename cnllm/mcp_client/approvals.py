@@ -46,7 +46,8 @@ class Approvals:
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:
-            stored: dict[str, dict[str, str]] = json.loads(private_files.read_safe_file(self._path) or b"{}")
+            content = private_files.read_safe_file(self._path)
+            stored: dict[str, dict[str, str]] = {} if content is None else json.loads(content)
             if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
                 raise ValueError("it is no JSON object of objects")
         except (OSError, ValueError) as error:

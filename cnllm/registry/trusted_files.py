@@ -48,7 +48,8 @@ def _trust_file() -> Path:
 def _trusted_digests() -> dict[str, str]:
     """Return the digest of each trusted file. Raises `RegistryError` for a list that is not safe to use."""
     try:
-        digests: dict[str, str] = json.loads(private_files.read_safe_file(_trust_file()) or b"{}")
+        content = private_files.read_safe_file(_trust_file())
+        digests: dict[str, str] = {} if content is None else json.loads(content)
         if type(digests) is not dict:
             raise ValueError("it is no JSON object")
     except (OSError, ValueError) as error:
