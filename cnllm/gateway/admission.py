@@ -262,7 +262,7 @@ class Admitted:
         cost, tokens = None, None
         if self._admission.simulate:
             cost = 0
-        if reply is not None and reply.finish not in ("cut", "error"):  # what such a one counted so far is not all
+        if reply is not None and reply.finish not in ("cut", "error"):  # a reply that broke off has incomplete counts
             tokens = _tokens_of(reply, self._tokens)
             if cost is None:
                 cost = settled_cost(quote, rights.priced(reply, self._plan.flags.price))

@@ -112,7 +112,7 @@ class Clients:
             fields = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             for hop in reversed(b",".join(fields).decode("latin-1").split(",")):
                 if _parsed(hop := _without_port(hop.strip())) is None:
-                    break  # whatever stands before it, nobody vouches for it
+                    break  # the client may have made up the addresses before it
                 address = hop
                 if not self._is_trusted(hop):
                     break

@@ -173,7 +173,7 @@ def run_workers(
     A process that dies is replaced. SIGTERM and SIGINT end all; after SIGHUP all read the configuration again, unless
     it has an error.
     """
-    _import_uvicorn()  # what is missing is said once, and not by each process
+    _import_uvicorn()  # so that one error is printed, and not one for each process
     with shared_folder():
         _run_workers(configuration, listener, count, on_ready)
 

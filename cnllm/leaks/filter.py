@@ -469,7 +469,7 @@ class LeakFilter:
         assert self._leak is not None
         raw, leak, opener, end = "".join([*self._block, text]), self._leak, self._opener, self._first_closer
         self._reset()
-        if end:  # what looked like a closer in a value was the end
+        if end:  # the marker that seemed to be part of a value was the closer
             self._read_next(raw[end:])
             self._complete_block(raw[:end], raw[:end], leak, opener)
         else:

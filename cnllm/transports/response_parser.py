@@ -211,7 +211,7 @@ class ResponseParser:
                 self._body_pieces = max(self._body_pieces - 1, 0)
         except (DecodingError, CodingEnd) as error:
             self._pieces.clear()
-            if isinstance(error, CodingEnd):  # what follows belongs to nobody
+            if isinstance(error, CodingEnd):  # the bytes behind it belong to no reply
                 self.complete, self.reusable = True, False
             else:
                 self.complete = False

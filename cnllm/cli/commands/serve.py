@@ -248,7 +248,7 @@ def serve(
 
     configuration = Configuration(read, make)
     with _named("--map", *(f"{name}={model}" for name, model in models.items())):
-        gateway = configuration.gateway()  # what is wrong with files and names is said before the address is printed
+        gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
     with folder or contextlib.nullcontext(), listen(host, port) as listener:
         address = address_url(listener)
 

@@ -145,7 +145,7 @@ class ReplyBuilder:
         self.model: str | None = None
         self.created: float | None = None
         self.raw_finish: str | None = None
-        self.reported: str | None = None  # what `raw_finish` means; None for an unknown word
+        self.reported: str | None = None  # the registry's meaning of `raw_finish`; None for an unknown word
         self.finished = False
         self.answered = False
         self.refused = False

@@ -136,7 +136,7 @@ class JsonScan:
     __slots__ = ("_depth", "_has_begun", "_is_escaped", "in_string")
 
     def __init__(self) -> None:
-        self._has_begun = False  # what stands before the first object was read by `may_begin`
+        self._has_begun = False  # `may_begin` has read the text before the first object
         self._depth = 0
         self._is_escaped = False
         self.in_string = False

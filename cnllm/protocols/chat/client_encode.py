@@ -97,7 +97,7 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
             tagged = "".join(_tagged(t, opening, closing) for t in thoughts)
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:
-            parts = [part for thought in thoughts for part in _thought_parts(thought, reasoning.part, reasoning)]
+            parts = [part for thought in thoughts for part in _reasoning_parts(thought, reasoning.part, reasoning)]
             rest = [{"type": "text", "text": content}] if type(content) is str and content else content or []
             return [*parts, *rest] if parts else content
         case _:
@@ -112,7 +112,7 @@ def _details(thought: Reasoning) -> list[Any]:
     return [{"type": "reasoning.text", "text": thought.text}] if thought.text else []
 
 
-def _thought_parts(thought: Reasoning, kind: str, rules: ReasoningFlags) -> list[Any]:
+def _reasoning_parts(thought: Reasoning, kind: str, rules: ReasoningFlags) -> list[Any]:
     """Return the parts of reasoning as received, or a new one."""
     received = thought.seal.data if thought.seal is not None else None
     if type(received) is list and all(type(part) is dict and part.get("type") == kind for part in received):

@@ -14,7 +14,7 @@ from cnllm.types import Event
 __all__ = ["add_call", "add_call_piece", "begin_part", "complete_item", "write_reasoning", "write_text"]
 
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
-_UNFINISHED = ("pending", "length", "error")  # what the status of an unfinished item means
+_UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
 
 
