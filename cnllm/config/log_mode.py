@@ -26,12 +26,14 @@ def mode() -> Mode:
         return "on"
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{_file()} cannot be read: {error}", hint=hint) from error
-    return environment.parse_setting("log", stored, _file(), hint)  # type: ignore[no-any-return]
+    word: Mode = environment.parse_setting("log", stored, _file(), hint)
+    return word
 
 
 def variable_mode() -> Mode | None:
     """Return the mode that CNLLM_LOG sets, if it sets one. Raise `CnllmError` for an unknown word."""
-    return environment.read_setting("log")  # type: ignore[no-any-return]
+    word: Mode | None = environment.read_setting("log")
+    return word
 
 
 def set_mode(mode: Mode) -> None:

@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from cnllm.config import paths, private_files
+from cnllm.config.bounded_files import open_nonblocking
 from cnllm.errors import CnllmError
 
 __all__ = ["KEY_BYTES", "key_file_path", "keys_in_file", "keys_in_variable", "new_key"]
@@ -71,8 +72,7 @@ def keys_in_file(path: Path) -> list[bytes]:
 
 
 def _read(path: Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe does not block it
-    with os.fdopen(descriptor, "rb") as stream:
+    with os.fdopen(open_nonblocking(path), "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CnllmError(f"the key file {path} is not a regular file", hint="name another file")

@@ -138,7 +138,8 @@ def _inflate(inflater: Any, data: bytes) -> _Rest:
         yield plain
         data = inflater.unconsumed_tail
         if inflater.eof:
-            return inflater.unused_data  # type: ignore[no-any-return]
+            rest: bytes = inflater.unused_data
+            return rest
         if not (data or len(plain) == PIECE):
             return None
 
@@ -214,7 +215,8 @@ def _zstd_layer() -> _Layer | None:
             except package.ZstdError as error:
                 raise DecodingError(str(error)) from error
             if frame.eof:
-                return frame.unused_data + data[start + 16 :]  # type: ignore[no-any-return]
+                rest: bytes = frame.unused_data + data[start + 16 :]
+                return rest
         return None
 
     return _Layer(begin, expand)

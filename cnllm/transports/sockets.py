@@ -118,9 +118,9 @@ def _first_connected(pending: list[socket.socket], seconds: float | None) -> soc
     """Wait for the sockets. Return one that connected; close one that failed, and raise its error."""
     with selectors.DefaultSelector() as selector:
         for sock in pending:
-            selector.register(sock, selectors.EVENT_WRITE)
+            selector.register(sock, selectors.EVENT_WRITE, sock)
         for key, _ in selector.select(seconds):
-            ready: socket.socket = key.fileobj  # type: ignore[assignment]
+            ready: socket.socket = key.data
             code = ready.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code == 0:
                 return ready

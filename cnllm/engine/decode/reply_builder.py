@@ -18,7 +18,7 @@ from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, p
 from cnllm.engine.decode.final_notes import ids_note, price_note, silence_note
 from cnllm.engine.decode.reply_notes import ReplyNotes
 from cnllm.engine.decode.stop_texts import StopTexts
-from cnllm.engine.decode.text_tool_calls import TextCalls
+from cnllm.engine.decode.text_tool_calls import TextCalls, removal
 from cnllm.engine.decode.think_tags import TagSplitter
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
@@ -272,8 +272,7 @@ class ReplyBuilder:
             for in_reasoning, piece in self.splitter.feed(new):
                 self._split_calls(in_reasoning, self._new_tagged(piece) if in_reasoning else piece, out)
             if stray := self.splitter.take_stray_closers():
-                did = f"removed from the text ({len(stray)} characters): it closes nothing"
-                out += self.note("tag-stripped", "reasoning.tags", stray, did)
+                out += self.note("tag-stripped", "reasoning.tags", stray, removal(stray, "it closes nothing"))
         return out
 
     def add_reasoning(self, text: str, field: str) -> list[Event]:

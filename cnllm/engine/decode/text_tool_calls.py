@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cnllm.leaks.prompt import PromptTexts
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["TextCalls", "Then", "marker_test", "text_call_filters"]
+__all__ = ["TextCalls", "Then", "marker_test", "removal", "text_call_filters"]
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -259,7 +259,7 @@ class TextCalls:
     def _report(self, block: BlockResult) -> None:
         """Keep the result of a block for the end, and note at once that a tag was removed."""
         if block.is_tag:
-            self._note("tag-stripped", block.raw, _removed(block.raw, block.problem), flag="reasoning.tags")
+            self._note("tag-stripped", block.raw, removal(block.raw, block.problem), flag="reasoning.tags")
         else:
             self._blocks.append(block)
 
@@ -335,11 +335,11 @@ class TextCalls:
         if not block.calls:
             no_tools = "no tools were offered" if self._tools is None else "calls are not recovered"
             reason = block.problem or self.excluded or no_tools
-            self._note("text-call-stripped", block.raw, _removed(block.raw, reason))
+            self._note("text-call-stripped", block.raw, removal(block.raw, reason))
             return
         for parsed in block.calls:
             if parsed.arguments is not None and _call_key(parsed.name, parsed.arguments) in wire_calls:
-                did = _removed(block.raw, f"{parsed.name} also came as a regular call")
+                did = removal(block.raw, f"{parsed.name} also came as a regular call")
                 self._note("text-call-twice", block.raw, did)
                 continue
             call = CallBuilder(None, "text")
@@ -347,7 +347,7 @@ class TextCalls:
             arguments = parsed.arguments
             call.pieces.append(parsed.raw if arguments is None else msgspec.json.encode(arguments).decode())
             out.append(call)
-            self._note("text-call", block.raw, _removed(block.raw, f"a call of {parsed.name}"))
+            self._note("text-call", block.raw, removal(block.raw, f"a call of {parsed.name}"))
         if block.problem:
             self._note("text-call-kept", block.raw, block.problem)
 
@@ -372,7 +372,7 @@ class TextCalls:
         self._builder.add_note(code, flag or self._flag, subject, did)
 
 
-def _removed(text: str, reason: str) -> str:
+def removal(text: str, reason: str) -> str:
     """Say how much was removed, and why."""
     return f"removed from the text ({len(text)} characters): {reason}"
 
