@@ -133,6 +133,11 @@ def _alternation(markers: tuple[str, ...]) -> str:
     return f"[{''.join(first)}]{_any_of(rests)}"
 
 
+def _both_cases(char: str) -> set[str]:
+    """Return a character in lower and in upper case; a pattern of several characters stays as it is."""
+    return {char.lower(), char.upper()} if len(char) == 1 and len(char.lower()) == len(char.upper()) == 1 else {char}
+
+
 class Markers:
     """Several markers as one search. Immutable; equal tuples of markers share one object (`Markers.copy`).
 
@@ -144,13 +149,17 @@ class Markers:
         self.markers = markers
         needles = set(map(_needle, markers))
         self._needles = () if "" in needles else tuple(sorted(needles))
-        starts = {_elements(marker)[0][0] for marker in markers}
+        starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
-        # If no marker repeats its first character, only the last one in a text can begin a marker at its end.
-        once = all(marker[0] not in BARS and marker[0] not in marker[1:] for marker in markers)
-        self._heads = "".join(sorted({marker[0] for marker in markers})) if once else ""
+        # Of a character that no marker repeats, only the last one in a text can begin a marker at its end.
+        heads = {head for marker in markers if plain for head in _both_cases(marker[0])}
+        again = {
+            head for marker in markers for head in _both_cases(marker[0]) if head in marker[1:].swapcase() + marker[1:]
+        }
+        self._heads = "".join(sorted(heads - again))
+        self._repeated = re.compile(f"[{re.escape(''.join(sorted(heads & again)))}]") if heads & again else None
         spaces = 14 + (_MAX_ATTRIBUTES if any(map(_WORD_TAG.fullmatch, markers)) else 0)
         self.longest = spaces + max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
 
@@ -191,7 +200,9 @@ class Markers:
 
         Of several there it is the longest without attributes, or else the first with attributes.
         """
-        if len(text) - start > _LONG and self._needles and self._first.match(text, start) is None:
+        if len(text) - start > _LONG and self._needles:
+            if self._first.match(text, start) and self._any.match(text, start):
+                return self._longest_at(text, start)
             start = self._skip(text, start)
             if start < 0:
                 return None
@@ -223,11 +234,11 @@ class Markers:
     def pending_length(self, text: str) -> int:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
         start = max(0, len(text) - self.longest)
-        if self._heads:
-            candidates = sorted(position for head in self._heads if (position := text.rfind(head, start)) >= 0)
-        else:
-            candidates = [match.start() for match in self._first.finditer(text, start)]
-        for position in candidates:
+        candidates = [position for head in self._heads if (position := text.rfind(head, start)) >= 0]
+        repeated = self._repeated if self._heads else self._first
+        if repeated is not None:
+            candidates += [match.start() for match in repeated.finditer(text, start)]
+        for position in sorted(candidates):
             if self._beginning.match(text, position):
                 return len(text) - position
         return 0

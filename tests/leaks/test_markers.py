@@ -46,3 +46,19 @@ def test_what_is_found_does_not_depend_on_what_was_asked_before(text: str, start
     used.pending_length("<tool_c")
     assert fresh.find(text, start) == used.find(text, start)
     assert fresh.pending_length(text) == used.pending_length(text)
+
+
+@pytest.mark.parametrize("written", ["Action:", "action:", "ACTION:", "aCTION:"])
+def test_the_case_of_a_first_letter_does_not_matter(written: str) -> None:
+    markers = Markers(("Action:", "<call>"))
+    assert markers.find(f"Well. {written} x") == (6, 13, 0)
+    assert markers.may_begin(written)
+    for length in range(1, len(written)):
+        assert markers.pending_length(f"I 1 {written[:length]}") == length
+
+
+def test_only_a_repeated_first_character_is_sought_everywhere() -> None:
+    markers = Markers(("<call>", "✿A✿:", "[x]"))
+    assert markers.pending_length("<p> ✿A✿") == 3
+    assert markers.pending_length("✿A✿ <ca") == 3
+    assert markers.pending_length("[x <cal") == 4
