@@ -229,3 +229,5 @@ def test_only_a_reply_that_was_cut_off_loses_an_unfinished_block(grammar: str) -
     (note,) = [note for note in reply.notes if note.code == "text-call-stripped"]
     assert (note.said, f"({len(note.said)} characters)" in note.did) == (text.removeprefix("Let me look.\n\n"), True)
     assert answers(model, wire([text], finish="length"), TOOLS)[1].tool_calls == []
+    other = answers(model, wire([text], finish=" LENGTH"))[1]  # a finish reason counts by its meaning
+    assert (other.text, other.finish) == ("Let me look.\n\n", "length")

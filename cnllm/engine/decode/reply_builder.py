@@ -589,7 +589,7 @@ class ReplyBuilder:
             out.append(self._with_caller_name(event))
         if self.leaks is not None:
             self._out = out
-            is_cut = not proven or (self.flags.finish or {}).get(self.raw_finish or "") == "length"
+            is_cut = not proven or self.reported == "length"
             self._add_text_calls(self.leaks.close(proven=proven, is_cut=is_cut), out)
         self._end_answer_tags(out)
         if self._stops is not None and self._stops.pending:
