@@ -179,6 +179,11 @@ class _HeadRefused(Exception):
         self.status = status
 
 
+def _large_head() -> _HeadRefused:
+    """Return the refusal of a head that is too large."""
+    return _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection of a client. `open_connections` are all of its process."""
 
@@ -320,7 +325,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._fed += size
         if self._fed > _HEAD_BYTES:
             error = httptools.HttpParserError()
-            error.__context__ = _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
+            error.__context__ = _large_head()
             raise error
 
     def _discard(self, size: int) -> None:
@@ -348,7 +353,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_size += len(name) + len(value) + 4
         self._fields += 1
         if self._head_size > _HEAD_BYTES:
-            raise _HeadRefused(431, f"the head of the request has more than {_HEAD_BYTES:,} bytes")
+            raise _large_head()
         if self._fields > _MOST_FIELDS:
             raise _HeadRefused(431, f"the head of the request has more than {_MOST_FIELDS} fields")
         if not self._in_head:

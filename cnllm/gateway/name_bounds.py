@@ -27,7 +27,7 @@ _EXCERPT_LENGTH = 40  # characters of a name that is refused
 def check_name(kind: Kind, name: str, place: str) -> None:
     """Raise `RequestFailed` for a name that is too long, or that has a character nobody can print."""
     most = LONGEST[kind]
-    if len(name) > most or (not name.isascii() and len(name.encode("utf-8", "surrogatepass")) > most):
+    if _is_longer(name, most):
         raise _failed(f"{place}: at most {most} bytes are allowed, and {_excerpt(name)} has more")
     if not name.isprintable() or ("%" in name and not unquote(name).isprintable()):
         raise _failed(f"{place}: {_excerpt(name)} has a control character")
@@ -82,8 +82,13 @@ def _long_tool(name: str, place: str) -> RequestFailed:
 def _check_option(name: str) -> None:
     """Raise `RequestFailed` for the name of an option that is too long."""
     most = LONGEST["option"]
-    if len(name) > most or (not name.isascii() and len(name.encode("utf-8", "surrogatepass")) > most):
+    if _is_longer(name, most):
         raise _failed(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
+
+
+def _is_longer(name: str, most: int) -> bool:
+    """Whether a name has more bytes than that. A long one is not encoded first."""
+    return len(name) > most or (not name.isascii() and len(name.encode("utf-8", "surrogatepass")) > most)
 
 
 def _excerpt(name: str) -> str:
