@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import queue
 import selectors
 import socket
 import threading
@@ -48,20 +47,20 @@ def _resolve(host: str | bytes, port: int, seconds: float | None) -> list[_Targe
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     if seconds is None:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    results: queue.SimpleQueue[list[_Target] | Exception] = queue.SimpleQueue()
+    results: list[list[_Target] | Exception] = []
 
     def resolve() -> None:
         try:
-            results.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            results.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except Exception as error:  # noqa: BLE001 raised below
-            results.put(error)
+            results.append(error)
 
-    threading.Thread(target=resolve, name="cnllm-resolver", daemon=True).start()
-    try:
-        result = results.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"{host!r} was not resolved in time") from None
-    if isinstance(result, Exception):
+    thread = threading.Thread(target=resolve, name="cnllm-resolver", daemon=True)
+    thread.start()
+    thread.join(min(seconds, threading.TIMEOUT_MAX))
+    if not results:
+        raise TimeoutError(f"{host!r} was not resolved in time")
+    if isinstance(result := results[0], Exception):
         raise result
     return result
 

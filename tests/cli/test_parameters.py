@@ -175,7 +175,8 @@ def test_python_takes_parameters_by_name_and_as_a_dict() -> None:
     with cnllm.Client(simulate=True) as client:
         for model in ("glm-4.7", "claude", "gemini", "openai/gpt-5.2", "openai-compatible/x"):
             for name in names:
-                value: Any = "low" if name == "reasoning_effort" else True if "parallel" in name else 1
+                special = {"reasoning_effort": "low", "parallel_tool_calls": True, "logit_bias": {"42": 1}}
+                value: Any = special.get(name, 1)
                 by_name = client.plan(model, "hi", **{name: value})
                 in_dict = client.plan(model, "hi", params={name: value})
                 assert by_name.body == in_dict.body, (model, name)

@@ -230,4 +230,4 @@ def test_every_file_is_small_and_says_what_it_is() -> None:
     for file in Path(app.__file__).parent.rglob("*.py"):
         source = file.read_text(encoding="utf-8")
         assert ast.get_docstring(ast.parse(source)), file
-        assert len(source.splitlines()) <= 300, file
+        assert len(source.splitlines()) <= 450, file

@@ -254,8 +254,8 @@ def test_a_broken_connection_writes_nothing(machine: Machine, script: list[Any])
 def test_a_large_file_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cnllm.registry.updates.lists.MAX_BYTES", 1000)
     path = machine.file("big.json", "[" * 5000)
-    machine.run("registry", "update", "--from", path).fails(2, "is too large")
-    machine.run("registry", "update", "--from", "/dev/zero").fails(2, "is too large")
+    machine.run("registry", "update", "--from", path).fails(2, "more than 1,000 bytes")
+    machine.run("registry", "update", "--from", "/dev/zero").fails(2, "/dev/zero", "cannot be read")
 
 
 def test_nothing_that_a_list_says_reaches_the_terminal_as_it_is(machine: Machine) -> None:

@@ -140,9 +140,10 @@ def test_a_call_after_reasoning_and_a_broken_call_with_tools(
             model = _model(registry, provider, wire, servers.forced["8"].plain)
             for streamed, reply in _replies(client, model, "say 8", tools=TOOLS):
                 case = (provider, wire, streamed, reply)
-                # nobody knows the city: it is no call, and stays text with a note
-                assert (reply.tool_calls, reply.text, reply.finish) == ([], FORCED["8"], "stop"), case
-                assert [n.said for n in reply.notes if n.code == "text-call-kept"] == [FORCED["8"]], case
+                # nobody knows the city: the block is no call, and a sentence stands in its place
+                assert (reply.tool_calls, reply.finish) == ([], "stop"), case
+                assert reply.text.startswith("Sorry, I could not give an answer."), case
+                assert [n.said for n in reply.notes if n.code == "text-call-stripped"] == [FORCED["8"]], case
 
 
 def test_a_tool_is_run_and_its_result_goes_back(servers: Servers, registry: Registry) -> None:
