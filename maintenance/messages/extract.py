@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["OTHER", "PACKAGE", "SKIPPED", "Message", "messages"]
+__all__ = ["OTHER", "PACKAGE", "PRINTED", "SKIPPED", "Message", "messages"]
 
 PACKAGE = Path(__file__).parents[2] / "cnllm"
 
@@ -64,6 +64,24 @@ SKIPPED = {
     "types/note_codes.py": "documentation",
 }
 """Maps the beginning of a path to the reason why no message of it is for the user of the command line."""
+
+PRINTED = frozenset(
+    f"gateway/{name}.py"
+    for name in (
+        "access",
+        "limits/book",
+        "limits/keys",
+        "limits/redis_book",
+        "limits/sqlite_book",
+        "model_names",
+        "monitoring/prometheus",
+        "monitoring/spans",
+        "server",
+        "store/__init__",
+        "store/redis",
+    )
+)
+"""The files of skipped folders whose errors the command line prints: a gateway that does not start says why."""
 
 OTHER = (
     "Usage: ",
@@ -165,6 +183,7 @@ _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|\b(?:in|of|by)
 _CODE = re.compile(
     r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
     r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"
+    r"|redis\.call|ARGV|^local |^for .* do$|^return [01{]|^if .* then|\bBLOB\b|TEXT (?:PRIMARY|NOT)|\bREAL\b|^, with "
 )
 
 
@@ -182,7 +201,7 @@ def messages() -> dict[Message, list[str]]:
     by_text: dict[str, Message] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if name.startswith(tuple(SKIPPED)):
+        if name.startswith(tuple(SKIPPED)) and name not in PRINTED:
             continue
         for message in _file_messages(path.read_text(encoding="utf-8"), is_cli=name.startswith("cli/")):
             known = by_text.setdefault(message.text, message)

@@ -82,6 +82,17 @@ def test_an_error_and_its_hint_are_chinese(chinese: Machine) -> None:
     chinese.run("batch", "no.jsonl", "-m", "glm-4.7", "-o", "out.jsonl").fails(2, "no.jsonl：没有这个文件或文件夹")
 
 
+@pytest.mark.parametrize(
+    "args",
+    [("--key", "a key"), ("--key", "a\nkey"), ("--store", "ftp://host"), ("--public", "--public-url", "host")],
+)
+def test_a_gateway_that_does_not_start_says_why_in_chinese(chinese: Machine, args: tuple[str, ...]) -> None:
+    done = chinese.run("serve", "--simulate", "--port", "0", *args)
+    assert done.status == 2
+    assert HAN.search(done.err)
+    assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", done.err), done.err
+
+
 def test_c_is_english_whatever_lang_says(chinese: Machine) -> None:
     chinese.run("call", "-m", "glm-9", "hi", env={"LC_ALL": "C.UTF-8"}).fails(2, "no model is called glm-9")
 
