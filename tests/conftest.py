@@ -15,12 +15,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import home_folders
 import pytest
 import small
 from cases import CASE
 from examples import examples  # noqa: F401 - it loads the profile
-
-SHARED_CACHE = "TEST_CACHE_OF_CNLLM"  # the folder, for all processes of one run
+from home_folders import SHARED_CACHE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,6 +93,5 @@ def _bare_machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if not live:
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
             monkeypatch.setenv(name, str(home))
-    for kind in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"CNLLM_{kind}_DIR", str(home / kind.lower()))
-    monkeypatch.setenv("CNLLM_CACHE_DIR", os.environ[SHARED_CACHE])
+    for name, folder in home_folders.variables(home).items():
+        monkeypatch.setenv(name, folder)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import home_folders
 import program
 
 KEY = "sk-test-0123456789abcdef"
@@ -58,21 +59,15 @@ class Machine:
             if not name.upper().endswith(("_API_KEY", "_PROXY", "_KEY")) and not name.startswith(("CNLLM", "_CNLLM"))
         }
         self.env |= {"HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": "", "NO_COLOR": ""}
-        for kind in ("CONFIG", "DATA"):
-            self.env[f"CNLLM_{kind}_DIR"] = str(home / kind.lower())
-        shared = os.environ["TEST_CACHE_OF_CNLLM"]  # a load without a cache takes long
-        self.env["CNLLM_CACHE_DIR"] = os.environ.get("CNLLM_CACHE_DIR", shared)
+        self.env |= home_folders.variables(home)  # the cache is shared: a load without one takes long
 
     @property
     def config(self) -> Path:
-        return self.home / "config"
+        return home_folders.config_dir(self.home)
 
     @property
-    def unset(self) -> dict[str, str]:
-        """The environment without any setting of cnllm's: its folders are where the system has them."""
-        env = {name: value for name, value in self.env.items() if not name.startswith("CNLLM_")}
-        folders = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(self.home / "system"))
-        return {**env, **folders, "XDG_CACHE_HOME": self.env["CNLLM_CACHE_DIR"]}
+    def data(self) -> Path:
+        return home_folders.data_dir(self.home)
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "cnllm", *args]

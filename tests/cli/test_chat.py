@@ -305,7 +305,7 @@ def test_a_chat_is_one_conversation_that_can_be_gone_on_with(machine: Machine) -
 def test_nothing_is_kept_where_logs_are_off(machine: Machine, args: tuple[str, ...], env: dict[str, str]) -> None:
     done = chat(machine, "first", "/undo", "second", args=args, env=env)
     assert done.status == 0
-    assert not (machine.home / "data").exists()
+    assert not (machine.data).exists()
 
 
 def test_no_key_of_a_model_that_was_switched_to_is_on_disk(machine: Machine) -> None:

@@ -131,7 +131,7 @@ def test_no_key_is_ever_on_disk(machine: Machine) -> None:
         machine.overlay(peer.url)
         assert machine.run(*CALL, "hi").status == 1
         assert machine.run(*CALL, f"is {KEY} fine?").status == 0
-    files = list((machine.home / "data").iterdir())
+    files = list((machine.data).iterdir())
     assert files
     for file in files:
         assert KEY.encode() not in file.read_bytes()
@@ -167,7 +167,7 @@ def test_what_is_not_to_be_kept_is_not(machine: Machine, how: str) -> None:
             machine.config.joinpath("providers.toml").read_text().replace("127.0.0.1", "example.com")
         )
     assert call().status == (2 if how == "no key" else 0)
-    assert how == "no key" or not (machine.home / "data" / "conversations.db").exists()
+    assert how == "no key" or not (machine.data / "conversations.db").exists()
     assert conversations(machine) == []
 
 
@@ -193,7 +193,7 @@ def test_a_turn_that_will_not_be_part_of_the_conversation_says_so(machine: Machi
 @pytest.mark.usefixtures("server")
 def test_a_call_does_not_fail_for_want_of_a_store(machine: Machine) -> None:
     machine.run(*CALL, "one")
-    raw = sqlite3.connect(machine.home / "data" / "conversations.db")
+    raw = sqlite3.connect(machine.data / "conversations.db")
     raw.execute("PRAGMA user_version = 99")
     raw.close()
     done = machine.run(*CALL, "two")
@@ -214,7 +214,7 @@ def test_a_call_does_not_fail_for_want_of_a_store(machine: Machine) -> None:
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.usefixtures("server")
 def test_a_folder_that_cannot_be_written_to_costs_no_answer(machine: Machine) -> None:
-    (machine.home / "data").mkdir(mode=0o500)
+    (machine.data).mkdir(mode=0o500)
     done = machine.run(*CALL, "two")
     assert (done.status, done.out) == (0, "Hello\n")
     assert "not logged" in done.err

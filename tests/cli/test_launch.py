@@ -183,7 +183,7 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
         path = machine.home / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
-    before = {path for path in machine.home.rglob("*") if "data" not in path.parts}
+    before = {path for path in machine.home.rglob("*") if machine.data not in path.parents}
     env = {
         "PATH": f"{bin}{os.pathsep}{os.environ['PATH']}",
         "ANTHROPIC_API_KEY": "sk-the-users-own",
@@ -195,13 +195,13 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
         done = machine.run("launch", name, "-m", "glm-4.7", "--simulate", env=env, process=True)
         assert done.status == 0, done
         _, seen = done.json()
-        folder = machine.home / "data" / "launch" / name
+        folder = machine.data / "launch" / name
         assert str(folder) in seen.values()
         assert folder.stat().st_mode & 0o077 == 0
         assert seen["NO_PROXY"] == seen["no_proxy"] == "intern,127.0.0.1,localhost,::1"
         removed = {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} if name == "claude" else set()
         assert env.keys() - seen.keys() == removed
-    new = {path for path in machine.home.rglob("*") if "data" not in path.parts} - before
+    new = {path for path in machine.home.rglob("*") if machine.data not in path.parents} - before
     assert new <= {machine.config, machine.config / "serve.keys"}
     assert all((machine.home / name).read_text() == content for name, content in own.items())
 
@@ -211,7 +211,7 @@ def test_the_printed_script_does_the_same(machine: Machine) -> None:
     path = script(machine, "print(chat(user('hi'))['choices'][0]['message']['content'], *sys.argv[1:])", "a client.py")
     done = machine.run("launch", path, "-m", "glm-4.7", "--simulate", "--print", "--", "it's me")
     assert done.status == 0, done
-    assert not (machine.home / "data").exists(), "nothing is started or written"
+    assert not (machine.data).exists(), "nothing is started or written"
     bin = machine.home / "bin"
     bin.mkdir()
     (bin / "cnllm").write_text(f'#!/bin/sh\nexec {sys.executable} -m cnllm "$@"\n')
@@ -234,7 +234,7 @@ def test_the_printed_script_writes_the_files(machine: Machine) -> None:
     begin, end = next(i for i, line in enumerate(lines) if line.startswith("mkdir")), lines.index("CNLLM_FILE")
     commands = "\n".join(lines[begin : end + 1])
     subprocess.run(["sh"], input=commands, env=machine.env, text=True, check=True)
-    file = machine.home / "data" / "launch" / "claude" / ".claude.json"
+    file = machine.data / "launch" / "claude" / ".claude.json"
     assert json.loads(file.read_text()) == {"hasCompletedOnboarding": True}
 
 

@@ -102,7 +102,7 @@ def test_what_is_exported_can_be_replayed(kept: Machine) -> None:
 
 def test_path_and_switch(machine: Machine) -> None:
     path = Path(machine.run("logs", "path").out.strip())
-    assert path == machine.home / "data" / "conversations.db"
+    assert path == machine.data / "conversations.db"
     assert not path.exists()
     machine.overlay("http://127.0.0.1:9/v1")
     for args, there in ((["off"], 0), (["on"], 1), (["off"], 1), (["on", "--no-exchanges"], 2)):
@@ -145,9 +145,9 @@ def test_a_line_stays_a_line_though_chinese_is_twice_as_wide(machine: Machine, c
 
 def test_a_setting_that_cannot_be_read_costs_no_answer_and_keeps_nothing(machine: Machine) -> None:
     machine.run("logs", "off")
-    (machine.home / "data" / "logging").write_text("maybe")
+    (machine.data / "logging").write_text("maybe")
     done = machine.run("call", "--model", "glm-4.7", "--simulate", "hi")
     assert (done.status, bool(done.out)) == (0, True)
     assert "this call is not logged" in done.err
     assert "run cnllm logs on, or cnllm logs off, to rewrite it" in done.err
-    assert not (machine.home / "data" / "conversations.db").exists()
+    assert not (machine.data / "conversations.db").exists()

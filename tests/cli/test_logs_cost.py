@@ -122,7 +122,7 @@ def test_deleted_conversations_leave_no_byte(machine: Machine) -> None:
     done = machine.run("logs", "delete", ids["badger"][:6], ids["aardvark"])
     assert (done.status, done.out, done.err) == (0, "", "deleted: 2 conversations, 2 turns\n")
     assert [row["prompt"] for row in machine.run("logs", "list", "--json").json()] == ["civet"]
-    folder = machine.home / "data"
+    folder = machine.data
     content = b"".join(file.read_bytes() for file in folder.iterdir())
     assert b"civet" in content
     assert b"badger" not in content

@@ -125,9 +125,9 @@ def test_a_listing_imports_neither_transport_nor_engine(machine: Machine, args: 
         "print([m for m in sys.modules if m.startswith(heavy)], file=sys.stderr); sys.exit(status)"
     )
     machine.overlay("http://127.0.0.1:9/v1")
-    machine.config.rename(machine.home / "cnllm")
-    env = {**machine.unset, "XDG_CONFIG_HOME": str(machine.home)}
     for _ in range(2):  # a file that was changed is checked once
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=False
+        )
     assert args[-1] == "tools" or "home/m" in done.stdout
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]")

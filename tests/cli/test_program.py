@@ -133,7 +133,7 @@ def test_what_a_command_has_no_use_for_is_not_imported(
     for _ in range(2):  # what the first one works out is kept for the second
         done = subprocess.run(
             [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}; {code}"],
-            env={**machine.unset, **env},
+            env={**machine.env, **env},
             capture_output=True,
             text=True,
             check=True,

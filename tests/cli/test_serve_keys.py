@@ -35,7 +35,7 @@ def test_a_key_is_shown_once(machine: Machine) -> None:
     shown = machine.run("serve", "keys", "list")
     assert "team-a" in shown.out
     assert key not in shown.out + json.dumps(row)
-    folder = machine.home / "data"
+    folder = machine.data
     assert stat.S_IMODE((folder / "gateway-keys.db").stat().st_mode) == 0o600
     assert all(key.encode() not in path.read_bytes() for path in folder.iterdir())
     machine.run("serve", "keys", "add", "team-a").fails(2, "team-a", "revoke")
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
     for args, word in cases:
         machine.run("serve", "keys", "add", *args).fails(2, word)
     assert machine.run("serve", "keys", "list", "--json").json() == []
-    assert not (machine.home / "data" / "gateway-keys.db").exists(), "to list creates no file"
+    assert not (machine.data / "gateway-keys.db").exists(), "to list creates no file"
     wrong = machine.run("serve", "keys", "list", "--store", "redis://:a-secret-password@127.0.0.1:1/0")
     assert wrong.status == 2
     assert "a-secret-password" not in wrong.out + wrong.err

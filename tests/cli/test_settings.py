@@ -26,7 +26,7 @@ def test_serve_and_batch_do_not_start_with_a_wrong_value(machine: Machine, name:
     for args in (["serve", "--simulate", "--no-key"], [*batch, "--dry-run"], batch):
         machine.run(*args, env={name: value}).fails(2, f"{name}={value}", f"for example {name}=")
     assert not out.exists()
-    assert not (machine.home / "data").exists()
+    assert not (machine.data).exists()
 
 
 def test_a_key_is_not_shown_with_a_wrong_value(machine: Machine) -> None:
@@ -60,6 +60,6 @@ def test_what_a_file_sets_is_read_by_the_same_class(machine: Machine, file: str)
     )
     args = ["--no-log"] if file == "default-model" else ["--model", "glm-4.7"]
     command = [sys.executable, "-c", code, *args]
-    done = subprocess.run(command, env=machine.unset, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=machine.env, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "True"
     assert not (folder / "conversations.db").exists()

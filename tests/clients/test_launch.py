@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import home_folders
 import pytest
 
 from .programs import AGENTS, FOLDERS, Program, search_path
@@ -31,7 +32,7 @@ def test_a_newcomer_sees_it_work(program: Program, tmp_path: Path) -> None:
         **{f"CNLLM_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA")},
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
         **program.environment,
-        "CNLLM_CACHE_DIR": os.environ["CNLLM_CACHE_DIR"],
+        "CNLLM_CACHE_DIR": str(home_folders.cache_dir()),
         "HOME": str(tmp_path),
         "PATH": search_path(),
     }

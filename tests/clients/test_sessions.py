@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import home_folders
 import pytest
 
 from cnllm.launch.clients import find_client
@@ -78,7 +79,7 @@ class Machine:
             "HOME": str(home),
             "CNLLM_CONFIG_DIR": str(config),
             "CNLLM_DATA_DIR": str(home / "data"),
-            "CNLLM_CACHE_DIR": os.environ["CNLLM_CACHE_DIR"],
+            "CNLLM_CACHE_DIR": str(home_folders.cache_dir()),
         }
         nowhere = "http://127.0.0.1:9"  # a client that wants to leave this machine fails at once
         proxies = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")

@@ -5,10 +5,8 @@ The folder is not called `daft`: Python would import it in place of the real one
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from batch.stub import Stub
 from daft.functions import prompt
 
 import cnllm
+from cnllm.config import paths
 from cnllm.registry.trusted_files import trust
 from cnllm.simulator.server import running
 
@@ -29,7 +28,7 @@ PRICE = 'price = { currency = "CNY", input = 2.0, output = 8.0 }'
 
 def write_own(text: str) -> None:
     """Write the user's own registry file, and trust it with keys."""
-    folder = Path(os.environ["CNLLM_CONFIG_DIR"])
+    folder = paths.config_dir()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "providers.toml").write_text(text)
     trust(folder / "providers.toml")

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -77,10 +76,7 @@ def test_J1_help_loads_nothing_heavy_and_opens_no_socket(args: list[str]) -> Non
     assert "Usage" in done.stdout
 
 
-def test_J1_planning_opens_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", os.environ["CNLLM_CACHE_DIR"])
-    for kind in ("CONFIG", "DATA", "CACHE"):  # pydantic reads a setting
-        monkeypatch.delenv(f"CNLLM_{kind}_DIR")
+def test_J1_planning_opens_no_socket() -> None:
     run = (
         "import cnllm\nfrom cnllm import engine\n"
         "model = cnllm.Registry.load().resolve('deepseek/deepseek-flash')\n"

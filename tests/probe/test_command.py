@@ -47,7 +47,7 @@ def test_it_writes_the_file_the_report_and_the_exchanges(machine: Machine, url: 
     Player(machine.home / "home.jsonl")  # the engine replays it
     assert len(exchanges.splitlines()) <= 220
     assert all(len(line) < 80 for line in done.err.splitlines() if "/220 " in line)
-    assert not list((machine.home / "data" / "probe").iterdir())
+    assert not list((machine.data / "probe").iterdir())
 
 
 def test_what_it_wrote_is_used_at_once(machine: Machine, url: str) -> None:
