@@ -7,6 +7,7 @@ become `{0}`, `{1}` and so on. A text of several lines is a message a line, but 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -195,6 +196,7 @@ class Message(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
+@functools.cache
 def messages() -> dict[Message, list[str]]:
     """Return the messages, each with the files that hold it, in their order."""
     found: dict[Message, list[str]] = {}

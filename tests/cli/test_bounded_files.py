@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import home_folders
 import pytest
 from cases import each
 
@@ -36,9 +37,7 @@ WAYS: list[tuple[str, ...]] = [
 
 
 def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    names = ("CONFIG", "DATA", "CACHE")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("CNLLM_")}
-    environment |= {f"CNLLM_{name}_DIR": str(folder / name) for name in names}
+    environment = {**os.environ, **home_folders.variables(folder)}
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "cwd": folder, "env": environment}
     options |= {} if "stdin" in more else {"stdin": subprocess.DEVNULL}
     done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -62,11 +61,12 @@ def test_a_device_without_an_end_is_an_error_that_names_it(tmp_path: Path, way: 
 
 
 def test_registry_files_and_stdin_have_bounds(tmp_path: Path) -> None:
-    (tmp_path / "CONFIG").mkdir()
+    config = home_folders.config_dir(tmp_path)
+    config.mkdir(parents=True)
     for name in ("providers.toml", "keys.json", "default-model"):
-        (tmp_path / "CONFIG" / name).symlink_to("/dev/zero")
+        (config / name).symlink_to("/dev/zero")
         done = run(tmp_path, "call", "--simulate", "hi", *(() if name == "default-model" else ("-m", "glm-4.7")))
-        (tmp_path / "CONFIG" / name).unlink()
+        (config / name).unlink()
         assert "bug" not in done.stderr
         assert done.returncode == 0 or "more than" in done.stderr
     with open("/dev/zero", "rb") as zero:

@@ -1,15 +1,10 @@
-"""An MCP server for tests, made with the package `mcp`: over stdio as a program, or as an application for HTTP.
-
-python server.py [--stderr FILE] [--exit STATUS] [--describe FILE] [--silent]
-"""
+"""An MCP server for tests, made with the package `mcp`: over stdio as a program, or as an application for HTTP."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,12 +19,13 @@ PIXEL = base64.b64decode(
 )
 
 
-def make(describe: Path | None = None) -> MCPServer:
-    """Make the server. `describe` holds the description of its tool `add`."""
+def make() -> MCPServer:
+    """Make the server."""
     server = MCPServer("tester")
 
-    @server.tool(description=describe.read_text() if describe else "Add two numbers.")
+    @server.tool()
     def add(a: int, b: int) -> int:
+        """Add two numbers."""
         return a + b
 
     @server.tool()
@@ -116,20 +112,4 @@ def make(describe: Path | None = None) -> MCPServer:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--stderr", type=Path)
-    parser.add_argument("rest", nargs="*")
-    parser.add_argument("--exit", type=int)
-    parser.add_argument("--describe", type=Path)
-    parser.add_argument("--silent", action="store_true")
-    parser.add_argument("--api-key")
-    options = parser.parse_args()
-    if options.stderr is not None:
-        sys.stderr.write(options.stderr.read_text())
-        sys.stderr.flush()
-    if options.exit is not None:
-        sys.exit(options.exit)
-    if options.silent:
-        sys.stdin.read()
-    else:
-        make(options.describe).run("stdio")
+    make().run("stdio")

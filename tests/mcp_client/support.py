@@ -18,12 +18,18 @@ from cnllm.mcp_client import McpTools
 from . import server
 
 SOON = 30  # seconds
+PLAIN = Path(__file__).parent / "plain" / "server.py"
 SERVER = Path(__file__).with_name("server.py")
 
 
 def command(*options: str) -> list[str]:
-    """The words that start the server over stdio."""
-    return [sys.executable, str(SERVER), *options]
+    """The words that start the plain server over stdio. -S: it needs no site-packages."""
+    return [sys.executable, "-S", str(PLAIN), *options]
+
+
+def package_command() -> list[str]:
+    """The words that start the server of the package `mcp` over stdio."""
+    return [sys.executable, str(SERVER)]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import cnllm
 from cnllm import AsyncClient, Client, McpError
 
 from .server import PIXEL
-from .support import command, is_alive, names, over_http, own_threads, pid_of
+from .support import command, is_alive, names, over_http, own_threads, package_command, pid_of
 
 MODEL = "glm-4.7"
 
@@ -22,7 +22,7 @@ MODEL = "glm-4.7"
 @pytest.fixture(scope="module", params=["stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[list[str] | str]:
     if request.param == "stdio":
-        yield command()
+        yield package_command()
         return
     with over_http() as url:
         yield url
@@ -193,7 +193,7 @@ def test_text_that_is_not_the_protocol_does_no_harm(tmp_path: Path, capfd: pytes
 
 
 def test_sampling_roots_and_questions_to_the_user_are_off() -> None:
-    with cnllm.mcp(command()) as tools:
+    with cnllm.mcp(package_command()) as tools:
         lines = tools.call("sample").text.splitlines()
     assert lines[0] == "sampling=None roots=None elicitation=None"
     assert [line.split()[0] for line in lines[1:]] == ["refused", "refused"]

@@ -550,7 +550,7 @@ def test_J8_threads_that_call_meanwhile_leave_nothing_old_behind(tmp_path: Path)
 
 def test_J8_each_command_reads_the_files_as_they_are(tmp_path: Path) -> None:
     path = overlay(tmp_path, more=NEW)
-    env = {"CNLLM_PROVIDERS": str(path), "CNLLM_CACHE_DIR": str(tmp_path / "cache")}
+    env = {"CNLLM_PROVIDERS": str(path), "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
 
     def shown() -> tuple[list[str], int]:
         rows = json.loads(cli("models", "list", "home/", "--json", **env).stdout)

@@ -10,6 +10,8 @@ from cnllm import Registry
 from cnllm.errors import RegistryError
 from cnllm.registry.check import check
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 LINES = [
     "[providers.home]",
     'extends = "openai-compatible"',
