@@ -62,7 +62,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_no_request_is_lost(tmp_path: Path, workers: int) -> None:
     files = Files(tmp_path)
     both = f"{OLD}\n{NEW}"
@@ -99,7 +99,7 @@ def test_no_request_is_lost(tmp_path: Path, workers: int) -> None:
     assert len(statuses) > 24
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_other_models_and_other_keys(tmp_path: Path, workers: int) -> None:
     """A stream that runs ends as it began."""
     files = Files(tmp_path)

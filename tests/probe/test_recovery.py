@@ -11,7 +11,6 @@ import pytest
 from cnllm import Registry, engine, probe
 from cnllm.probe.claims import judged
 from cnllm.registry.check import check
-from cnllm.registry.files import builtin_file
 from cnllm.simulator.server import running
 
 from .endpoint import KEY
@@ -40,20 +39,20 @@ def report(name: str, protocol: str, max_requests: int = 200) -> probe.Report:
 
 
 @pytest.mark.parametrize(("name", "protocol", "least"), MODELS)
-def test_what_it_learns_is_what_the_registry_says(name: str, protocol: str, least: int) -> None:
+def test_what_it_learns_is_what_the_registry_says(name: str, protocol: str, least: int, tmp_path: Path) -> None:
     model = REGISTRY.resolve(name, protocol=protocol)
-    verdicts = judged(model, report(name, protocol).facts)
+    found = report(name, protocol)
+    verdicts = judged(model, found.facts)
     contradicted = [(v.fact.flag, v.fact.value, v.claimed) for v in verdicts if v.word == "contradicted"]
     assert contradicted == []
     assert sum(v.word == "agreed" for v in verdicts) >= least
+    check_overlay(found, protocol, tmp_path / "probed.toml")
 
 
-@pytest.mark.parametrize(("name", "protocol", "least"), MODELS)
-def test_the_overlay_is_a_registry_file_without_faults(name: str, protocol: str, least: int, tmp_path: Path) -> None:
-    found = report(name, protocol)
-    file = tmp_path / "probed.toml"
+def check_overlay(found: probe.Report, protocol: str, file: Path) -> None:
+    """The overlay is a registry file without faults, and says what was found."""
     file.write_text(found.overlay, encoding="utf-8")
-    assert [p.message for p in check([builtin_file(), str(file)]) if p.severity == "error"] == []
+    assert [p.message for p in check([str(file)]) if p.severity == "error"] == []
     model = Registry.load(file).resolve(found.name)
     assert (model.protocol, model.id) == (protocol, "model-1")
     by_flag = {fact.flag: fact for fact in model.explain()}

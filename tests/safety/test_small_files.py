@@ -137,10 +137,10 @@ def test_a_batch_leaves_files_beside_its_output_alone(tmp_path: Path) -> None:
 # ── read, change, write ──────────────────────────────────────────────────────
 def test_no_alias_of_many_processes_is_lost(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    running = [machine.start("aliases", "set", f"a{number}", "glm-4.7") for number in range(15)]
-    assert statuses(running) == [0] * 15
+    running = [machine.start("aliases", "set", f"a{number}", "glm-4.7") for number in range(8)]
+    assert statuses(running) == [0] * 8
     text = (machine.config / "providers.toml").read_text()
-    assert [n for n in range(15) if f"a{n} =" not in text] == []
+    assert [n for n in range(8) if f"a{n} =" not in text] == []
 
 
 def test_no_preferred_provider_of_many_processes_is_lost(tmp_path: Path) -> None:

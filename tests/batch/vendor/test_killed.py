@@ -73,8 +73,12 @@ def steps(name: str, folder: Path) -> list[tuple[str, str]]:
         return server.seen
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 4])
+FEW = {"openai/gpt-4.1-mini": 4, "mistral/mistral-small-latest": 4}
+"""Models that are tried at every so many steps; .ci/long tries each shape at each step."""
+PLACES = [pytest.param(name, 1, marks=pytest.mark.long) for name in SHAPES]
+
+
+@pytest.mark.parametrize(("name", "every"), [*PLACES, *FEW.items()])
 def test_killed_at_any_request(tmp_path: Path, name: str, every: int) -> None:
     all_steps = steps(name, tmp_path)
     assert {step for step, _ in all_steps} >= {"submit", "poll"}
@@ -96,8 +100,7 @@ def test_killed_at_any_request(tmp_path: Path, name: str, every: int) -> None:
             finish(machine, server, name, home, all_steps[number - 1])
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 16])
+@pytest.mark.parametrize(("name", "every"), [*PLACES, *((name, 4 * every) for name, every in FEW.items())])
 def test_killed_at_any_write(tmp_path: Path, name: str, every: int) -> None:
     machine, home = trial(tmp_path, 0)
     with vendor() as server:
