@@ -59,6 +59,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         client = object.__new__(type(self))
+        self._input_checker()  # now, so that both share it
         client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None, _held_sets=None)
         client._open_transport()
         return client
@@ -168,7 +169,11 @@ class AsyncClient(BaseClient, AsyncRunMethods):
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
         return call, AsyncCallRun(
-            self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
+            self._transport,
+            call.stream() if stream else call.complete(),
+            key,
+            watch_call(self._on_event),
+            self._input_checker,
         )
 
     def _open_route(
@@ -176,7 +181,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     ) -> tuple[Call, AsyncCallRun]:
         call, key, keys = self._start_route(model, messages, stream, options)
         steps = call.stream() if stream else call.complete()
-        runner = AsyncCallRun(self._transport, steps, key, watch_call(self._on_event))
+        runner = AsyncCallRun(self._transport, steps, key, watch_call(self._on_event), self._input_checker)
         runner.keys = keys
         return call, runner
 
@@ -190,6 +195,8 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     async def aclose(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
         self._closed = True
+        if self._checker is not None:
+            self._checker.close()
         if (held := self._take_held_sets()) is not None:
             await run_in_thread(held.release)
         close = getattr(self._transport, "aclose", None)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from cnllm.client import credentials
 from cnllm.client.base import CallDriver, check_delivery, progress_check
+from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
+    CheckInputs,
     DrainBody,
     FinalEvents,
     Observed,
@@ -70,6 +73,8 @@ class AsyncCallRun(CallDriver):
                 return await self._send(step.plan)
             case ReadBody():
                 return await self._read_all(step)
+            case CheckInputs():
+                return await run_in_thread(partial(self._check_inputs, step))
             case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
                 self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):

@@ -22,7 +22,7 @@ from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
+from cnllm.engine.run.call_effects import CheckInputs, InputVerdict, Observed, Sleep, UseTarget
 from cnllm.errors import ClientClosed, CnllmError, IdleTimeout, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
@@ -33,6 +33,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
     from cnllm.client.cooldowns import Cooldowns
+    from cnllm.client.input_checks import InputChecker
     from cnllm.client.tool_sets import HeldSets
     from cnllm.types.call_options import CallOptions
     from cnllm.types.message_types import Messages
@@ -66,6 +67,7 @@ class BaseClient:
         self._fallback: Fallback | None = None
         self._cooldowns: Cooldowns | None = None
         self._held_sets: HeldSets | None = None
+        self._checker: InputChecker | None = None
         if fallback is not None:
             from cnllm.types.route import Fallback
 
@@ -154,6 +156,14 @@ class BaseClient:
         if self._held_sets is None:
             self._held_sets = HeldSets()
         return self._held_sets.open_options(options)
+
+    def _input_checker(self) -> InputChecker:
+        """Return what checks the inputs of custom tools."""
+        if self._checker is None:
+            from cnllm.client.input_checks import InputChecker
+
+            self._checker = InputChecker()
+        return self._checker
 
     def _take_held_sets(self) -> HeldSets | None:
         """Return the open sets, which are no longer the client's."""
@@ -259,8 +269,16 @@ def _is_chatter(chunk: bytes) -> bool:
 class CallDriver:
     """Holds the state of a call that both drivers share."""
 
-    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        transport: Any,
+        steps: Any,
+        key: str | None,
+        watch: Watch | None,
+        checker: Callable[[], InputChecker] | None = None,
+    ) -> None:
         self._watch = watch
+        self._checker = checker
         self._transport = transport
         self._steps = steps
         self.key = key
@@ -302,6 +320,12 @@ class CallDriver:
         if self._watch is not None:
             self._watch.request_sent(plan)
         return request
+
+    def _check_inputs(self, step: CheckInputs) -> list[InputVerdict]:
+        """Return the verdicts of checks. It may block for seconds."""
+        if self._checker is None:
+            return [InputVerdict(unknown="this client checks no inputs") for _ in step.checks]
+        return self._checker().check(step.checks)
 
     def _report_start(self, status: int) -> None:
         if self._watch is not None:

@@ -148,7 +148,11 @@ class Client(BaseClient, RunMethods):
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
         return call, CallRun(
-            self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
+            self._transport,
+            call.stream() if stream else call.complete(),
+            key,
+            watch_call(self._on_event),
+            self._input_checker,
         )
 
     def _open_route(
@@ -156,7 +160,7 @@ class Client(BaseClient, RunMethods):
     ) -> tuple[Call, CallRun]:
         call, key, keys = self._start_route(model, messages, stream, options)
         steps = call.stream() if stream else call.complete()
-        runner = CallRun(self._transport, steps, key, watch_call(self._on_event))
+        runner = CallRun(self._transport, steps, key, watch_call(self._on_event), self._input_checker)
         runner.keys = keys
         return call, runner
 
@@ -173,6 +177,8 @@ class Client(BaseClient, RunMethods):
     def close(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
         self._closed = True
+        if self._checker is not None:
+            self._checker.close()
         if (held := self._take_held_sets()) is not None:
             held.release()
         close = getattr(self._transport, "close", None)

@@ -50,7 +50,8 @@ class Function(Struct, frozen=True):
     """A tool as offered.
 
     `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
-    holds the keys beside the function (cache marks).
+    holds the keys beside the function (cache marks). `custom` is set for a function that stands for a custom tool: the
+    tool's own description and format.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Function(Struct, frozen=True):
     strict: bool | None = None
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):
@@ -299,6 +301,7 @@ def _tool(tool: Any, index: int) -> Function:
         definition.strict,
         definition.definition,
         definition.extra,
+        definition.custom,
     )
 
 

@@ -1,4 +1,4 @@
-"""Offer custom tools, whose input is plain text, as functions with one text argument, and write their calls back."""
+"""Name the functions for a client's tools, and read the input of a custom tool inside the arguments of its function."""
 
 from __future__ import annotations
 
@@ -7,51 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+__all__ = ["InputReader", "unique_name"]
 
-from cnllm.types import ToolCall
-from cnllm.types.arguments import decode_arguments
-
-__all__ = ["InputReader", "custom_arguments", "custom_function", "custom_input", "unique_name"]
-
-_FIELD = "input"
 _MAX_NAME = 64
 _HEAD = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-
-
-def custom_function(name: str, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the function for a custom tool. Its description holds the grammar, if the tool has one."""
-    texts = [tool["description"]] if isinstance(tool.get("description"), str) and tool["description"] else []
-    texts.append(f"Call this function with one argument, `{_FIELD}`: a string that holds the whole input, unchanged.")
-    format = tool.get("format")
-    if isinstance(format, Mapping):
-        grammar = format.get("grammar") if isinstance(format.get("grammar"), Mapping) else format
-        if isinstance(grammar, Mapping) and isinstance(grammar.get("definition"), str):
-            texts.append(f"The input follows this grammar ({grammar.get('syntax', 'lark')}):\n{grammar['definition']}")
-    parameters = {
-        "type": "object",
-        "properties": {_FIELD: {"type": "string", "description": "The whole input of the tool."}},
-        "required": [_FIELD],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "function",
-        "function": {"name": name, "description": "\n\n".join(texts), "parameters": parameters},
-    }
-
-
-def custom_arguments(input: str) -> tuple[dict[str, Any], str]:
-    """Return the arguments of the function for an input, decoded and as JSON."""
-    arguments = {_FIELD: input}
-    return arguments, msgspec.json.encode(arguments).decode()
-
-
-def custom_input(call: ToolCall) -> str:
-    """Return the input of a call. Arguments in another form are the input themselves."""
-    arguments = call.arguments if call.arguments is not None else decode_arguments(call.raw)[0]
-    value = None if arguments is None else arguments.get(_FIELD)
-    return value if isinstance(value, str) else call.raw
 
 
 def unique_name(name: str, used: Mapping[str, Any], key: str) -> str:

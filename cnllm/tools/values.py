@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.tools.sets import expand_sets
 from cnllm.types import checks
+from cnllm.types.custom_tools import custom_function
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -34,7 +35,9 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
     `parameters` is a JSON Schema whose root is an object. `function` may be sync or async; without one the tool is
     offered but cannot be executed. `timeout` is in seconds, for one call. `definition` is set for a built-in tool of an
     endpoint, and is sent unchanged. `extra` holds other keys of a definition (cache marks), for endpoints that know
-    them.
+    them. `custom` is set for a custom tool, whose input is plain text: its own `description` and `format`, for
+    endpoints that know such tools. For all others the tool is a function with one argument, `input`, and cnllm checks
+    the input by the grammar of the format.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
     timeout: float | None = None
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function. The result of an async function is a coroutine."""
@@ -183,7 +187,7 @@ def _check_tool(item: Tool, place: str) -> Tool:
     if item.description is not None and type(item.description) is not str:
         checks.require_type(f"{place}.description", item.description, str, "a string or None")
         item = replace(item, description=str.__str__(item.description))
-    for key in ("parameters", "definition", "extra"):
+    for key in ("parameters", "definition", "extra", "custom"):
         value = getattr(item, key)
         if value is not None and type(value) is not dict:
             item = replace(item, **{key: checks.as_dict(f"{place}.{key}", value, "a dict or None")})
@@ -198,7 +202,8 @@ _FUNCTION_KEYS = {"type", "function", "name", "description", "parameters", "inpu
 """Keys of a function's definition, in any of the shapes."""
 
 
-_WRAPPER_KEYS = {"type", "function"}
+_WRAPPER_KEYS = {"type", "function", "custom"}
+_SCHEMA_KEYS = {"function", "parameters", "inputSchema", "input_schema"}
 
 
 def _is_mapping(value: Any) -> bool:
@@ -212,6 +217,11 @@ def _as_dict(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
     """Return a Tool of a definition: OpenAI's wrapping, a bare definition, or the shape of MCP and Anthropic."""
+    if item.get("type") == "custom" and not item.keys() & _SCHEMA_KEYS:
+        custom = item.get("custom", item)
+        if not _is_mapping(custom) or not isinstance(custom.get("name"), str):
+            raise ValueError(f"{place} has no name of a custom tool")
+        item = custom_function(str.__str__(custom["name"]), _as_dict(place, custom))
     function = item.get("function", item)
     if type(function) is not dict and isinstance(function, Mapping):
         function = checks.as_dict(f"{place}.function", function)
@@ -241,4 +251,7 @@ def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
         extra = {"cache_control": item["cache_control"]} if "cache_control" in item else None
     else:
         extra = {key: value for key, value in item.items() if key not in _WRAPPER_KEYS} or None
-    return Tool(str.__str__(name), description, parameters, strict=strict, extra=extra)
+    custom = item.get("custom") if function is not item else None
+    if custom is not None and type(custom) is not dict:
+        custom = checks.as_dict(f"{place}.custom", custom)
+    return Tool(str.__str__(name), description, parameters, strict=strict, extra=extra, custom=custom)

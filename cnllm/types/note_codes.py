@@ -56,6 +56,9 @@ NoteCode = Literal[
     "strict-added",
     "strict-dropped",
     "strict-form",
+    "input-corrected",
+    "input-invalid",
+    "input-unjudged",
     # Structured output
     "schema-as-tool",
     "schema-in-prompt",
@@ -196,6 +199,9 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "strict-added": "a tool became strict, because the endpoint takes all tools strict or none",
         "strict-dropped": "tools were sent without `strict`, which they or the endpoint do not allow",
         "strict-form": "a tool's schema was rewritten in the form that strict mode demands",
+        "input-corrected": "a call was asked for again, because its input did not follow the grammar of the tool",
+        "input-invalid": "the input of a call does not follow the grammar of the tool; the call is passed on as it is",
+        "input-unjudged": "the input of a call could not be checked by the grammar of the tool",
     },
     "Structured output": {
         "schema-as-tool": "the schema was sent as the parameters of a tool whose call is the answer",

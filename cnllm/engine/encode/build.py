@@ -216,6 +216,7 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         schema=options.schema,
         answer=output,
         corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
+        corrects_inputs=options.corrections != 0,
         prompt=_last_user_text(turns),
         messages=tuple(turns),
         max_output=max_output,

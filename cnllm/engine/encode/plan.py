@@ -30,7 +30,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     `strict_forms` hold the caller's own parameters, by tool, where strict mode changed them. `prompted` says that the
     tools are described in the prompt and that calls come as text; `text_calls` says what becomes of calls written as
     text, where the caller does. `answer` is the method for an answer by the `schema`, `corrections` how often an
-    invalid answer is sent back. `prompt` is the user's last text, `messages` the conversation as the caller gave it.
+    invalid answer is sent back; `corrects_inputs` says whether a call of a custom tool is, whose input does not follow
+    the grammar of the tool. `prompt` is the user's last text, `messages` the conversation as the caller gave it.
     `max_output` is the limit of output tokens that was sent, `stops` are the caller's stop texts.
 
     For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
@@ -52,6 +53,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     answer: OutputMethod | None = None
     corrections: int = 0
+    corrects_inputs: bool = True
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()

@@ -17,11 +17,13 @@ from cnllm.engine.decode.parser import StreamParser
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run import corrections, retry_policy
+from cnllm.engine.run import corrections, input_checks, retry_policy
 from cnllm.engine.run.call_effects import (
+    CheckInputs,
     DrainBody,
     Effect,
     FinalEvents,
+    HoldContent,
     Observed,
     ReadBody,
     Send,
@@ -55,7 +57,8 @@ _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registr
 class Call:
     """One call. `stream()` and `complete()` yield its steps; `parser` holds the reply so far.
 
-    `replan` builds the plan again, with more messages.
+    `replan` builds the plan again, with more messages. `is_nested`: the reply is a part of another call's, which checks
+    it.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Call:
         replan: Callable[..., Plan],
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        is_nested: bool = False,
     ) -> None:
         self.plan = plan
         self.parser: StreamParser | None = None
@@ -76,6 +80,7 @@ class Call:
         self._clock = clock
         self._chance = chance
         self._delivered = False
+        self._is_nested = is_nested
 
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read, where nothing more will be read; None before the first byte."""
@@ -90,7 +95,8 @@ class Call:
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        return (yield from self._correct((yield from self._whole())))
+        reply = yield from self._correct((yield from self._whole()))
+        return (yield from self._check_inputs(reply, input_checks.plan_grammars(self.plan)))
 
     def _whole(self) -> Steps:
         """Return the reply in one piece; an endpoint that only streams is collected."""
@@ -147,7 +153,38 @@ class Call:
     # ── stream ───────────────────────────────────────────────────────────────
 
     def stream(self) -> Steps:
-        """Return the reply and deliver its events; a plan that cannot be streamed is read whole."""
+        """Return the reply and deliver its events; a plan that cannot be streamed is read whole.
+
+        Calls whose input has to follow a grammar are delivered when they are judged.
+        """
+        grammars = input_checks.plan_grammars(self.plan)
+        if not grammars:
+            return (yield from self._answer())
+        held = input_checks.HeldEvents(grammars)
+        steps, answer, is_holding = self._answer(), None, False
+        while True:
+            try:
+                effect = steps.send(answer)
+            except StopIteration as stop:
+                reply: Reply = stop.value
+                break
+            except CnllmError:
+                yield FinalEvents(held.after_failure())
+                raise
+            if isinstance(effect, list):
+                effect = type(effect)(held.feed(effect))
+                if held.events and not is_holding:
+                    yield HoldContent()
+                is_holding = bool(held.events)
+            answer = yield effect
+        if not held.events:
+            return reply
+        judged = yield from self._check_inputs(reply, grammars)
+        yield FinalEvents(held.after(reply, judged))
+        return judged
+
+    def _answer(self) -> Steps:
+        """Return the reply and deliver its events; an answer by a schema is corrected where the plan says so."""
         if not self.plan.corrections or self.plan.answer is None:
             return (yield from self._stream())
         final: list[Event] = []  # held back: the reply does not end here if the answer is to be corrected
@@ -301,6 +338,35 @@ class Call:
             reply = corrections.add_usage(reply, corrected, problem, number, limit)
         return reply
 
+    def _check_inputs(self, reply: Reply, grammars: input_checks.Grammars) -> Steps:
+        """Return the reply, or the one with other calls after one with a wrong input was sent back."""
+        calls = input_checks.checked_calls(reply, grammars) if grammars and not self._is_nested else []
+        if not calls:
+            return reply
+        verdicts = yield CheckInputs(tuple(input_checks.input_check(call, grammars) for call in calls))
+        reply = input_checks.add_notes(reply, input_checks.unknown_notes(calls, verdicts))
+        if not (found := input_checks.problems(calls, verdicts)):
+            return reply
+        if not self.plan.corrects_inputs:
+            return input_checks.add_notes(reply, input_checks.wrong_notes(calls, found, "passed on as it is"))
+        try:
+            second = yield from self._nested_call(self._retry, *input_checks.correction_turns(reply, found)).complete()
+            reason = None if second.finish in ("stop", "tool_calls") else f"it ended with {second.finish}"
+        except CnllmError as error:  # the earlier reply is whole, and paid for
+            reason = str(error)
+        if reason is not None:
+            notes = input_checks.wrong_notes(calls, found, "passed on as it is")
+            return input_checks.add_notes(reply, [*notes, input_checks.failed_note(reason)])
+        reply = input_checks.corrected_reply(reply, second, found)
+        later = input_checks.checked_calls(second, grammars)
+        if not later:
+            return reply
+        verdicts = yield CheckInputs(tuple(input_checks.input_check(call, grammars) for call in later))
+        notes = input_checks.unknown_notes(later, verdicts)
+        found = input_checks.problems(later, verdicts)
+        notes += input_checks.wrong_notes(later, found, "passed on as it is, after one correction")
+        return input_checks.add_notes(reply, notes)
+
     def _nested_call(self, retry: Retry, *more: Message) -> Call:
         """Return a nested call: whole, with the messages since, and without corrections."""
 
@@ -314,6 +380,7 @@ class Call:
             replan=replan,
             clock=self._clock,
             chance=self._chance,
+            is_nested=True,
         )
 
     # ── recovery ─────────────────────────────────────────────────────────────

@@ -5,6 +5,8 @@ ReadBody(most, progress)  → (the rest of the body, at most one piece beyond th
                             that ended it, or None)
 SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
 UseTarget(number, plan)   → events that were held back; from now on requests go to this target of a route
+CheckInputs(checks)       → the verdict of each check, in their order
+HoldContent()             → None; content came, and is held back until it is judged
 DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
 Sleep(seconds)            → None; the call is tried again after that, because of `error`
 Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
@@ -24,9 +26,13 @@ from cnllm.errors import CnllmError
 from cnllm.types import Event, Reply
 
 __all__ = [
+    "CheckInputs",
     "DrainBody",
     "Effect",
     "FinalEvents",
+    "HoldContent",
+    "InputCheck",
+    "InputVerdict",
     "Observed",
     "ReadBody",
     "Send",
@@ -78,6 +84,31 @@ class Observed(Struct, frozen=True):
 
     kind: Literal["cut", "recovered"]
     reason: str = ""
+
+
+class InputCheck(Struct, frozen=True):
+    """The input of one call, to be checked by a grammar. `syntax` is lark or regex."""
+
+    syntax: str
+    definition: str
+    text: str
+
+
+class InputVerdict(Struct, frozen=True):
+    """The outcome of a check: `problem` where the input does not follow the grammar, `unknown` why nobody can say."""
+
+    problem: str | None = None
+    unknown: str | None = None
+
+
+class CheckInputs(Struct, frozen=True):
+    """Check inputs by their grammars. It may take seconds, and must not hold other work up."""
+
+    checks: tuple[InputCheck, ...]
+
+
+class HoldContent(Struct, frozen=True):
+    """Report that content came which is not delivered until it is judged."""
 
 
 class UseTarget(Struct, frozen=True):

@@ -18,7 +18,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["closing_events", "corrected_events", "final_events", "is_verdict"]
+__all__ = ["call_events", "closing_events", "corrected_events", "final_events", "is_verdict"]
 
 
 def final_events(reply: Reply) -> list[Event]:
@@ -31,13 +31,17 @@ def closing_events(reply: Reply) -> list[Event]:
     out: list[Event] = []
     calls = reply.tool_calls
     for index, call in enumerate(calls):
-        out.append(ToolCallStart(index, call.id, call.name, call.excluded))
-        if call.raw:
-            out.append(ToolCallDelta(index, call.raw))
+        out += call_events(index, call)
     out.append(UsageSeen(reply.usage))
     out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
     out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]
     return out
+
+
+def call_events(index: int, call: ToolCall) -> list[Event]:
+    """Return the events of a whole call, without its end."""
+    start = ToolCallStart(index, call.id, call.name, call.excluded)
+    return [start, ToolCallDelta(index, call.raw)] if call.raw else [start]
 
 
 def is_verdict(event: Event) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import FinalEvents, Send, SetReadDeadline, Sleep, Steps, UseTarget
+from cnllm.engine.run.call_effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
 from cnllm.engine.run.endings import final_events
 from cnllm.engine.run.route_rules import CooldownState, context_obstacle, judge, may_wait
 from cnllm.engine.run.takeover import Diverged, Follower, RepeatedStart, continued_reply
@@ -293,6 +293,11 @@ class RoutedCall(Call):
                 if isinstance(answer, tuple) and answer[0] < 300:
                     has_deadline = True
                     yield SetReadDeadline(max(limit - (self._clock() - begin), 0.001))
+                continue
+            if kind is HoldContent:  # the target answers in time
+                limit = None
+                if has_deadline:
+                    yield SetReadDeadline(None)
                 continue
             if kind is Sleep:
                 if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):

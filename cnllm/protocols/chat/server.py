@@ -15,7 +15,7 @@ import msgspec
 from cnllm.protocols import ServerCodec, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.batch_form import BatchForm
-from cnllm.protocols.custom_tools import InputReader, custom_arguments, custom_function, custom_input
+from cnllm.protocols.custom_tools import InputReader
 from cnllm.protocols.field_types import require_types
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
@@ -38,6 +38,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.convert import from_dict
+from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
 from cnllm.types.media import is_file_part
 
 __all__ = ["CODEC"]

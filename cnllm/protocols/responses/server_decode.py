@@ -9,12 +9,12 @@ import msgspec
 
 from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
-from cnllm.protocols.custom_tools import custom_arguments
 from cnllm.protocols.field_types import require_types
 from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
+from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
 
 __all__ = ["read_request"]

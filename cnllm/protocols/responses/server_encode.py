@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cnllm.protocols.custom_tools import InputReader, custom_input
+from cnllm.protocols.custom_tools import InputReader
 from cnllm.protocols.reply_ids import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
@@ -28,6 +28,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.custom_tools import custom_input
 
 __all__ = ["StreamEncoder", "token_fields", "write_error", "write_reply"]
 

@@ -1,0 +1,249 @@
+"""Check the inputs of custom tools by their grammars, and ask for a call again whose input does not follow one.
+
+A model that knows functions alone gets such a tool as a function, and nothing but this check keeps it to the grammar.
+A call waits until it is judged. A wrong one goes back to the model once, with what the parser says; the calls of the
+second reply take its place. Text that was delivered stays, and so do the other calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call_effects import InputCheck, InputVerdict
+from cnllm.engine.run.endings import call_events
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    Message,
+    Note,
+    NoteAdded,
+    Part,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolResult,
+    UsageSeen,
+)
+from cnllm.types.custom_tools import custom_grammar, custom_input
+from cnllm.types.totals import total_cost, total_usage
+
+__all__ = [
+    "Grammars",
+    "HeldEvents",
+    "add_notes",
+    "checked_calls",
+    "corrected_reply",
+    "correction_turns",
+    "failed_note",
+    "input_check",
+    "plan_grammars",
+    "problems",
+    "unknown_notes",
+    "wrong_notes",
+]
+
+Grammars = Mapping[str, tuple[str, str]]
+"""The syntax and definition of a grammar, by the name of the tool."""
+_FLAG = "tools"
+_LONGEST_SUBJECT = 1000
+_WAITING = "This call is right and will be run. Do not make it again."
+_SEPARATOR = "\n\n"
+
+
+def plan_grammars(plan: Plan) -> Grammars:
+    """Return the grammars of the custom tools, which the endpoint knows as functions only."""
+    found = ((tool.name, custom_grammar(tool.custom)) for tool in plan.callable if tool.custom is not None)
+    return {name: grammar for name, grammar in found if grammar is not None}
+
+
+def checked_calls(reply: Reply, grammars: Grammars) -> list[ToolCall]:
+    """Return the calls of a reply whose input has to follow a grammar."""
+    return [call for call in reply.tool_calls if call.name in grammars and not call.excluded]
+
+
+def input_check(call: ToolCall, grammars: Grammars) -> InputCheck:
+    """Return the check of a call."""
+    syntax, definition = grammars[call.name]
+    return InputCheck(syntax, definition, custom_input(call))
+
+
+def problems(calls: Sequence[ToolCall], verdicts: Sequence[InputVerdict]) -> dict[str, str]:
+    """Return what is wrong with the inputs of calls, by the ids of the calls."""
+    return {call.id: v.problem for call, v in zip(calls, verdicts, strict=True) if v.problem is not None}
+
+
+# ── notes ─────────────────────────────────────────────────────────────────────
+
+
+def unknown_notes(calls: Sequence[ToolCall], verdicts: Sequence[InputVerdict]) -> list[Note]:
+    """Return a note for each tool whose calls could not be judged."""
+    found = {(call.name, v.unknown): None for call, v in zip(calls, verdicts, strict=True) if v.unknown is not None}
+    did = "passed on without a check"
+    return [Note("input-unjudged", _FLAG, _subject(name, reason), did) for name, reason in found]
+
+
+def wrong_notes(calls: Sequence[ToolCall], found: Mapping[str, str], did: str) -> list[Note]:
+    """Return a note for each call whose input is wrong and is passed on."""
+    return [Note("input-invalid", _FLAG, _subject(c.name, found[c.id]), did) for c in calls if c.id in found]
+
+
+def failed_note(reason: str) -> Note:
+    """Return the note on a correction that failed."""
+    subject = "the input of a call does not follow its grammar"
+    return Note("correction-failed", _FLAG, subject, f"sent back, but no other call came: {reason}")
+
+
+def _subject(name: str, reason: str) -> str:
+    text = f"{name}: {reason}"
+    return text if len(text) <= _LONGEST_SUBJECT else f"{text[: _LONGEST_SUBJECT - 1]}…"
+
+
+def add_notes(reply: Reply, notes: Sequence[Note]) -> Reply:
+    """Return the reply with notes that it does not have."""
+    new = [note for note in notes if note not in reply.notes]
+    return replace(reply, notes=[*reply.notes, *new]) if new else reply
+
+
+# ── the correction ────────────────────────────────────────────────────────────
+
+
+def correction_turns(reply: Reply, found: Mapping[str, str]) -> list[Message]:
+    """Return the turns that send a reply back: it, and a result for each of its calls."""
+    return [reply.message, *(Message("tool", (_result(call, found.get(call.id)),)) for call in reply.tool_calls)]
+
+
+def _result(call: ToolCall, problem: str | None) -> ToolResult:
+    """Return the result of a call that waits or is wrong."""
+    if problem is None:
+        return ToolResult(call.id, _WAITING, call.name)
+    text = (
+        f"{call.name} was not run: its input does not follow the grammar of the tool. {problem}\n"
+        f"Call {call.name} again with the whole corrected input."
+    )
+    return ToolResult(call.id, text, call.name, error=True)
+
+
+def corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> Reply:
+    """Return the first reply with the second one in the place of its wrong calls: both were paid for."""
+    kept = [call for call in first.tool_calls if call.id not in found]
+    known = {_content(call) for call in kept}
+    new = [call for call in second.tool_calls if _content(call) not in known]
+    ids = {call.id for call in (*kept, *new)}
+    text = second.text
+    parts: list[Part] = [part for part in first.message.parts if type(part) is not ToolCall or part.id in ids]
+    for part in second.message.parts:
+        if type(part) is ToolCall and part.id not in ids:
+            continue
+        if type(part) is Text and text is second.text and first.text and part.text:
+            part = replace(part, text=f"{_SEPARATOR}{part.text}")
+            text = f"{_SEPARATOR}{second.text}"
+        parts.append(part)
+    names = ", ".join(dict.fromkeys(call.name for call in first.tool_calls if call.id in found))
+    did = "sent back, and asked again (1 of 1); usage and cost are of both requests"
+    notes = [Note("input-corrected", _FLAG, _subject(names, problem), did) for problem in found.values()]
+    both = [first, second]
+    later = [note for note in second.notes if note not in first.notes]
+    reply = replace(
+        second,
+        text=f"{first.text}{text}",
+        reasoning=f"{first.reasoning}{second.reasoning}",
+        tool_calls=[*kept, *new],
+        incomplete=[*first.incomplete, *second.incomplete],
+        message=replace(second.message, parts=tuple(parts)),
+        notes=[*first.notes, *later],
+        usage=total_usage(both),
+        cost=total_cost(both),
+        timing=first.timing,
+    )
+    if kept and not new:
+        reply = replace(reply, finish=first.finish, raw_finish=first.raw_finish)
+    return add_notes(reply, notes)
+
+
+def _content(call: ToolCall) -> tuple[str, bytes | str]:
+    """Return what a call does, without its id."""
+    return call.name, call.raw if call.arguments is None else msgspec.json.encode(call.arguments, order="sorted")
+
+
+# ── events ────────────────────────────────────────────────────────────────────
+
+
+class HeldEvents:
+    """The events of a stream from the first call on whose input has to be judged. The ones before are delivered."""
+
+    def __init__(self, grammars: Grammars) -> None:
+        self._grammars = grammars
+        self._begin()
+
+    def _begin(self) -> None:
+        self.events: list[Event] = []
+        self._calls: dict[str, int] = {}  # indexes of the calls that were delivered, by id
+        self._ended: set[int] = set()
+        self._blocks: set[int] = set()
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events to deliver now."""
+        return list(self._passed(events))
+
+    def _passed(self, events: Sequence[Event]) -> Iterator[Event]:
+        for event in events:
+            match event:
+                case Restarted():
+                    self._begin()
+                case ToolCallStart() if self.events or event.name in self._grammars:
+                    self.events.append(event)
+                    continue
+                case _ if self.events:
+                    self.events.append(event)
+                    continue
+                case ToolCallStart():
+                    self._calls[event.id] = event.index
+                case ToolCallEnd():
+                    self._ended.add(event.index)
+                case BlockEnd():
+                    self._blocks.add(event.index)
+            yield event
+
+    def after(self, first: Reply, last: Reply) -> list[Event]:
+        """Return the events to deliver when the calls are judged: those of the reply that holds."""
+        notes: list[Event] = [NoteAdded(note) for note in last.notes if note not in first.notes]
+        if last.message == first.message:
+            return [*notes, *self.events]
+        return [*notes, *self._replaced(first, last)]
+
+    def _replaced(self, first: Reply, last: Reply) -> Iterator[Event]:
+        """Yield the rest of a corrected reply."""
+        yield from (e for e in self.events if type(e) in (TextDelta, ReasoningDelta, NoteAdded))
+        if rest := last.reasoning[len(first.reasoning) :]:
+            yield ReasoningDelta(rest)
+        if rest := last.text[len(first.text) :]:
+            yield TextDelta(rest)
+        indexes: dict[str, int] = {}
+        for call in last.tool_calls:
+            indexes[call.id] = index = self._calls.get(call.id, len(self._calls) + len(indexes.keys() - self._calls))
+            if call.id not in self._calls:
+                yield from call_events(index, call)
+        yield UsageSeen(last.usage)
+        for index, part in enumerate(last.message.parts):
+            if type(part) is not ToolCall and index not in self._blocks:
+                yield BlockEnd(index, part)
+        for call in last.tool_calls:
+            if indexes[call.id] not in self._ended:
+                yield ToolCallEnd(indexes[call.id], call)
+        yield Finished(last.finish, last.raw_finish)
+
+    def after_failure(self) -> list[Event]:
+        """Return the events to deliver where the reply broke off: all but the content that nobody can judge."""
+        content = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta, ToolCallEnd)
+        return [event for event in self.events if not isinstance(event, content)]
