@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
+        Citation,
+        CitationAdded,
         Cost,
         Event,
         Finish,
@@ -123,9 +125,9 @@ _MODULES = {
     "cnllm.client.api": "Fitted call fit run stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
-        "BlockEnd Cost Event Finish Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
-        "Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing ToolCall ToolCallDelta "
-        "ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
+        "BlockEnd Citation CitationAdded Cost Event Finish Finished Media Message Note NoteAdded Opaque Part "
+        "Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing ToolCall "
+        "ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
     ),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -139,6 +141,8 @@ __all__ = [
     "BlockEnd",
     "CallOptions",
     "CannotSend",
+    "Citation",
+    "CitationAdded",
     "Client",
     "ClientClosed",
     "CnllmError",

@@ -7,7 +7,16 @@ from collections.abc import Hashable
 from msgspec.structs import replace
 
 from cnllm.protocols.repeated_text import RepeatedText
-from cnllm.types import Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from cnllm.types import (
+    Citation,
+    CitationAdded,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 
 __all__ = ["Delivered", "Diverged"]
 
@@ -28,6 +37,7 @@ class Delivered:
         self._pieces: dict[Hashable, list[str]] = {}  # by type of delta, or by index of call
         self._names: dict[int, str] = {}  # of calls that were sent
         self._repeats: RepeatedText | None = None
+        self._citations: list[Citation] = []
         self._missing_calls: set[int] = set()  # that were sent, and did not begin again yet
 
     def restart(self) -> None:
@@ -56,6 +66,10 @@ class Delivered:
                 return self._rest_of_delta(type(event), event)
             case ToolCallDelta():
                 return self._rest_of_delta(event.index, event)
+            case CitationAdded(citation=citation):
+                if citation in self._citations:
+                    return None
+                self._citations.append(citation)
             case ToolCallStart(index=index, name=name, excluded=excluded):
                 if index not in self._missing_calls:
                     if not excluded:  # the encoders leave such a call out

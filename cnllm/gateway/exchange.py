@@ -35,6 +35,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed
 from cnllm.types import (
     BlockEnd,
+    CitationAdded,
     Event,
     Finished,
     Note,
@@ -329,12 +330,19 @@ def _is_broken(reply: Reply) -> bool:
 
 def reply_events(reply: Reply) -> Iterator[Event]:
     """Yield the events of a whole reply, without `Finished`."""
-    calls = 0
+    calls = length = 0
+    citations = reply.citations
     for index, part in enumerate(reply.message.parts):
         match part:
             case Text() | Reasoning():
                 if part.text:
                     yield TextDelta(part.text) if type(part) is Text else ReasoningDelta(part.text)
+                if type(part) is Text:
+                    length += len(part.text)
+                    is_last = length >= len(reply.text)
+                    here = [c for c in citations if is_last or (c.start is not None and c.start < length)]
+                    citations = [c for c in citations if c not in here]
+                    yield from map(CitationAdded, here)
                 yield BlockEnd(index, part)
             case ToolCall():
                 yield ToolCallStart(calls, part.id, part.name, part.excluded)

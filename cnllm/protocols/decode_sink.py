@@ -74,6 +74,23 @@ class EventSink(Protocol):
     def annotate(self, data: dict[str, Any]) -> None:
         """Add data about the answer. It stays with the last text and is never sent back."""
 
+    def add_citation(
+        self,
+        data: Any,
+        url: Any,
+        title: Any,
+        start: Any = None,
+        end: Any = None,
+        *,
+        part: int | None = None,
+        quote: str | None = None,
+    ) -> list[Event]:
+        """Add a source of the answer; `data` is the wire's own object, and values of a wrong type count as unknown.
+
+        `start` and `end` count the characters of the part with the number `part`, or of the whole answer. Without
+        them the citation is for the whole part, once it ends. With `quote`, the cited text, they count its bytes.
+        """
+
     def note(self, code: NoteCode, flag: str, said: str, did: str) -> list[Event]:
         """Add a note for the caller."""
 

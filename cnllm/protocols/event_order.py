@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from cnllm.protocols.repeated_text import RepeatedText
 from cnllm.types import (
     BlockEnd,
+    CitationAdded,
     Event,
     Finished,
     NoteAdded,
@@ -111,7 +112,7 @@ class EventOrder:
                 return [event]
         elif kind is Finished:
             return [*self.flush(), event]
-        elif kind is UsageSeen or kind is NoteAdded:
+        elif kind is UsageSeen or kind is NoteAdded or kind is CitationAdded:
             return [event]
         elif not self._resolves(event):
             self._held.append(event)

@@ -29,6 +29,8 @@ else:
 __all__ = [
     "TOKEN_EVENTS",
     "BlockEnd",
+    "Citation",
+    "CitationAdded",
     "Cost",
     "Event",
     "Finish",
@@ -318,6 +320,21 @@ class Cost(Struct, frozen=True):
     currency: str
 
 
+class Citation(Struct, frozen=True, omit_defaults=True):
+    """A source that an endpoint names for its answer, and the piece of the answer that it is for.
+
+    `start` and `end` are positions in `Reply.text`, as in `text[start:end]`. Both are None where the endpoint names a
+    source without a piece, or where cnllm took markup out of the text, so that positions do not fit. `url` is None for
+    a source that is no page, such as a file of the request. `seal` has the object of the wire, and where it came from.
+    """
+
+    url: str | None
+    title: str | None = None
+    start: int | None = None
+    end: int | None = None
+    seal: Seal | None = None
+
+
 class Note(Struct, frozen=True):
     """One change or observation, and the line of the registry that caused it.
 
@@ -394,6 +411,12 @@ class NoteAdded(Struct, frozen=True, tag="note"):
     note: Note
 
 
+class CitationAdded(Struct, frozen=True, tag="citation"):
+    """The endpoint named a source of the answer. It may come before the text that it is for."""
+
+    citation: Citation
+
+
 class Restarted(Struct, frozen=True, tag="restarted"):
     """The reply begins again with other text: discard the text that was delivered so far."""
 
@@ -432,6 +455,7 @@ Event = (
     | BlockEnd
     | UsageSeen
     | NoteAdded
+    | CitationAdded
     | Restarted
     | Finished
 )
@@ -481,6 +505,7 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     a `schema`: checked against it, or an instance of the model class given for it. It is None without a schema, without
     a whole answer, or where the answer is invalid (the note `answer-invalid` says why). `registry` is the version of
     the data on the endpoint, by which the request was built and the reply was read; "" where there is no endpoint.
+    `citations` are the sources that the endpoint names, in the order in which they came.
     """
 
     text: str
@@ -499,6 +524,7 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     parsed: Answer_co | None = None
     timing: Timing = Timing()
     registry: str = ""
+    citations: list[Citation] = []
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""

@@ -19,10 +19,10 @@ class Block:
 
     `at` is the index of its first piece among those of its kind, `end` the index behind its last one, once another part
     of its kind has begun. `seal` is the endpoint's signature. `part` is the part as built, `known` whether it still
-    holds.
+    holds. `offset` counts the characters of its kind before it.
     """
 
-    __slots__ = ("at", "data", "end", "is_current", "kind", "part", "seal")
+    __slots__ = ("at", "data", "end", "is_current", "kind", "offset", "part", "seal")
 
     def __init__(self, kind: BlockKind, at: int, data: Any) -> None:
         self.kind: BlockKind = kind
@@ -32,6 +32,7 @@ class Block:
         self.seal: Any = None
         self.part: Part | None = None
         self.is_current = False
+        self.offset = 0
 
 
 class Blocks:
@@ -63,11 +64,18 @@ class Blocks:
         block.is_current = False
         return block
 
+    @property
+    def text_length(self) -> int:
+        """Count the characters of the answer so far."""
+        last = self._last.get("text")
+        return 0 if last is None else last.offset + sum(map(len, self._pieces["text"][last.at :]))
+
     def begin(self, kind: BlockKind, data: Any = None) -> None:
         """Begin a part; its first piece is the next one of its kind."""
         block = Block(kind, len(self._pieces.get(kind, ())), data)
         if (previous := self._last.get(kind)) is not None:
             previous.end = block.at
+            block.offset = previous.offset + sum(map(len, self._pieces.get(kind, ())[previous.at : block.at]))
         self._last[kind] = block
         self._all.append(block)
         self._has_call = self._has_call or kind == "call"
@@ -76,7 +84,7 @@ class Blocks:
     def restart(self) -> None:
         """Forget the pieces, because all of them arrive again. The order of the parts stays."""
         for block in self._all:
-            block.at = 0
+            block.at = block.offset = 0
             block.is_current = False
             block.end = None if block is self._last.get(block.kind) else 0
         self._open = self.reported = 0

@@ -10,9 +10,11 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.engine.decode.answer_tags import AnswerTags
 from cnllm.engine.decode.blocks import BlockKind, Blocks
+from cnllm.engine.decode.citations import Citations
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, pack_pieces
 from cnllm.engine.decode.final_notes import ids_note, price_note, silence_note
@@ -31,6 +33,8 @@ from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import (
     BlockEnd,
+    Citation,
+    CitationAdded,
     Event,
     Finish,
     Finished,
@@ -85,6 +89,7 @@ class ReplyBuilder:
         "_call_by_builder",
         "_call_indexes",
         "_calls",
+        "_citations",
         "_deltas",
         "_details",
         "_duplicates",
@@ -169,6 +174,7 @@ class ReplyBuilder:
         self._opaque: list[Any] = []
         self.source: str | None = None
         self.state: dict[str, Any] = {}
+        self._citations = Citations()
         self._annotations: dict[str, Any] = {}  # what the endpoint sent about the answer (citations and the like)
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
         self._duplicates: dict[str, DuplicateField] = {}  # fields of reasoning that are not its source
@@ -394,6 +400,45 @@ class ReplyBuilder:
         """Add data about the answer, such as citations."""
         self._annotations.update(_replace_surrogates(data))
 
+    def add_citation(
+        self,
+        data: Any,
+        url: Any,
+        title: Any,
+        start: Any = None,
+        end: Any = None,
+        *,
+        part: int | None = None,
+        quote: str | None = None,
+    ) -> list[Event]:
+        """Add a source of the answer (see `cnllm.protocols.decode_sink`)."""
+        url, title = (_replace_surrogates(text) if type(text) is str and text else None for text in (url, title))
+        if url is None and title is None:
+            return []
+        model = self.registry_model
+        citation = Citation(url, title, seal=Seal(model.protocol, model.provider, model.id, _replace_surrogates(data)))
+        block = None if self._blocks is None or part is None else self._blocks.block(part)
+        is_placed = type(start) is int and type(end) is int and 0 <= start < end
+        if self._is_text_changed:
+            pass
+        elif quote is not None:
+            self._citations.wait_for_text(replace(citation, start=start, end=end), _replace_surrogates(quote))
+            return []
+        elif is_placed:
+            offset = 0 if block is None else block.offset
+            citation = replace(citation, start=offset + start, end=offset + end)
+        elif block is not None:
+            self._citations.wait_for_part(citation, block.offset)
+            return []
+        return [CitationAdded(new) for new in self._citations.add(citation)]
+
+    @property
+    def _is_text_changed(self) -> bool:
+        """Whether text was taken out of the answer, so that positions in it do not fit."""
+        return (self.splitter is not None and self.splitter.has_block) or (
+            self.leaks is not None and self.leaks.has_found
+        )
+
     def end_block(self) -> list[Event]:
         """End the current part, and return events for the parts that are finished."""
         blocks = self._blocks
@@ -407,6 +452,8 @@ class ReplyBuilder:
             self._put(False, self._stops.flush(), out)
         if not self.is_idle or any(buffer.pending for buffer in self._surrogates.values()):
             return out  # the part is over; its event comes later, because the text that waits still belongs to it
+        if self._citations.has_waiting:
+            out += map(CitationAdded, self._citations.settle(blocks.text_length))
         return [*out, *(BlockEnd(index, part) for index, part in blocks.finished_parts(self._part))]
 
     def _release(self, out: list[Event]) -> None:
@@ -553,6 +600,7 @@ class ReplyBuilder:
             if call.started:
                 self._calls.start(call, out)
         out = [self._with_caller_name(event) for event in out]
+        out += map(CitationAdded, self._citations.all)
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {deltas.mode}")
         if kind == "text" and self.splitter is not None:
             for in_reasoning, piece in self.splitter.feed(self._surrogates[kind].join(snapshot)):
@@ -595,6 +643,7 @@ class ReplyBuilder:
         if self._stops is not None and self._stops.pending:
             self._end_text(self._stops, proven, out)
         self._settle(proven, out)
+        out += map(CitationAdded, self._citations.settle_all(self.texts))
         self._message = self._annotated(tuple(self._parts()))
         if self.finish == "stop" and not self._tool_calls and not self._incomplete:
             out += self._add_final(silence_note(self.texts, self.thoughts, self._message))
@@ -825,6 +874,7 @@ class ReplyBuilder:
             incomplete=self._incomplete,
             raw=self.raw,
             registry=self.registry_model.data_version,
+            citations=self._citations.all,
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cnllm.engine.decode.citations import without_place
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.reply_notes import NOTES_LEFT_OUT
 from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
@@ -101,6 +102,7 @@ class OutputReader:
             message=answer.message,
             finish=answer.finish,
             parsed=self.parsed,
+            citations=reply.citations if answer.text == reply.text else [without_place(c) for c in reply.citations],
         )
 
     # ── while the reply arrives ──────────────────────────────────────────────

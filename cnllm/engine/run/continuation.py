@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
+    Citation,
     Event,
     Message,
     Part,
@@ -137,7 +138,15 @@ def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:
     if whole:
         parts.insert(index, Text(whole))
     message = replace(reply.message, parts=tuple(parts))
-    return replace(reply, text=whole, reasoning=reasoning + reply.reasoning, message=message)
+    citations = [_moved(citation, len(whole) - len(reply.text)) for citation in reply.citations]
+    return replace(reply, text=whole, reasoning=reasoning + reply.reasoning, message=message, citations=citations)
+
+
+def _moved(citation: Citation, offset: int) -> Citation:
+    """Return a citation for a text that stands behind other text."""
+    if not offset or citation.start is None or citation.end is None:
+        return citation
+    return replace(citation, start=citation.start + offset, end=citation.end + offset)
 
 
 # ── cycles ───────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cnllm.types import (
     BlockEnd,
+    CitationAdded,
     Event,
     Finished,
     NoteAdded,
@@ -32,6 +33,7 @@ def closing_events(reply: Reply) -> list[Event]:
     calls = reply.tool_calls
     for index, call in enumerate(calls):
         out += call_events(index, call)
+    out += map(CitationAdded, reply.citations)
     out.append(UsageSeen(reply.usage))
     out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
     out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]

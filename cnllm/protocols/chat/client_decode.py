@@ -52,13 +52,41 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
         out += add_counts(usage, flags, sink)
     choices = data.get("choices")
     if type(choices) is not list:
-        return out
+        return out + _sources(data, flags, sink)
     for position, choice in enumerate(choices):
         if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
             out += _choice(choice, flags, sink, whole)
         elif type(choice) is dict:
             dropped = f"choice {choice.get('index', position)!r}"
             out += sink.note("choice-dropped", "n", dropped, "left out: the first choice is the reply")
+    return out + _sources(data, flags, sink)
+
+
+def _sources(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+    """Report the sources that stand beside the choices."""
+    paths = flags.citations
+    if paths is None:
+        return []
+    items = get_first(data, paths.at)
+    out: list[Event] = []
+    for item in items if type(items) is list else ():
+        if type(item) is str:
+            out += sink.add_citation(item, item, None)
+        elif type(item) is dict:
+            out += sink.add_citation(item, get_first(item, paths.url), get_first(item, paths.title))
+    return out
+
+
+def _annotations(annotations: Any, sink: EventSink) -> list[Event]:
+    """Report the sources in a message or a delta."""
+    out: list[Event] = []
+    for annotation in annotations if type(annotations) is list else ():
+        kind = annotation.get("type") if type(annotation) is dict else None
+        source = annotation.get(kind) if type(kind) is str else None
+        if type(source) is dict:
+            title = source.get("title") or source.get("filename") or source.get("name") or source.get("file_id")
+            start, end = source.get("start_index"), source.get("end_index")
+            out += sink.add_citation(annotation, source.get("url"), title, start, end)
     return out
 
 
@@ -137,6 +165,8 @@ def _delta(message: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, 
         out += _parts(content, flags, sink)
     elif type(content) is dict:
         out += sink.add_opaque(content)
+    if annotations := message.get("annotations"):
+        out += _annotations(annotations, sink)
     refusal = message.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
@@ -212,6 +242,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     paths = [
         *((flags.usage.at if flags.usage else None) or ()),
         *((flags.error.at if flags.error else None) or ()),
+        *((flags.citations.at if flags.citations else None) or ()),
     ]
     if "." in paths or chunk_reader(flags) is not None:
         return None
@@ -222,7 +253,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     rare_choice = {"finish_reason", "message", "text"} | choice_fields
     return decoder(
         reasoning_fields,
-        ("function_call", "refusal", *sorted(delta_fields)),
+        ("annotations", "function_call", "refusal", *sorted(delta_fields)),
         tuple(sorted(rare_choice)),
         tuple(sorted(top_fields)),
     )

@@ -25,6 +25,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     usage_at = (flags.usage.at if flags.usage else None) or ()
     read_usage = strict_counts_reader(flags)
+    citations_at = (flags.citations.at if flags.citations else None) or ()
     fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
 
     def read(data: dict[str, Any]) -> UsualMessage | None:
@@ -41,7 +42,9 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             if content is not None:
                 return None
             content = ""
-        if message.get("refusal") or message.get("function_call"):
+        if message.get("refusal") or message.get("function_call") or message.get("annotations"):
+            return None
+        if citations_at and get_first(data, citations_at):
             return None
         reasoning = ""
         for field in fields:

@@ -20,6 +20,8 @@ from cnllm.protocols.field_types import require_types
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
+    Citation,
+    CitationAdded,
     Event,
     Finished,
     Message,
@@ -207,6 +209,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
     if details:
         message[_DETAILS] = details
+    if reply.citations:
+        message["annotations"] = [_annotation(citation) for citation in reply.citations]
     if reply.tool_calls:
         custom = _custom_tools(request)
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
@@ -223,6 +227,16 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if (usage := _usage(reply.usage)) is not None:
         body["usage"] = usage
     return body
+
+
+def _annotation(citation: Citation) -> dict[str, Any]:
+    """Encode a source. The range is empty where the source is for no piece of the answer."""
+    data = None if citation.seal is None or citation.seal.protocol != _PROTOCOL else citation.seal.data
+    if type(data) is dict and type(data.get("type")) is str:
+        return data
+    span = {"start_index": citation.start or 0, "end_index": citation.end or 0}
+    url, title = citation.url or "", citation.title or citation.url or ""
+    return {"type": "url_citation", "url_citation": {**span, "title": title, "url": url}}
 
 
 def _details(part: Reasoning) -> list[Any]:
@@ -298,6 +312,8 @@ class StreamEncoder:
                 return [self._text_chunk(b'"reasoning_content":', event.text)]
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({_DETAILS: _details(part)})]
+            case CitationAdded():
+                return [self._chunk({"annotations": [_annotation(event.citation)]})]
             case ToolCallStart():
                 return [self._begin_call(event)]
             case ToolCallDelta():

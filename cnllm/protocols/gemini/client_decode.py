@@ -67,6 +67,7 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: 
         out += _part(part, sink, whole)
     if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
         sink.annotate(other_keys)  # the sources of an answer: citations, searches
+        out += _citations(candidate.get("groundingMetadata"), sink)
     reason = candidate.get("finishReason")
     if sink.report_finish(reason):
         sink.finished = True
@@ -74,6 +75,36 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: 
         if type(message) is str and message and finish_kind(finish_word(reason), flags) == "error" and not sink.fault:
             sink.fault = {"message": message, "status": reason}
     return out
+
+
+def _citations(metadata: Any, sink: EventSink) -> list[Event]:
+    """Report the sources of an answer: those of a piece of it with the piece, then those without one."""
+    chunks = metadata.get("groundingChunks") if type(metadata) is dict else None
+    if type(chunks) is not list:
+        return []
+    out: list[Event] = []
+    supports = metadata.get("groundingSupports")
+    used: set[int] = set()
+    for support in supports if type(supports) is list else ():
+        if type(support) is not dict or type(segment := support.get("segment")) is not dict:
+            continue
+        indexes = support.get("groundingChunkIndices")
+        for index in indexes if type(indexes) is list else ():
+            if type(index) is int and 0 <= index < len(chunks) and type(chunks[index]) is dict:
+                used.add(index)
+                quote = segment["text"] if type(segment.get("text")) is str else ""
+                start, end = segment.get("startIndex") or 0, segment.get("endIndex")
+                out += sink.add_citation(chunks[index], *_page(chunks[index]), start, end, quote=quote)
+    for index, chunk in enumerate(chunks):
+        if index not in used and type(chunk) is dict:
+            out += sink.add_citation(chunk, *_page(chunk))
+    return out
+
+
+def _page(chunk: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the address and the title of a source."""
+    page = next((value for value in chunk.values() if type(value) is dict), {})
+    return page.get("uri"), page.get("title")
 
 
 def _prompt_blocked(feedback: Any, sink: EventSink) -> list[Event]:

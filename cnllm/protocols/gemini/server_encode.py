@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cnllm.types import (
     BlockEnd,
+    Citation,
+    CitationAdded,
     Event,
     Finished,
     Media,
@@ -55,6 +57,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     for part in reply.message.parts:
         if type(part) is Text and part.extra:
             candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
+    candidate = {**_grounding(reply.citations, reply.text), **candidate}
     return {"candidates": [candidate], **_usage(reply.usage), **_head(reply.model, reply.id)}
 
 
@@ -93,6 +96,35 @@ def _part(part: Part) -> dict[str, Any] | None:
             return dict(part.data) if is_own and type(part.data) is dict else None
         case ToolResult():
             return None
+
+
+def _grounding(citations: Sequence[Citation], text: str) -> dict[str, Any]:
+    """Return the key of a candidate with the sources of an answer. Its places count bytes."""
+    chunks: list[dict[str, Any]] = []
+    supports: dict[tuple[int, int], list[int]] = {}
+    indexes: dict[tuple[str | None, str | None], int] = {}
+    for citation in citations:
+        source = (citation.url, citation.title)
+        if source not in indexes:
+            indexes[source] = len(chunks)
+            page = {key: value for key, value in zip(("uri", "title"), source, strict=True) if value is not None}
+            chunks.append({"retrievedContext" if citation.url is None else "web": page})
+        if citation.start is not None and citation.end is not None:
+            supports.setdefault((citation.start, citation.end), []).append(indexes[source])
+    metadata: dict[str, Any] = {"groundingChunks": chunks}
+    if supports:
+        metadata["groundingSupports"] = [
+            {"segment": _segment(text, start, end), "groundingChunkIndices": numbers}
+            for (start, end), numbers in supports.items()
+        ]
+    return {"groundingMetadata": metadata} if chunks else {}
+
+
+def _segment(text: str, start: int, end: int) -> dict[str, Any]:
+    """Encode a piece of the answer."""
+    piece = text[start:end]
+    first = len(text[:start].encode())
+    return {**({"startIndex": first} if first else {}), "endIndex": first + len(piece.encode()), "text": piece}
 
 
 def _call(call: ToolCall, other_keys: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +166,8 @@ class StreamEncoder:
         self._head = _head(model, id)
         self._usage: Usage | None = None
         self._candidate_keys: dict[str, Any] = {}
+        self._citations: list[Citation] = []
+        self._texts: list[str] = []
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -146,11 +180,15 @@ class StreamEncoder:
         """Return the frames of one event."""
         match event:
             case TextDelta():
+                self._texts.append(event.text)
                 return [self._chunk({"text": event.text})]
             case ReasoningDelta():
                 return [self._chunk({"text": event.text, "thought": True})]
             case BlockEnd():
                 return self._end_part(event.part)
+            case CitationAdded():
+                self._citations.append(event.citation)
+                return []
             case ToolCallEnd():
                 wire = _part(event.call)
                 return [] if wire is None else [self._chunk(wire)]
@@ -162,6 +200,7 @@ class StreamEncoder:
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage)
+                candidate = {**candidate, **_grounding(self._citations, "".join(self._texts))}
                 return [(None, {"candidates": [{**candidate, **self._candidate_keys}], **usage, **self._head})]
         return []
 

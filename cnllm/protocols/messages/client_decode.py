@@ -256,7 +256,7 @@ def _close(sink: EventSink) -> list[Event]:
     open_block: _Block | None = sink.state.pop(_OPEN, None)
     if open_block is None:
         return []
-    out: list[Event] = []
+    out: list[Event] = _citations(open_block, sink) if open_block.kind == _TEXT else []
     if open_block.kind == _CALL and not any(open_block.pieces) and open_block.input not in (None, {}):
         out += sink.add_call_pieces(
             [{"index": open_block.position, "function": {"arguments": open_block.input}}], False
@@ -265,6 +265,17 @@ def _close(sink: EventSink) -> list[Event]:
         # Once, not with every piece: a program may come in thousands of pieces.
         sink.add_seal(_stored_block(open_block))
     return out + sink.end_block()
+
+
+def _citations(open_block: _Block, sink: EventSink) -> list[Event]:
+    """Report the sources of a block of text. Each of them is for the whole block."""
+    citations = open_block.other_keys.get("citations")
+    out: list[Event] = []
+    for citation in citations if type(citations) is list else ():
+        if type(citation) is dict:
+            title = citation.get("title") or citation.get("document_title") or citation.get("source")
+            out += sink.add_citation(citation, citation.get("url"), title, part=sink.part_count - 1)
+    return out
 
 
 def _stored_block(open_block: _Block) -> dict[str, Any]:

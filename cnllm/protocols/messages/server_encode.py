@@ -10,6 +10,8 @@ import msgspec
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
+    Citation,
+    CitationAdded,
     Event,
     Finished,
     Opaque,
@@ -55,12 +57,25 @@ Frames = list[tuple[str | None, Any]]
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply. An incomplete call is left out: a block of it would pass for a whole one."""
+    blocks: list[Block] = []
+    citations, offset = [c for c in reply.citations if not _is_own(c.seal)], 0
+    for part in reply.message.parts:
+        block = _block(part)
+        if block is not None and type(part) is Text:
+            end = offset + len(part.text)
+            is_last = end >= len(reply.text)
+            here = [c for c in citations if is_last or (c.start is not None and c.start < end)]
+            citations, offset = [c for c in citations if c not in here], end
+            if here and part.text:
+                block["citations"] = [*(block.get("citations") or []), *map(_citation, here)]
+        if block is not None:
+            blocks.append(block)
     return {
         "id": stream_id(reply.id or "", _PREFIX),
         "type": "message",
         "role": "assistant",
         "model": reply.model or "",
-        "content": [block for part in reply.message.parts if (block := _block(part)) is not None],
+        "content": blocks,
         "stop_reason": _reason(reply.finish, reply.raw_finish),
         "stop_sequence": None,
         "usage": _usage(reply.usage),
@@ -89,11 +104,26 @@ def _block(part: Part) -> Block | None:
     return None
 
 
+def _is_own(seal: Seal | None) -> bool:
+    """Whether data are from this protocol."""
+    return seal is not None and seal.protocol == _PROTOCOL and isinstance(seal.data, dict)
+
+
 def _seal_data(part: Part) -> Block:
     """Return the data that goes back with a part, if it is from this protocol."""
-    seal: Seal | None = part.seal
-    is_own = seal is not None and seal.protocol == _PROTOCOL and isinstance(seal.data, dict)
-    return dict(seal.data) if is_own and seal is not None else {}
+    return dict(part.seal.data) if part.seal is not None and _is_own(part.seal) else {}
+
+
+def _citation(citation: Citation) -> Block:
+    """Encode a source of a block. What this protocol's own search would seal is empty."""
+    if citation.seal is not None and _is_own(citation.seal):
+        return dict(citation.seal.data)
+    if citation.url is None:
+        head = {"type": "search_result_location", "source": citation.title or "", "title": citation.title}
+        place = {"search_result_index": 0, "start_block_index": 0, "end_block_index": 0}
+        return {**head, "cited_text": "", **place}
+    head = {"type": "web_search_result_location", "url": citation.url, "title": citation.title}
+    return {**head, "cited_text": "", "encrypted_index": ""}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -140,6 +170,7 @@ class StreamEncoder:
         self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
         self._current: int | None = None
         self._raw = ""
+        self._citations: list[Citation] = []  # that wait for a block of text
 
     def expect_input(self, tokens: int) -> None:
         """Set an estimate of the request's tokens, which stands in the first frame."""
@@ -167,7 +198,11 @@ class StreamEncoder:
             case ReasoningDelta() if self._open == "thinking":
                 return [self._text_piece(_THINKING_PIECE, event.text)]
             case TextDelta():
-                return [*self._begin_block({"type": "text", "text": ""}), self._delta("text_delta", "text", event.text)]
+                begin = self._begin_block({"type": "text", "text": ""})
+                return [*begin, self._delta("text_delta", "text", event.text), *self._write_citations()]
+            case CitationAdded():
+                self._citations += [] if _is_own(event.citation.seal) else [event.citation]  # its block has it
+                return self._write_citations() if self._open == "text" else []
             case ReasoningDelta():
                 head = {"type": "thinking", "thinking": "", "signature": ""}
                 return [*self._begin_block(head), self._delta("thinking_delta", "thinking", event.text)]
@@ -209,6 +244,11 @@ class StreamEncoder:
     def _text_piece(self, frame: bytes, text: str) -> tuple[str | None, Any]:
         """Return the frame of a delta of text, as bytes: the rest of it is always the same."""
         return "content_block_delta", frame % (self._place, msgspec.json.encode(text))
+
+    def _write_citations(self) -> Frames:
+        """Return the frames of the sources that wait."""
+        citations, self._citations = self._citations, []
+        return [self._delta("citations_delta", "citation", _citation(citation)) for citation in citations]
 
     def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
         """Open a block, unless one of its type is open."""

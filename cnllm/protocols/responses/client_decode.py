@@ -13,6 +13,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import find_error, finish_kind, finish_word
 from cnllm.protocols.responses.client_items import (
+    add_annotation,
     add_call,
     add_call_piece,
     begin_part,
@@ -198,6 +199,11 @@ def _text_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
     return [] if index in record.parts else write_text(record, index, text, sink)
 
 
+def _annotation_added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+    """Decode a source of a part of a message."""
+    return add_annotation(find_record("message", data, sink), _index(data), data.get("annotation"), sink)
+
+
 def _reasoning_delta(data: dict[str, Any], flags: Flags, sink: EventSink, reasoning_field: str) -> list[Event]:
     """Decode a piece of reasoning."""
     text = data.get("delta")
@@ -275,6 +281,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Flags, EventSink], list[Event]]] = 
     "response.content_part.done": _text_done,
     "response.output_text.delta": _text_delta,
     "response.output_text.done": _text_done,
+    "response.output_text.annotation.added": _annotation_added,
     "response.refusal.delta": _refusal_delta,
     "response.refusal.done": _text_done,
     "response.function_call_arguments.delta": _arguments_delta,

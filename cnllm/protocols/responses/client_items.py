@@ -11,7 +11,15 @@ from cnllm.protocols.responses.client_records import ItemRecord, output_records
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["add_call", "add_call_piece", "begin_part", "complete_item", "write_reasoning", "write_text"]
+__all__ = [
+    "add_annotation",
+    "add_call",
+    "add_call_piece",
+    "begin_part",
+    "complete_item",
+    "write_reasoning",
+    "write_text",
+]
 
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
 _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
@@ -86,6 +94,9 @@ def _message(item: dict[str, Any], record: ItemRecord, sink: EventSink) -> list[
         sink.refused = sink.refused or is_refusal
         if index not in record.parts and text:
             out += write_text(record, index, text, sink)
+        annotations = part.get("annotations")
+        for annotation in annotations if type(annotations) is list else ():
+            out += add_annotation(record, index, annotation, sink)
         if len(part_numbers := record.parts.get(index, [])) == 1:
             part_keys = {k: v for k, v in part.items() if k != key and (k != "type" or v != "output_text")}
             first = index if first is None else min(first, index)
@@ -94,6 +105,17 @@ def _message(item: dict[str, Any], record: ItemRecord, sink: EventSink) -> list[
             else:
                 sink.add_seal({"item": item_keys, "part": part_keys}, part_numbers[0])
     return out
+
+
+def add_annotation(record: ItemRecord, index: int, annotation: Any, sink: EventSink) -> list[Event]:
+    """Add a source of a part of a message."""
+    if type(annotation) is not dict:
+        return []
+    title = annotation.get("title") or annotation.get("filename") or annotation.get("file_id")
+    numbers = record.parts.get(index)
+    start, end = annotation.get("start_index"), annotation.get("end_index")
+    part = numbers[0] if numbers and len(numbers) == 1 and type(start) is int else None
+    return sink.add_citation(annotation, annotation.get("url"), title, start, end, part=part)
 
 
 def _reasoning_item(item: dict[str, Any], record: ItemRecord, flags: Flags, sink: EventSink) -> list[Event]:

@@ -12,6 +12,8 @@ from cnllm.protocols.responses.resource import ending, failure_code, response_re
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.types import (
     BlockEnd,
+    Citation,
+    CitationAdded,
     Event,
     Finished,
     Opaque,
@@ -19,6 +21,7 @@ from cnllm.types import (
     Reasoning,
     ReasoningDelta,
     Reply,
+    Seal,
     Text,
     TextDelta,
     ToolCall,
@@ -48,11 +51,17 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     id = reply_id(reply.id, _PREFIX, is_own=is_own)
     key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
+    citations, offset = [c for c in reply.citations if not _is_own(c.seal)], 0
     for part in reply.message.parts:
         if type(part) is Text and _seal_data(part).get("at") and output and output[-1].get("type") == "message":
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
             output.append(item)
+        if type(part) is Text and part.text:
+            first, offset = offset, offset + len(part.text)
+            here = [c for c in citations if offset >= len(reply.text) or (c.start is not None and c.start < offset)]
+            citations = [c for c in citations if c not in here]
+            _annotate(output[-1]["content"][-1], [_annotation(c, first) for c in here])
     now = int(time.time())
     end = ending(reply.finish, reply.raw_finish, now)
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1]["type"] == "message":
@@ -85,10 +94,29 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
+def _is_own(seal: Seal | None) -> bool:
+    """Whether data are from this protocol."""
+    return seal is not None and seal.protocol == NAME and isinstance(seal.data, dict)
+
+
 def _seal_data(part: Part) -> dict[str, Any]:
     """Return the seal's data, if it is from this protocol."""
-    seal = part.seal
-    return seal.data if seal is not None and seal.protocol == NAME and isinstance(seal.data, dict) else {}
+    return part.seal.data if part.seal is not None and _is_own(part.seal) else {}
+
+
+def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
+    """Encode a source of a text that begins at an offset. The range is empty where the source is for no piece of it."""
+    if citation.seal is not None and _is_own(citation.seal):
+        return dict(citation.seal.data)
+    places = {"start_index": max((citation.start or 0) - offset, 0), "end_index": max((citation.end or 0) - offset, 0)}
+    url, title = citation.url or "", citation.title or citation.url or ""
+    return {"type": "url_citation", **places, "title": title, "url": url}
+
+
+def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
+    """Add sources to a part of a message; a refusal has none."""
+    if annotations and content["type"] == "output_text":
+        content["annotations"] = [*(content.get("annotations") or []), *annotations]
 
 
 def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -> dict[str, Any] | None:
@@ -154,6 +182,7 @@ class _OpenItem:
         self.pieces: list[str] = []
         self.input = InputReader() if kind == "custom_tool_call" else None
         self.done = False
+        self.annotations: list[dict[str, Any]] = []
 
 
 class StreamEncoder:
@@ -169,6 +198,7 @@ class StreamEncoder:
         self._calls: dict[int, _OpenItem] = {}
         self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
         self._usage: Usage = Usage()
+        self._citations: list[Citation] = []  # that wait for a message
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -188,6 +218,9 @@ class StreamEncoder:
                 return self._piece("message", event.text)
             case ReasoningDelta():
                 return self._piece("reasoning", event.text)
+            case CitationAdded():
+                self._citations.append(event.citation)
+                return self._write_citations()
             case BlockEnd(part=Text() as text):
                 self._last_text = text
             case BlockEnd():
@@ -236,11 +269,24 @@ class StreamEncoder:
             out, last = self._open_item(kind)
         last.pieces.append(text)
         if kind == "message":
-            return [
-                *out,
-                self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[]),
-            ]
+            delta = self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])
+            return [*out, delta, *(self._write_citations() if self._citations else ())]
         return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
+
+    def _write_citations(self) -> list[Frame]:
+        """Return the frames of the sources that wait, if a message is open."""
+        messages = [item_state for item_state in self._items if item_state.kind == "message"]
+        if not messages or messages[-1].done:
+            return []
+        last, out = messages[-1], []
+        offset = sum(len(piece) for item_state in messages[:-1] for piece in item_state.pieces)
+        for citation in self._citations:
+            annotation, index = _annotation(citation, offset), len(last.annotations)
+            last.annotations.append(annotation)
+            fields = {"content_index": 0, "annotation_index": index, "annotation": annotation}
+            out.append(self._item_frame("response.output_text.annotation.added", last, **fields))
+        self._citations = []
+        return out
 
     def _open_item(self, kind: str) -> tuple[list[Frame], _OpenItem]:
         """Begin an item of text or reasoning."""
@@ -274,6 +320,8 @@ class StreamEncoder:
         if open_item is None and type(part) is Text and part.text:
             out = self._piece("message", part.text)
             open_item = self._items[-1]
+        if open_item is not None and kind == "message" and not item["content"][0].get("annotations"):
+            _annotate(item["content"][0], open_item.annotations)
         if open_item is None:
             open_item = self._add(kind, item)
             return [self._item_added(open_item), *self._item_done(open_item, item)]

@@ -17,7 +17,7 @@ from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, Limits, Price, RateHeaders, Rates, Status
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
-from cnllm.registry.flags.reply import ErrorPaths, ErrorRule, Recovery, ReplyPaths, Stream, UsagePaths
+from cnllm.registry.flags.reply import CitationPaths, ErrorPaths, ErrorRule, Recovery, ReplyPaths, Stream, UsagePaths
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
 from cnllm.registry.flags.simulator import Refusal, Simulator
 from cnllm.registry.flags.sources import Citation, Source
@@ -33,6 +33,7 @@ __all__ = [
     "Call",
     "CallPaths",
     "Citation",
+    "CitationPaths",
     "Effort",
     "ErrorPaths",
     "ErrorRule",
@@ -218,6 +219,13 @@ class Flags(Base, frozen=True):
         flag(
             "The paths of the choices, the message, the delta and the finish reason.",
             "Servers that copy a wire wrap its replies in objects of their own.",
+        ),
+    ] = None
+    citations: Annotated[
+        CitationPaths | None,
+        flag(
+            "The paths of the sources of an answer.",
+            "The wire has a place for them in the message, and some endpoints use another one.",
         ),
     ] = None
     usage: Annotated[

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from cnllm.registry.flags.describe import Base, flag
 
-__all__ = ["ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "Stream", "UsagePaths"]
+__all__ = ["CitationPaths", "ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "Stream", "UsagePaths"]
 
 _FromZero = Annotated[int, Meta(ge=0)]
 _FromOne = Annotated[int, Meta(ge=1)]
@@ -43,6 +43,35 @@ class ReplyPaths(Base, frozen=True):
         flag(
             "The path of the finish reason in the choice, or else in the body or chunk. True is the word `true`.",
             _NO_ENDPOINT,
+            path="read",
+        ),
+    ] = None
+
+
+class CitationPaths(Base, frozen=True):
+    """The paths of the sources of an answer that stand beside the choices. An item that is text is an address."""
+
+    at: Annotated[
+        list[str] | None,
+        flag(
+            "Paths of the list in a body or a chunk, tried in order.",
+            "Endpoints that search the web send the pages in a list of their own.",
+            path="read",
+        ),
+    ] = None
+    url: Annotated[
+        list[str] | None,
+        flag(
+            "Paths of the address in an item of the list, tried in order.",
+            "Endpoints have names of their own for it.",
+            path="read",
+        ),
+    ] = None
+    title: Annotated[
+        list[str] | None,
+        flag(
+            "Paths of the title in an item of the list, tried in order.",
+            "Endpoints have names of their own for it.",
             path="read",
         ),
     ] = None

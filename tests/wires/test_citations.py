@@ -1,0 +1,326 @@
+"""The sources of an answer: read from every wire, whole and streamed, and written in the form of every client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cnllm import Citation, CitationAdded, Finished, Registry, Reply, engine
+from cnllm.protocols import PROTOCOLS
+
+Json = dict[str, Any]
+REGISTRY = Registry.load()
+BASE = "http://127.0.0.1:9/v1"
+TEXT = "Ä 你好: Rain today. Sun later."
+RAIN, SUN = [(TEXT.index(piece), TEXT.index(piece) + len(piece)) for piece in ("Rain today.", "Sun later.")]
+PAGES = [("https://a.example/rain", "Rain"), ("https://b.example/sun", "Sun")]
+
+
+def endpoint(protocol: str) -> Any:
+    return REGISTRY.resolve("openai-compatible/m", base_url=BASE, protocol=protocol)
+
+
+def span(place: tuple[int, int]) -> Json:
+    return {"start_index": place[0], "end_index": place[1]}
+
+
+def in_bytes(place: tuple[int, int]) -> Json:
+    start, end = (len(TEXT[:index].encode()) for index in place)
+    return {"startIndex": start, "endIndex": end, "text": TEXT[slice(*place)]}
+
+
+def chat_annotation(number: int) -> Json:
+    url, title = PAGES[number]
+    return {"type": "url_citation", "url_citation": {**span((RAIN, SUN)[number]), "url": url, "title": title}}
+
+
+def annotation(number: int) -> Json:
+    url, title = PAGES[number]
+    return {"type": "url_citation", **span((RAIN, SUN)[number]), "url": url, "title": title}
+
+
+def location(number: int) -> Json:
+    url, title = PAGES[number]
+    return {
+        "type": "web_search_result_location",
+        "url": url,
+        "title": title,
+        "cited_text": "said there",
+        "encrypted_index": "sealed",
+    }
+
+
+GROUNDING = {
+    "groundingChunks": [{"web": {"uri": url, "title": title}} for url, title in PAGES],
+    "groundingSupports": [
+        {"segment": in_bytes(RAIN), "groundingChunkIndices": [0]},
+        {"segment": in_bytes(SUN), "groundingChunkIndices": [1]},
+    ],
+}
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+BLOCKS = [("Ä 你好: ", None), ("Rain today.", 0), (" ", None), ("Sun later.", 1)]
+
+WHOLE: dict[str, Json] = {
+    "openai-chat": {
+        "choices": [
+            {
+                "finish_reason": "stop",
+                "message": {"content": TEXT, "annotations": [chat_annotation(0), chat_annotation(1)]},
+            }
+        ]
+    },
+    "anthropic-messages": {
+        "type": "message",
+        "stop_reason": "end_turn",
+        "content": [
+            {"type": "text", "text": text, **({} if n is None else {"citations": [location(n)]})} for text, n in BLOCKS
+        ],
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"text": TEXT}]}, "finishReason": "STOP", "groundingMetadata": GROUNDING}]
+    },
+    "openai-responses": {
+        "status": "completed",
+        "output": [
+            {
+                **MESSAGE,
+                "content": [{"type": "output_text", "text": TEXT, "annotations": [annotation(0), annotation(1)]}],
+            }
+        ],
+    },
+}
+
+
+def chat_stream() -> list[Json]:
+    deltas: list[Json] = [{"content": TEXT[:10]}, {"content": TEXT[10:]}]
+    deltas += [{"annotations": [chat_annotation(n)]} for n in (0, 1)]
+    chunks: list[Json] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return [*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+
+
+def messages_stream() -> list[Json]:
+    out: list[Json] = [{"type": "message_start", "message": {"content": []}}]
+    for index, (text, number) in enumerate(BLOCKS):
+        head = {"type": "text", "text": "", **({} if number is None else {"citations": []})}
+        out.append({"type": "content_block_start", "index": index, "content_block": head})
+        if number is not None:
+            delta: Json = {"type": "citations_delta", "citation": location(number)}
+            out.append({"type": "content_block_delta", "index": index, "delta": delta})
+        for piece in (text[:2], text[2:]):
+            delta = {"type": "text_delta", "text": piece}
+            out.append({"type": "content_block_delta", "index": index, "delta": delta})
+        out.append({"type": "content_block_stop", "index": index})
+    return [*out, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+
+
+def gemini_stream() -> list[Json]:
+    parts = [{"content": {"parts": [{"text": text}]}} for text in (TEXT[:10], TEXT[10:])]
+    end = {"content": {"parts": [{"text": ""}]}, "finishReason": "STOP", "groundingMetadata": GROUNDING}
+    return [{"candidates": [candidate]} for candidate in (*parts, end)]
+
+
+def responses_stream() -> list[Json]:
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    added = "response.output_text.annotation.added"
+    item = WHOLE["openai-responses"]["output"][0]
+    return [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}},
+        {"type": "response.output_text.delta", **place, "delta": TEXT[:10]},
+        {"type": "response.output_text.delta", **place, "delta": TEXT[10:]},
+        *({"type": added, **place, "annotation_index": n, "annotation": annotation(n)} for n in (0, 1)),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": WHOLE["openai-responses"]},
+    ]
+
+
+STREAMS = {
+    "openai-chat": chat_stream(),
+    "anthropic-messages": messages_stream(),
+    "gemini": gemini_stream(),
+    "openai-responses": responses_stream(),
+}
+
+
+def frames(chunks: list[Json]) -> bytes:
+    return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+
+
+def read_stream(model: Any, chunks: list[Json]) -> tuple[list[Any], Reply]:
+    parser = engine.StreamParser(model)
+    events = [*parser.feed(frames(chunks)), *parser.end()]
+    return events, parser.close()
+
+
+def places(reply: Reply) -> list[tuple[str | None, str | None, str | None]]:
+    """The sources, with the pieces of the text that they are for."""
+    return [(c.url, c.title, None if c.start is None else reply.text[c.start : c.end]) for c in reply.citations]
+
+
+EXPECTED = [(*PAGES[0], "Rain today."), (*PAGES[1], "Sun later.")]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_whole_reply_names_its_sources_with_their_pieces(protocol: str) -> None:
+    model = endpoint(protocol)
+    reply = engine.parse_response(model, 200, {}, json.dumps(WHOLE[protocol]).encode())
+    assert reply.text == TEXT
+    assert places(reply) == EXPECTED
+    plan = engine.build_request(model, "Hi")
+    again = engine.parse_response(model, 200, {}, json.dumps(WHOLE[protocol]).encode(), plan=plan)
+    assert (again.citations, again.message) == (reply.citations, reply.message)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_names_them_as_the_whole_reply_does(protocol: str) -> None:
+    events, reply = read_stream(endpoint(protocol), STREAMS[protocol])
+    assert reply.text == TEXT
+    assert places(reply) == EXPECTED
+    assert [event.citation for event in events if type(event) is CitationAdded] == reply.citations
+    assert Reply.to_dict(reply)["citations"][0]["url"] == PAGES[0][0]
+
+
+def client_sources(protocol: str, body: Json) -> list[tuple[Any, ...]]:
+    """(url, title, cited piece) of what a client reads; on one wire a source is for a whole block."""
+    out: list[tuple[Any, ...]] = []
+    match protocol:
+        case "openai-chat":
+            message = body["choices"][0]["message"]
+            for item in message["annotations"]:
+                inner = item["url_citation"]
+                piece = message["content"][inner["start_index"] : inner["end_index"]]
+                out.append((inner["url"], inner["title"], piece or None))
+        case "anthropic-messages":
+            for block in body["content"]:
+                for item in block.get("citations") or ():
+                    assert {"cited_text", "encrypted_index", "type"} <= item.keys()
+                    out.append((item["url"], item["title"]))
+        case "gemini":
+            metadata = body["candidates"][0]["groundingMetadata"]
+            pages = [(c["web"]["uri"], c["web"]["title"]) for c in metadata["groundingChunks"]]
+            for support in metadata.get("groundingSupports", ()):
+                out += [(*pages[n], support["segment"]["text"]) for n in support["groundingChunkIndices"]]
+            out += [(*page, None) for page in pages if not any(page == found[:2] for found in out)]
+        case "openai-responses":
+            for item in body["output"]:
+                for part in item["content"]:
+                    for note in part["annotations"]:
+                        piece = part["text"][note["start_index"] : note["end_index"]]
+                        out.append((note["url"], note["title"], piece or None))
+    return out
+
+
+def streamed_body(protocol: str, data: bytes) -> Json:
+    """The body that a stream adds up to, as far as text and sources go."""
+    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    chunks: list[Json] = [json.loads(line) for line in lines if line != b"[DONE]"]
+    match protocol:
+        case "openai-chat":
+            deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+            content = "".join(delta.get("content") or "" for delta in deltas)
+            annotations = [item for delta in deltas for item in delta.get("annotations", ())]
+            return {"choices": [{"message": {"content": content, "annotations": annotations}}]}
+        case "anthropic-messages":
+            blocks: list[Json] = []
+            for chunk in chunks:
+                if chunk["type"] == "content_block_start":
+                    blocks.append({"text": "", "citations": []})
+                elif chunk["type"] == "content_block_delta" and chunk["delta"]["type"] == "citations_delta":
+                    blocks[chunk["index"]]["citations"].append(chunk["delta"]["citation"])
+            return {"content": blocks}
+        case "gemini":
+            return chunks[-1]
+    response: Json = chunks[-1]["response"]
+    added = [chunk["annotation"] for chunk in chunks if chunk["type"] == "response.output_text.annotation.added"]
+    assert added == [note for item in response["output"] for part in item["content"] for note in part["annotations"]]
+    return response
+
+
+PAIRS = [(client, target) for client in PROTOCOLS for target in PROTOCOLS]
+
+
+@pytest.mark.parametrize(("client", "target"), PAIRS)
+def test_every_client_reads_the_sources_of_every_endpoint(client: str, target: str) -> None:
+    events, _ = read_stream(endpoint(target), STREAMS[target])
+    expected = [found[:2] if client == "anthropic-messages" else found for found in EXPECTED]
+    whole = engine.parse_response(endpoint(target), 200, {}, json.dumps(WHOLE[target]).encode())
+    assert client_sources(client, engine.encode_reply(client, whole)) == expected
+    writer = engine.StreamWriter(client, id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    assert client_sources(client, streamed_body(client, data)) == expected
+    if client == target == "anthropic-messages":
+        assert b'"encrypted_index":"sealed"' in data
+
+
+BESIDE = [
+    ("perplexity/sonar", {"citations": [page[0] for page in PAGES]}, [(url, None, None) for url, _ in PAGES]),
+    (
+        "perplexity/sonar",
+        {"citations": ["https://c.example"], "search_results": [{"url": u, "title": t} for u, t in PAGES]},
+        [(*page, None) for page in PAGES],
+    ),
+    (
+        "zai/glm-5.3",
+        {"web_search": [{"link": u, "title": t, "refer": "ref_1", "content": "…"} for u, t in PAGES]},
+        [(*page, None) for page in PAGES],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "expected"), BESIDE)
+def test_sources_beside_the_choices_are_read_once_however_often_they_come(name: str, keys: Json, expected: Any) -> None:
+    model = REGISTRY.resolve(name)
+    body = {**keys, "choices": [{"message": {"content": "Rain."}, "finish_reason": "stop"}]}
+    plan = engine.build_request(model, "Hi")
+    deltas: list[Json] = [{"index": 0, "delta": {"content": text}} for text in ("Ra", "i", "n", ".")]
+    deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    chunks: list[Json] = [{**keys, "id": "1", "model": "m", "choices": [delta]} for delta in deltas]
+    whole = engine.parse_response(model, 200, {}, json.dumps(body).encode(), plan=plan)
+    for reply in (whole, read_stream(model, chunks)[1]):
+        assert reply.text == "Rain."
+        assert places(reply) == expected
+
+
+def test_sources_that_come_first_reach_every_client_in_a_stream() -> None:
+    keys: Json = {"web_search": [{"link": u, "title": t} for u, t in PAGES]}
+    chunks: list[Json] = [
+        {**keys, "choices": [{"index": 0, "delta": {"content": ""}}]},
+        {"choices": [{"index": 0, "delta": {"content": "Rain."}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    events, _ = read_stream(REGISTRY.resolve("zai/glm-5.3"), chunks)
+    for client in PROTOCOLS:
+        writer = engine.StreamWriter(client, id="x", model="m")
+        data = writer.begin() + b"".join(map(writer.feed, events))
+        assert [found[:2] for found in client_sources(client, streamed_body(client, data))] == PAGES
+
+
+def test_a_source_without_a_page_keeps_its_name() -> None:
+    citation = {"type": "page_location", "document_index": 0, "document_title": "Report", "cited_text": "x"}
+    body: Json = {"type": "message", "stop_reason": "end_turn"}
+    body |= {"content": [{"type": "text", "text": "It grew.", "citations": [citation]}]}
+    reply = engine.parse_response(endpoint("anthropic-messages"), 200, {}, json.dumps(body).encode())
+    assert [(c.url, c.title, c.start, c.end) for c in reply.citations] == [(None, "Report", 0, 8)]
+    for client in PROTOCOLS:
+        assert b"Report" in json.dumps(engine.encode_reply(client, reply)).encode()
+
+
+def test_positions_that_do_not_fit_are_unknown() -> None:
+    message = {"content": f"<think>hm</think>{TEXT}", "annotations": [chat_annotation(0)]}
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+    model = REGISTRY.resolve("perplexity/sonar-reasoning-pro")
+    [citation] = engine.parse_response(model, 200, {}, body).citations
+    assert (citation.url, citation.start, citation.end) == (PAGES[0][0], None, None)
+    for odd in ({"start_index": 5, "end_index": 2}, {"start_index": "1", "end_index": None}, {"start_index": -1}):
+        message = {"content": TEXT, "annotations": [{"type": "url_citation", "url_citation": {"url": "u", **odd}}]}
+        body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        reply = engine.parse_response(endpoint("openai-chat"), 200, {}, body)
+        assert [(c.url, c.start, c.end) for c in reply.citations] == [("u", None, None)]
+
+
+def test_no_sources_are_an_empty_list() -> None:
+    events, reply = read_stream(endpoint("openai-chat"), [*chat_stream()[:2], chat_stream()[-1]])
+    assert reply.citations == []
+    assert type(events[-1]) is Finished
+    assert Citation("u") == Citation("u", None, None, None, None)
