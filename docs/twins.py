@@ -44,8 +44,8 @@ def twins() -> Iterator[Twin]:
 
 
 def _translated(folder: Path) -> list[Path]:
-    """Return the pages that people translate: the generated ones are as current as the registry."""
-    return [page for page in sorted(folder.glob("*/**/*.md")) if page.parent.name != "vendors"]
+    """Return the pages that people translate: the generated ones are as current as what they come from."""
+    return [page for page in sorted(folder.glob("*/**/*.md")) if page.parent.name not in ("reference", "vendors")]
 
 
 def mark(twin: Twin) -> None:

@@ -203,7 +203,7 @@ def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
 
 @each("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_knows_a_word_of_a_dialect(path: Path) -> None:
-    served = path.parent.parent.name == "protocols" and path.name.startswith(("server", "resource"))
+    served = path.parent.parent.name == "protocols" and path.name.startswith(("server", "resource", "fields"))
     words = dialect_words() - (SERVED if served else set()) | grammar_words()
     if path in OPTION_LISTS:
         words -= Registry.load().parameters()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.protocols import PROTOCOLS, wire
+from cnllm.protocols import PROTOCOLS, fields
 from cnllm.types import Request, ToolCall
 
 __all__ = ["LONGEST", "MOST_FIELDS", "MOST_OPTIONS", "check_body", "check_name", "check_query", "check_request"]
@@ -51,7 +51,7 @@ def check_body(body: Mapping[str, Any]) -> None:
             for inner in value:
                 _check_option(inner)
     if len(body) > MOST_OPTIONS:
-        known = frozenset().union(*(wire(protocol).body_keys for protocol in PROTOCOLS))
+        known = frozenset().union(*(fields(protocol).body_keys for protocol in PROTOCOLS))
         if (count := sum(name not in known for name in body)) > MOST_OPTIONS:
             raise _failed(f"the body has {count:,} unknown options, and {MOST_OPTIONS} are allowed")
 

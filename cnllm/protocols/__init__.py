@@ -2,7 +2,8 @@
 
 `wire` returns the side that calls an endpoint. `server_codec` returns the side that answers a client, for a gateway
 and the simulator, and `server_api` what else a gateway answers: lists of models and counts of tokens. The two sides
-share the types and no code, so that neither can hide an error of the other.
+share the types and no code, so that neither can hide an error of the other. `fields` returns what becomes of each field
+of a protocol between the two.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cnllm.errors import RegistryError
 from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
+from cnllm.protocols.fields import Fields
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 
@@ -36,6 +38,7 @@ __all__ = [
     "UsualMessage",
     "UsualReader",
     "Wire",
+    "fields",
     "server_api",
     "server_codec",
     "sse_frame",
@@ -147,6 +150,13 @@ def server_api(protocol: str) -> ServerApi:
     return api
 
 
+@cache
+def fields(protocol: str) -> Fields:
+    """Return what becomes of the fields of a protocol. Raises `RegistryError` for an unknown protocol."""
+    table: Fields = _load(protocol, "fields", "FIELDS")
+    return table
+
+
 FastDecoder = Callable[[bytes], tuple[str, str | int | None] | None]
 """Decodes the most common chunks as (piece, kind), and gives None for any other. The kind is the field of the
 reasoning, None for the answer, or the index of the call whose arguments the piece continues."""
@@ -187,8 +197,6 @@ class Wire(Struct, frozen=True):
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
-    `body_keys`: the keys of a request that the protocol's documentation names, so that none is taken for a typing
-    error.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -206,7 +214,6 @@ class Wire(Struct, frozen=True):
     file_parts: frozenset[str] = frozenset()
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
-    body_keys: frozenset[str] = frozenset()
 
 
 @cache

@@ -32,6 +32,7 @@ from docs.generate import (
     settings,
     terminal,
     vendors_zh,
+    wires,
 )
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
@@ -50,8 +51,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "providers": providers.page,
     "known-issues": issues.page,
     "probe-questions": questions.page,
+    "wires": wires.page,
 }
 """Name of a page in docs/reference → the function that writes it."""
+
+PAGES_ZH: dict[str, Callable[[], str]] = {"wires": wires.page_zh}
+"""The same for docs/zh/reference."""
 
 MODULES: dict[Path, Callable[[], str]] = {
     FOLDER.parent.parent / "cnllm" / "client" / "option_help.py": option_docs.help_module,
@@ -107,6 +112,8 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield _path(name), _NOTICE + page()
     for provider, text in provider_pages.pages():
         yield _provider_folder() / f"{provider}.md", _NOT_IN_THE_MENU + _NOTICE + text
+    for name, page in PAGES_ZH.items():
+        yield FOLDER.parent / "zh" / "reference" / f"{name}.md", _NOTICE + page()
     for vendor, text in vendors_zh.pages():
         yield FOLDER.parent / "zh" / "vendors" / f"{vendor}.md", _NOTICE + text
 

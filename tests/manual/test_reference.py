@@ -52,6 +52,7 @@ def test_the_check_names_an_old_page_and_fails(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(generate, "PAGES", {"events": generate.PAGES["events"]})
     monkeypatch.setattr(generate.provider_pages, "pages", lambda: [("zai", "# Z.AI\n")])
     monkeypatch.setattr(generate.vendors_zh, "pages", list)
+    monkeypatch.setattr(generate, "PAGES_ZH", {})
     assert generate.outdated() == ["events", "zai"]
     assert generate.write() == ["events", "zai"]
     assert (generate.outdated(), generate.write()) == ([], [])

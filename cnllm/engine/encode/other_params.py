@@ -12,7 +12,7 @@ from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.options import OPTION_NAMES, RequestOptions
 from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import get, leaves, merge_patch, remove
-from cnllm.protocols import wire
+from cnllm.protocols import fields
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 
@@ -92,7 +92,7 @@ def _subject(name: str, value: Any) -> str:
 
 def _known_names(protocol: str, paths: set[str]) -> set[str]:
     """Return the keys of the body that the protocol, the registry's parameters or its patches name."""
-    return {*wire(protocol).body_keys, *(path.partition(".")[0] for path in paths)}
+    return {*fields(protocol).body_keys, *(path.partition(".")[0] for path in paths)}
 
 
 def _known_paths(flags: Flags) -> set[str]:

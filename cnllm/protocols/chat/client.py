@@ -8,13 +8,6 @@ from cnllm.protocols.chat.client_usual import usual_reader
 __all__ = ["WIRE"]
 
 _FILE_PARTS = frozenset(["file"])
-_BODY_KEYS = (
-    "audio frequency_penalty function_call functions logit_bias logprobs "
-    "messages metadata modalities model moderation n parallel_tool_calls prediction presence_penalty "
-    "prompt_cache_key prompt_cache_options prompt_cache_retention response_format "
-    "safety_identifier service_tier store stream stream_options tool_choice tools top_logprobs user "
-    "verbosity web_search_options"
-)
 WIRE = Wire(
     encode_body=encode_body,
     decode_chunk=decode_chunk,
@@ -27,5 +20,4 @@ WIRE = Wire(
     proof="word",
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
-    body_keys=frozenset(_BODY_KEYS.split()),
 )

@@ -15,8 +15,9 @@ import msgspec
 from cnllm.protocols import ServerCodec, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.batch_form import BatchForm
+from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
-from cnllm.protocols.field_types import require_types
+from cnllm.protocols.fields import require_types
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
@@ -48,24 +49,13 @@ __all__ = ["CODEC"]
 _PROTOCOL = "openai-chat"
 _PREFIX = "chatcmpl-"
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
-_OWN = ("messages", "model", "stream", "stream_options", "max_completion_tokens", "reasoning_effort", "response_format")
-_TYPES = {
-    **dict.fromkeys(("model", "reasoning_effort", "verbosity", "user", "service_tier"), "string"),
-    **dict.fromkeys(("stream", "parallel_tool_calls", "store", "logprobs"), "boolean"),
-    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty"), "number"),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "seed", "n", "top_logprobs"), "integer"),
-    **dict.fromkeys(("messages", "tools", "modalities"), "array"),
-    **dict.fromkeys(("stream_options", "response_format", "metadata", "logit_bias", "audio"), "object"),
-    "tool_choice": "string object",
-    "stop": "string array",
-}
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
-    require_types(body, _TYPES)
+    require_types(body, FIELDS)
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise ValueError("messages is not a list")
@@ -81,7 +71,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     _tools(options)
     if body.get("max_completion_tokens") is not None:
         options["max_tokens"] = body["max_completion_tokens"]
-    extra = {key: value for key, value in body.items() if key not in _OPTIONS + _OWN and value is not None}
+    extra = FIELDS.rest(body)
     if (effort := body.get("reasoning_effort")) is not None:
         options["reasoning"] = effort
     match body.get("response_format"):

@@ -6,11 +6,6 @@ from cnllm.protocols.gemini.client_encode import encode_body
 
 __all__ = ["WIRE"]
 
-_BODY_KEYS = (
-    "cachedContent cached_content contents generationConfig generation_config labels model "
-    "safetySettings safety_settings serviceTier store systemInstruction system_instruction "
-    "toolConfig tool_config tools"
-)
 WIRE = Wire(
     encode_body=encode_body,
     decode_chunk=decode_chunk,
@@ -20,5 +15,4 @@ WIRE = Wire(
     proof="word-and-end",
     list_params=("stop",),
     separate_system=(None, "any", "first"),
-    body_keys=frozenset(_BODY_KEYS.split()),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
-from cnllm.protocols.field_types import require_types
+from cnllm.protocols.fields import require_types
+from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
 __all__ = ["read_request"]
@@ -25,20 +26,13 @@ _PARAMS = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-_TYPES = {
-    **dict.fromkeys(("model", "cachedContent", "serviceTier"), "string"),
-    **dict.fromkeys(("toolConfig", "generationConfig", "labels"), "object"),
-    **dict.fromkeys(("contents", "tools", "safetySettings"), "array object"),
-    "systemInstruction": "object string",
-    "store": "boolean",
-}
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the key that is wrong."""
     body = _camel(body)
-    require_types(body, _TYPES)
+    require_types(body, FIELDS)
     contents = body.pop("contents", None)
     if isinstance(contents, Mapping) and contents:
         contents = [contents]
@@ -52,7 +46,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     _tools(body.pop("tools", None), options)
     _choice(body.pop("toolConfig", None), options, extra)
     _generation(body.pop("generationConfig", None), options, extra)
-    extra |= {key: value for key, value in body.items() if value is not None}
+    extra |= FIELDS.rest(body)
     if extra:
         options["extra_body"] = extra
     path_match = _PATH.fullmatch(path)

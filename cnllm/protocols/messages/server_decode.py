@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
-from cnllm.protocols.field_types import require_types
+from cnllm.protocols.fields import require_types
+from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 from cnllm.types.media import is_file_part
@@ -16,16 +17,6 @@ from cnllm.types.media import is_file_part
 __all__ = ["read_request"]
 
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "stop_sequences": "stop"}
-_OWN = ("model", "messages", "system", "stream", "tools", "tool_choice", "thinking", "output_config", "output_format")
-_TYPES = {
-    **dict.fromkeys(("model", "service_tier"), "string"),
-    **dict.fromkeys(("temperature", "top_p"), "number"),
-    **dict.fromkeys(("messages", "stop_sequences", "tools", "mcp_servers"), "array"),
-    **dict.fromkeys(("tool_choice", "thinking", "metadata", "output_config", "output_format"), "object"),
-    "stream": "boolean",
-    "top_k": "integer",
-    "system": "string array",
-}
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
@@ -38,7 +29,7 @@ Block = dict[str, Any]
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
-    require_types(body, _TYPES)
+    require_types(body, FIELDS)
     turns = body.get("messages")
     if not isinstance(turns, list) or not turns:
         raise ValueError("messages: a list with a message in it is required")
@@ -53,7 +44,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     for index, turn in enumerate(turns):
         messages += _turn(turn, f"messages.{index}", stamp)
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
-    extra = {key: value for key, value in body.items() if key not in _OWN and key not in _PARAMS and value is not None}
+    extra = FIELDS.rest(body)
     _tools(body, options)
     _thinking(body, options, extra)
     if extra:

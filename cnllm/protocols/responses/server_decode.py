@@ -9,7 +9,8 @@ import msgspec
 
 from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
-from cnllm.protocols.field_types import require_types
+from cnllm.protocols.fields import require_types
+from cnllm.protocols.responses.fields import FIELDS
 from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
@@ -20,18 +21,6 @@ from cnllm.types.media import as_media
 __all__ = ["read_request"]
 
 _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
-_OWN_KEYS = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
-_TYPES = {
-    **dict.fromkeys(("model", "instructions", "truncation", "user", "prompt_cache_key"), "string"),
-    **dict.fromkeys(("safety_identifier", "service_tier", "previous_response_id"), "string"),
-    **dict.fromkeys(("stream", "store", "background", "parallel_tool_calls"), "boolean"),
-    **dict.fromkeys(("temperature", "top_p"), "number"),
-    **dict.fromkeys(("max_output_tokens", "max_tool_calls", "top_logprobs"), "integer"),
-    **dict.fromkeys(("tools", "include"), "array"),
-    **dict.fromkeys(("reasoning", "text", "metadata", "stream_options", "prompt"), "object"),
-    **dict.fromkeys(("tool_choice", "conversation"), "string object"),
-    "input": "string array",
-}
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
@@ -39,7 +28,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the item or key that is wrong."""
-    require_types(body, _TYPES)
+    require_types(body, FIELDS)
     messages: list[Message] = []
     if (instructions := body.get("instructions")) is not None:
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
@@ -60,7 +49,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
 def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
     """Decode the options of a body."""
     options: dict[str, Any] = {}
-    extra = {k: v for k, v in body.items() if k not in (*_OWN_KEYS, *_SAME_OPTIONS) and v is not None}
+    extra = FIELDS.rest(body)
     for key in _SAME_OPTIONS:
         if body.get(key) is not None:
             options[key] = body[key]

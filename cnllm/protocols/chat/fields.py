@@ -1,0 +1,79 @@
+"""List what becomes of each field of OpenAI chat completions (https://platform.openai.com/docs/api-reference/chat)."""
+
+from __future__ import annotations
+
+from cnllm.protocols.fields import read_fields
+
+__all__ = ["FIELDS"]
+
+FIELDS = read_fields(
+    request={
+        "": {
+            "translate": """
+                messages:array tools:array tool_choice:string|object parallel_tool_calls:boolean temperature:number
+                top_p:number max_tokens:integer max_completion_tokens:integer stop:string|array seed:integer
+                reasoning_effort:string response_format:object
+            """,
+            "answer": "model:string stream:boolean stream_options:object",
+            "forward": """
+                presence_penalty:number frequency_penalty:number logit_bias:object logprobs:boolean top_logprobs:integer
+            """,
+            "keep": """
+                audio:object metadata:object modalities:array moderation n:integer prediction prompt_cache_key
+                prompt_cache_options prompt_cache_retention safety_identifier service_tier:string store:boolean
+                user:string verbosity:string web_search_options function_call functions
+            """,
+        },
+        "stream_options": {"answer": "include_usage include_obfuscation"},
+        "response_format": {"translate": "text json_object json_schema json_schema.json_schema"},
+        "response_format.json_schema": {"translate": "name schema", "lose": "description strict"},
+        "tools[]": {"translate": "function function.function custom custom.custom"},
+        "tools[].function": {"translate": "name description parameters strict"},
+        "tools[].custom": {"translate": "name description format"},
+        "tool_choice": {
+            "translate": """
+                function function.function custom custom.custom allowed_tools allowed_tools.allowed_tools
+            """
+        },
+        "messages[]": {
+            "translate": "role content tool_calls tool_call_id refusal",
+            "lose": "name function_call audio",
+        },
+        "messages[].tool_calls[]": {
+            "translate": "function function.id function.function custom custom.id custom.custom"
+        },
+        "messages[].content[]": {
+            "translate": "text text.text",
+            "media": """
+                image_url image_url.image_url input_audio input_audio.input_audio file file.file audio_url video_url
+            """,
+            "keep": "refusal",
+            "lose": "*.prompt_cache_breakpoint",
+        },
+    },
+    reply={
+        "": {
+            "translate": "choices usage",
+            "answer": "id object created model obfuscation",
+            "lose": "service_tier system_fingerprint moderation metadata",
+        },
+        "choices[]": {"translate": "message delta finish_reason", "answer": "index", "lose": "logprobs"},
+        "choices[].message": {
+            "translate": "content refusal tool_calls function_call",
+            "answer": "role",
+            "lose": "annotations audio",
+        },
+        "usage": {
+            "translate": "prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details"
+        },
+        "usage.prompt_tokens_details": {
+            "translate": "cached_tokens",
+            "lose": "audio_tokens cache_write_tokens image_tokens text_tokens",
+        },
+        "usage.completion_tokens_details": {
+            "translate": "reasoning_tokens",
+            "lose": "accepted_prediction_tokens audio_tokens rejected_prediction_tokens text_tokens",
+        },
+    },
+)
+"""The table of this wire."""

@@ -1,0 +1,150 @@
+"""Say what becomes of each field and block of a wire, and check the types of a request's fields.
+
+Each wire has one table, in the module `fields` of its folder. A place is a path in a body: "" is the body itself,
+`messages[].content[]` the blocks of a message. A name at a place is a key, or the type of a block; `text.citations` is
+a key of blocks of one type, and `*.cache_control` a key of blocks of any type. A block without rows for its keys is
+passed on, or left out, as a whole. A name may have the types of its value (`seed:integer`), as JSON Schema calls them,
+and another name under which other wires know it (`candidateCount=n`).
+
+The decoders and the engine read the tables, and the manual shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+__all__ = ["OUTCOMES", "Field", "Fields", "Outcome", "read_fields", "require_types", "snake_case"]
+
+Outcome = Literal["translate", "forward", "keep", "offer", "media", "describe", "refuse", "reject", "answer", "lose"]
+
+OUTCOMES: dict[Outcome, str] = {
+    "translate": "Every model, or every client, gets it in the form of its own wire.",
+    "forward": (
+        "Goes on to every wire that has a field of the same meaning, where the registry does not say that the endpoint "
+        "refuses it. Elsewhere it is left out with a note."
+    ),
+    "keep": "Stays as it is on its own wire. On another wire it is left out with a note.",
+    "offer": (
+        "A tool that the vendor executes. It stays as it is on its own wire. On another wire it is left out with a "
+        "note."
+    ),
+    "media": "Every model that reads this kind of medium gets it. Elsewhere a short text takes its place, with a note.",
+    "describe": "Stays as it is on its own wire. On another wire the model reads a line that names it, with a note.",
+    "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
+    "reject": "The answer is 400 and names the field.",
+    "answer": "cnllm acts on it itself, or writes a value of its own.",
+    "lose": "Left out without a note.",
+}
+"""The outcomes of a field, and what each of them means."""
+
+Rows = Mapping[str, Mapping[Outcome, str]]
+"""The names with each outcome, by place."""
+
+_ARTICLES = {
+    "boolean": "a boolean",
+    "string": "a string",
+    "number": "a number",
+    "integer": "an integer",
+    "array": "an array",
+    "object": "an object",
+}
+_DECODED: tuple[Outcome, ...] = ("translate", "answer")
+_ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
+
+
+class Field(Struct, frozen=True):
+    """One row: its outcome, the name that other wires know, and the types of its value; none where any will do."""
+
+    outcome: Outcome
+    meaning: str
+    types: tuple[str, ...] = ()
+
+
+class Fields(Struct, frozen=True):
+    """The table of one wire: the rows of a request and of a reply, by place and name."""
+
+    request: dict[str, dict[str, Field]]
+    reply: dict[str, dict[str, Field]]
+
+    @property
+    def body_keys(self) -> frozenset[str]:
+        """Return the keys of a request's body, in both spellings."""
+        names = self.request[""].keys()
+        return frozenset((*names, *map(snake_case, names)))
+
+    def rest(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a body that no option of a call, and no part of cnllm itself, stands for."""
+        rows = self.request[""]
+        return {
+            key: value
+            for key, value in body.items()
+            if value is not None and ((row := rows.get(key)) is None or row.outcome not in _DECODED)
+        }
+
+    def outcome(self, path: str) -> Outcome:
+        """Return the outcome of a key of a request's body, or of one in an object there. An unknown key is kept."""
+        place, _, name = path.rpartition(".")
+        field = self.request.get(place, {}).get(name)
+        return "keep" if field is None else field.outcome
+
+
+def read_fields(request: Rows, reply: Rows) -> Fields:
+    """Return the table of a wire from its written form."""
+    return Fields(_places(request), _places(reply))
+
+
+def _places(rows: Rows) -> dict[str, dict[str, Field]]:
+    """Return the rows by place and name. Raises `ValueError` for a name that stands twice at one place."""
+    out: dict[str, dict[str, Field]] = {}
+    for place, groups in rows.items():
+        fields = out[place] = {}
+        for outcome, names in groups.items():
+            if outcome not in get_args(Outcome):
+                raise ValueError(f"{place}: {outcome} is no outcome")
+            for row in names.split():
+                match = _ROW.fullmatch(row)
+                assert match is not None
+                name = match["name"]
+                if name in fields:
+                    raise ValueError(f"{place}: {name} stands twice")
+                types = tuple(match["types"].split("|")) if match["types"] else ()
+                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types)
+    return out
+
+
+def snake_case(name: str) -> str:
+    """Return a name in lower case with underscores."""
+    return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda match: f"_{match[0]}", name).lower()
+
+
+def require_types(body: Mapping[str, Any], fields: Fields) -> None:
+    """Raise `ValueError` for a field of another type than its row says.
+
+    A field that is null counts as not given, and one without a row, or without types in it, is not checked.
+    """
+    rows = fields.request[""]
+    for name, value in body.items():
+        row = rows.get(name)
+        if value is None or row is None or not row.types or (kind := _kind(value)) in row.types:
+            continue
+        if kind == "integer" and "number" in row.types:
+            continue
+        expected = " or ".join(_ARTICLES[word] for word in row.types)
+        raise ValueError(f"{name}: {expected} is required, not {_ARTICLES[kind]}")
+
+
+def _kind(value: Any) -> str:
+    """Return the JSON Schema type of a value. A number without a fraction is an integer."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    return "object" if isinstance(value, Mapping) else "array"

@@ -1,0 +1,106 @@
+"""List what becomes of each field of Gemini generateContent (https://ai.google.dev/api/generate-content).
+
+Names are in camel case. Decoding takes the other spelling of the protocol's JSON mapping as well.
+"""
+
+from __future__ import annotations
+
+from cnllm.protocols.fields import read_fields
+
+__all__ = ["FIELDS"]
+
+FIELDS = read_fields(
+    request={
+        "": {
+            "translate": """
+                contents:array|object systemInstruction:object|string tools:array|object toolConfig:object
+                generationConfig:object
+            """,
+            "answer": "model:string",
+            "keep": """
+                safetySettings:array|object cachedContent:string labels:object serviceTier:string store:boolean
+                continuationToken modelArmorConfig outputConfig
+            """,
+        },
+        "generationConfig": {
+            "translate": """
+                temperature topP maxOutputTokens stopSequences seed responseMimeType responseSchema responseJsonSchema
+                thinkingConfig
+            """,
+            "forward": "presencePenalty frequencyPenalty topK logprobs",
+            "keep": """
+                candidateCount responseLogprobs responseModalities mediaResolution speechConfig imageConfig
+                enableEnhancedCivicAnswers audioTranscriptionConfig audioTimestamp routingConfig modelConfig
+                modelSelectionConfig enableAffectiveDialog responseFormat translationConfig
+            """,
+        },
+        "generationConfig.thinkingConfig": {"translate": "thinkingBudget thinkingLevel", "keep": "includeThoughts"},
+        "toolConfig": {
+            "translate": "functionCallingConfig",
+            "keep": "retrievalConfig includeServerSideToolInvocations",
+        },
+        "toolConfig.functionCallingConfig": {
+            "translate": "mode allowedFunctionNames",
+            "keep": "streamFunctionCallArguments",
+        },
+        "tools[]": {
+            "translate": "functionDeclarations",
+            "offer": """
+                retrieval computerUse fileSearch googleSearch googleMaps codeExecution enterpriseWebSearch
+                googleSearchRetrieval parallelAiSearch urlContext mcpServers exaAiSearch
+            """,
+        },
+        "tools[].functionDeclarations[]": {
+            "translate": "name description parameters parametersJsonSchema",
+            "lose": "response responseJsonSchema behavior",
+        },
+        "contents[]": {"translate": "role parts"},
+        "contents[].parts[]": {
+            "translate": "text thought functionCall functionResponse",
+            "media": "inlineData fileData",
+            "keep": """
+                thoughtSignature executableCode codeExecutionResult toolCall toolResponse audioTranscription
+            """,
+            "lose": """
+                mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata documentMetadata
+                spreadsheetMetadata audioMetadata
+            """,
+        },
+        "contents[].parts[].functionCall": {"translate": "id name args", "lose": "partialArgs willContinue"},
+        "contents[].parts[].functionResponse": {
+            "translate": "id name response parts",
+            "lose": "willContinue scheduling",
+        },
+    },
+    reply={
+        "": {
+            "translate": "candidates usageMetadata promptFeedback",
+            "answer": "modelVersion responseId createTime",
+            "lose": "modelStatus",
+        },
+        "candidates[]": {
+            "translate": "content finishReason finishMessage",
+            "answer": "index",
+            "keep": "citationMetadata groundingMetadata urlContextMetadata continuationToken",
+            "lose": "tokenCount avgLogprobs logprobsResult safetyRatings",
+        },
+        "candidates[].content.parts[]": {
+            "translate": "text thought functionCall",
+            "keep": """
+                inlineData fileData thoughtSignature executableCode codeExecutionResult toolCall toolResponse
+                audioTranscription mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata
+                documentMetadata spreadsheetMetadata audioMetadata functionResponse
+            """,
+        },
+        "usageMetadata": {
+            "translate": """
+                promptTokenCount candidatesTokenCount totalTokenCount cachedContentTokenCount thoughtsTokenCount
+            """,
+            "lose": """
+                toolUsePromptTokenCount cacheTokensDetails candidatesTokensDetails promptTokensDetails
+                toolUsePromptTokensDetails trafficType
+            """,
+        },
+    },
+)
+"""The table of this wire."""

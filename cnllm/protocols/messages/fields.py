@@ -1,0 +1,109 @@
+"""List what becomes of each field of Anthropic Messages (https://docs.claude.com/en/api/messages)."""
+
+from __future__ import annotations
+
+from cnllm.protocols.fields import read_fields
+
+__all__ = ["FIELDS"]
+
+FIELDS = read_fields(
+    request={
+        "": {
+            "translate": """
+                messages:array system:string|array max_tokens temperature:number top_p:number stop_sequences:array
+                tools:array tool_choice:object thinking:object output_config:object output_format:object
+            """,
+            "answer": "model:string stream:boolean",
+            "forward": "top_k:integer",
+            "keep": """
+                cache_control service_tier:string metadata:object mcp_servers:array container context_management
+                diagnostics inference_geo speed user_profile_id workspace_id billing_policy compaction
+                fallback_credit_token fallbacks thread betas
+            """,
+        },
+        "thinking": {"translate": "type budget_tokens", "keep": "display"},
+        "output_config": {"translate": "format effort", "keep": "task_budget"},
+        "tool_choice": {
+            "translate": """
+                auto any none tool tool.name auto.disable_parallel_tool_use any.disable_parallel_tool_use
+                tool.disable_parallel_tool_use
+            """
+        },
+        "tools[]": {
+            "translate": "custom custom.name custom.description custom.input_schema custom.strict",
+            "lose": """
+                custom.cache_control custom.defer_loading custom.allowed_callers custom.eager_input_streaming
+                custom.input_examples
+            """,
+            "offer": """
+                bash_20241022 bash_20250124 code_execution_20250522 code_execution_20250825 code_execution_20260120
+                code_execution_20260521 browser_toolset_20260801 memory_20250818 computer_20241022 computer_20250124
+                computer_20251124 computer_toolset_20260801 text_editor_20241022 text_editor_20250124
+                text_editor_20250429 text_editor_20250728 web_search_20250305 web_search_20260209 web_search_20260318
+                web_fetch_20250910 web_fetch_20260209 web_fetch_20260309 web_fetch_20260318 advisor_20260301
+                tool_search_tool_bm25_20251119 tool_search_tool_bm25 tool_search_tool_regex_20251119
+                tool_search_tool_regex mcp_toolset
+            """,
+        },
+        "messages[]": {"translate": "role content", "lose": "clear_at output_config"},
+        "messages[].content[]": {
+            "translate": """
+                text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input tool_result
+                tool_result.tool_use_id tool_result.content tool_result.is_error
+            """,
+            "media": "image image.source document document.source document.title document.context",
+            "keep": """
+                thinking.signature redacted_thinking server_tool_use web_search_tool_result web_fetch_tool_result
+                code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result
+                tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction
+                tool_addition tool_removal mcp_tool_listing fallback search_result
+            """,
+            "lose": """
+                *.cache_control text.citations document.citations image.transformations tool_use.caller
+                tool_use.toolset_name tool_result.toolset_name
+            """,
+        },
+        "messages[].content[].content[]": {
+            "translate": "text text.text",
+            "media": "image image.source",
+            "lose": """
+                document search_result tool_reference browser_state *.cache_control text.citations image.transformations
+            """,
+        },
+    },
+    reply={
+        "": {
+            "translate": "content stop_reason usage",
+            "answer": "id type role model",
+            "lose": "stop_sequence stop_details container diagnostics context_management input_transformations",
+        },
+        "content[]": {
+            "translate": """
+                text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input
+            """,
+            "keep": """
+                text.citations thinking.signature redacted_thinking tool_use.caller tool_use.toolset_name
+                server_tool_use web_search_tool_result web_fetch_tool_result code_execution_tool_result
+                bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result
+                advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction fallback mcp_tool_listing
+            """,
+        },
+        "delta": {
+            "translate": """
+                text_delta text_delta.text thinking_delta thinking_delta.thinking input_json_delta
+                input_json_delta.partial_json
+            """,
+            "answer": "thinking_delta.estimated_tokens",
+            "keep": "citations_delta signature_delta compaction_delta",
+        },
+        "usage": {
+            "translate": """
+                input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens output_tokens_details
+            """,
+            "lose": """
+                cache_creation inference_geo server_tool_use service_tier speed fallback_credit iterations
+            """,
+        },
+    },
+)
+"""The table of this wire."""

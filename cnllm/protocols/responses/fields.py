@@ -1,0 +1,167 @@
+"""List what becomes of each field of OpenAI Responses (https://platform.openai.com/docs/api-reference/responses)."""
+
+from __future__ import annotations
+
+from cnllm.protocols.fields import read_fields
+
+__all__ = ["FIELDS"]
+
+FIELDS = read_fields(
+    request={
+        "": {
+            "translate": """
+                input:string|array instructions:string tools:array tool_choice:string|object parallel_tool_calls:boolean
+                temperature:number top_p:number max_output_tokens:integer reasoning:object text:object
+            """,
+            "answer": "model:string stream:boolean",
+            "reject": "background:boolean conversation:string|object",
+            "forward": "top_logprobs:integer",
+            "keep": """
+                access_programs background_options context_management image include:array max_tool_calls:integer
+                metadata:object moderation prompt:object prompt_cache_key:string prompt_cache_options
+                prompt_cache_retention safety_identifier:string service_tier:string stream_options:object
+                truncation:string user:string store:boolean previous_response_id:string
+            """,
+        },
+        "reasoning": {"translate": "effort", "keep": "summary generate_summary context mode"},
+        "text": {"translate": "format", "keep": "verbosity"},
+        "text.format": {
+            "translate": "text json_object json_schema json_schema.name json_schema.schema",
+            "keep": "json_schema.strict json_schema.description",
+        },
+        "tool_choice": {
+            "translate": """
+                function function.name custom custom.name allowed_tools allowed_tools.mode allowed_tools.tools
+            """,
+            "keep": """
+                mcp apply_patch shell file_search web_search_preview web_search_preview_2025_03_11 computer
+                computer_use computer_use_preview image_generation code_interpreter programmatic_tool_calling
+            """,
+        },
+        "tools[]": {
+            "translate": """
+                function function.name function.description function.parameters function.strict custom custom.name
+                custom.description custom.format namespace namespace.name namespace.tools tool_search
+                tool_search.description tool_search.parameters local_shell
+            """,
+            "answer": "tool_search.execution",
+            "lose": """
+                *.defer_loading *.allowed_callers *.async function.output_schema namespace.description
+            """,
+            "offer": """
+                file_search computer computer_use_preview web_search web_search_2025_08_26 mcp code_interpreter
+                programmatic_tool_calling image_generation shell web_search_preview web_search_preview_2025_03_11
+                apply_patch
+            """,
+        },
+        "input[]": {
+            "translate": """
+                message message.role message.content function_call function_call.call_id function_call.name
+                function_call.namespace function_call.arguments function_call_output function_call_output.call_id
+                function_call_output.output custom_tool_call custom_tool_call.call_id custom_tool_call.name
+                custom_tool_call.namespace custom_tool_call.input custom_tool_call_output
+                custom_tool_call_output.call_id custom_tool_call_output.output tool_search_call
+                tool_search_call.call_id tool_search_call.arguments tool_search_output tool_search_output.call_id
+                tool_search_output.tools additional_tools additional_tools.tools local_shell_call
+                local_shell_call.call_id local_shell_call.action local_shell_call_output local_shell_call_output.output
+                reasoning reasoning.summary reasoning.content
+            """,
+            "answer": """
+                *.id *.status tool_search_call.execution tool_search_output.execution additional_tools.role
+                function_call_output.name function_call_output.namespace
+            """,
+            "keep": """
+                message.phase function_call.caller function_call.async function_call_output.caller
+                reasoning.encrypted_content file_search_call computer_call computer_call_output web_search_call
+                compaction image_generation_call code_interpreter_call shell_call shell_call_output apply_patch_call
+                apply_patch_call_output mcp_list_tools mcp_approval_request mcp_approval_response mcp_call
+                compaction_trigger item_reference program program_output configuration_update
+            """,
+            "lose": "custom_tool_call.caller custom_tool_call.async custom_tool_call_output.caller",
+        },
+        "input[].content[]": {
+            "translate": "input_text input_text.text output_text output_text.text text refusal refusal.refusal",
+            "media": """
+                input_image input_image.image_url input_image.detail input_audio input_audio.input_audio input_file
+                input_file.file_data input_file.file_url input_file.filename input_file.detail input_image.file_id
+                input_file.file_id
+            """,
+            "keep": "output_text.annotations output_text.logprobs *.prompt_cache_breakpoint",
+        },
+    },
+    reply={
+        "": {
+            "translate": "output usage status incomplete_details error",
+            "answer": """
+                id object created_at completed_at model background instructions max_output_tokens max_tool_calls
+                metadata parallel_tool_calls previous_response_id prompt_cache_key reasoning safety_identifier
+                service_tier temperature text tool_choice tools top_logprobs top_p truncation user
+            """,
+            "lose": """
+                access_programs conversation image input_transformations moderation prompt prompt_cache_diagnostics
+                prompt_cache_options prompt_cache_retention tool_usage
+            """,
+        },
+        "output[]": {
+            "translate": """
+                message message.content function_call function_call.call_id function_call.name function_call.arguments
+                reasoning reasoning.summary reasoning.content
+            """,
+            "answer": "*.id *.status message.role",
+            "keep": """
+                message.phase reasoning.encrypted_content function_call.async function_call.caller
+                function_call.namespace function_call_output file_search_call web_search_call computer_call
+                computer_call_output program program_output tool_search_call tool_search_output additional_tools
+                compaction image_generation_call code_interpreter_call local_shell_call local_shell_call_output
+                shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_call mcp_list_tools
+                mcp_approval_request mcp_approval_response custom_tool_call custom_tool_call_output
+            """,
+        },
+        "output[].content[]": {
+            "translate": "output_text output_text.text refusal refusal.refusal",
+            "keep": "output_text.annotations output_text.logprobs",
+        },
+        "events": {
+            "translate": """
+                response.output_text.delta response.output_text.done response.refusal.delta response.refusal.done
+                response.reasoning_text.delta response.reasoning_text.done response.reasoning_summary_text.delta
+                response.reasoning_summary_text.done response.function_call_arguments.delta
+                response.function_call_arguments.done response.output_item.added response.output_item.done
+                response.completed response.incomplete response.failed error
+            """,
+            "answer": """
+                response.created response.in_progress response.queued response.content_part.added
+                response.content_part.done response.reasoning_summary_part.added response.reasoning_summary_part.done
+                response.output_text.annotation.added response.custom_tool_call_input.delta
+                response.custom_tool_call_input.done response.code_interpreter_call_code.delta
+                response.code_interpreter_call_code.done response.code_interpreter_call.completed
+                response.code_interpreter_call.in_progress response.code_interpreter_call.interpreting
+                response.compaction.compacting response.file_search_call.completed
+                response.file_search_call.in_progress response.file_search_call.searching
+                response.shell_call_command.added response.shell_call_command.delta response.shell_call_command.done
+                response.shell_call_output_content.delta response.shell_call_output_content.done
+                response.web_search_call.completed response.web_search_call.in_progress
+                response.web_search_call.searching response.image_generation_call.completed
+                response.image_generation_call.generating response.image_generation_call.in_progress
+                response.image_generation_call.partial_image response.mcp_call_arguments.delta
+                response.mcp_call_arguments.done response.mcp_call.completed response.mcp_call.failed
+                response.mcp_call.in_progress response.mcp_list_tools.completed response.mcp_list_tools.failed
+                response.mcp_list_tools.in_progress
+            """,
+            "lose": """
+                response.audio.delta response.audio.done response.audio.transcript.delta response.audio.transcript.done
+            """,
+        },
+        "usage": {
+            "translate": """
+                input_tokens output_tokens total_tokens input_tokens_details output_tokens_details
+            """
+        },
+        "usage.input_tokens_details": {
+            "translate": "cached_tokens cache_write_tokens",
+            "lose": "cache_write_tokens_details",
+        },
+        "usage.output_tokens_details": {"translate": "reasoning_tokens"},
+    },
+)
+"""The table of this wire."""

@@ -1,0 +1,129 @@
+"""Show what becomes of each field of the four wires, in English and in Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cnllm.protocols import PROTOCOLS, fields
+from cnllm.protocols.fields import OUTCOMES, Field, Outcome
+from docs.generate.markdown import code, table
+
+__all__ = ["page", "page_zh"]
+
+
+class _Words(NamedTuple):
+    """The texts of a page in one language."""
+
+    title: str
+    introduction: str
+    outcomes: dict[Outcome, str]
+    outcome_head: tuple[str, str]
+    portable: str
+    portable_text: str
+    meaning: str
+    request: str
+    reply: str
+    head: tuple[str, str, str]
+    body: str
+
+
+_ENGLISH = _Words(
+    title="What each wire can carry",
+    introduction=(
+        "A client speaks one of four wires, and so does the endpoint of a model. The tables below say for every field "
+        "and for every type of block what becomes of it on the way: of a request from the client to the model, and of "
+        "a reply from the model to the client. The decoders read the same tables. A field that no table names is kept. "
+        "Notes stand in the reply; the gateway's header `x-cnllm-notes` says how many there are and where they are."
+    ),
+    outcomes=OUTCOMES,
+    outcome_head=("outcome", "meaning"),
+    portable="Fields that go on to other wires",
+    portable_text="Each row is one meaning, with its name on each wire.",
+    meaning="meaning",
+    request="Request",
+    reply="Reply",
+    head=("place", "outcome", "fields and blocks"),
+    body="the body",
+)
+_CHINESE = _Words(
+    title="各协议能传什么",
+    introduction=(
+        "客户端使用四种协议之一，模型的接口也是。下面的表格逐个说明每个字段、每种内容块在途中的去向：请求从客户端到模型，"
+        "回复从模型到客户端。解码器读取的就是这些表格。表中没有的字段原样保留。说明（note）写在回复里；"
+        "网关的响应头 `x-cnllm-notes` 给出条数和查看的位置。"
+    ),
+    outcomes={
+        "translate": "每个模型（或每个客户端）都会得到它，形式按各自的协议。",
+        "forward": "传给有同义字段的每种协议，除非注册表写明接口会拒绝。其他协议上省去，并给出说明。",
+        "keep": "在自己的协议上原样保留。换到其他协议则省去，并给出说明。",
+        "offer": "由厂商执行的工具。在自己的协议上原样保留。换到其他协议则省去，并给出说明。",
+        "media": "能读这类媒体的模型都会得到它。其他模型得到一小段替代文字，并给出说明。",
+        "describe": "在自己的协议上原样保留。换到其他协议，模型会读到一行写明它的文字，并给出说明。",
+        "refuse": "在自己的协议上原样保留。换到其他协议则返回 400，并写明字段名。",
+        "reject": "返回 400，并写明字段名。",
+        "answer": "由 cnllm 自己处理，或写入自己的值。",
+        "lose": "省去，没有说明。",
+    },
+    outcome_head=("去向", "含义"),
+    portable="可传到其他协议的字段",
+    portable_text="每行是一个含义，以及它在各协议上的名称。",
+    meaning="含义",
+    request="请求",
+    reply="回复",
+    head=("位置", "去向", "字段和内容块"),
+    body="正文",
+)
+
+
+def page() -> str:
+    """Return the page in English."""
+    return _page(_ENGLISH)
+
+
+def page_zh() -> str:
+    """Return the page in Chinese."""
+    return _page(_CHINESE)
+
+
+def _page(words: _Words) -> str:
+    """Return the page in one language."""
+    parts = [f"# {words.title}", words.introduction]
+    used = {
+        row.outcome
+        for protocol in PROTOCOLS
+        for places in (fields(protocol).request, fields(protocol).reply)
+        for rows in places.values()
+        for row in rows.values()
+    }
+    parts.append(
+        table(words.outcome_head, [[code(outcome), words.outcomes[outcome]] for outcome in OUTCOMES if outcome in used])
+    )
+    parts += [f"## {words.portable}", words.portable_text, table([words.meaning, *PROTOCOLS], _portable())]
+    for protocol in PROTOCOLS:
+        parts.append(f"## {protocol}")
+        for title, places in ((words.request, fields(protocol).request), (words.reply, fields(protocol).reply)):
+            parts += [f"**{title}**", table(words.head, _rows(places, words.body))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _portable() -> Iterator[list[str]]:
+    """Yield a row for each meaning of a field that goes on: its names on the wires."""
+    names: dict[str, dict[str, str]] = {}
+    for protocol in PROTOCOLS:
+        for place, rows in fields(protocol).request.items():
+            for name, row in rows.items():
+                if row.outcome == "forward":
+                    names.setdefault(row.meaning, {})[protocol] = f"{place}.{name}" if place else name
+    for meaning in sorted(names):
+        yield [code(meaning), *(code(names[meaning].get(protocol, "")) for protocol in PROTOCOLS)]
+
+
+def _rows(places: dict[str, dict[str, Field]], body: str) -> Iterator[list[str]]:
+    """Yield a row for each outcome at each place."""
+    for place, rows in places.items():
+        groups: dict[Outcome, list[str]] = {}
+        for name, row in rows.items():
+            groups.setdefault(row.outcome, []).append(name)
+        for outcome, names in groups.items():
+            yield [code(place) or body, code(outcome), ", ".join(map(code, names))]
