@@ -36,9 +36,9 @@ class ModelNames:
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
         self._patterns = [(re.compile(translate(pattern)), patterns[pattern]) for pattern in wildcards]
         self._models: dict[str, Model | str] = {}
-        self._routes = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
-        self._fallbacks = {name: _fallback(name, table) for name, table in self._routes.items()}
-        targets = [(name, target) for name, table in self._routes.items() for target in table["targets"]]
+        self._tables = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
+        self._routes = {name: _route(name, table) for name, table in self._tables.items()}
+        targets = [(name, target) for name, table in self._tables.items() for target in table["targets"]]
         for name, model in (*patterns.items(), *targets):
             try:
                 self._resolve(model)
@@ -47,9 +47,19 @@ class ModelNames:
         self._suggest = suggest
 
     def suspend(self, suspended: frozenset[str]) -> None:
-        """Let nobody use these providers and models until new names replace these."""
+        """Let nobody use these providers and models until new names replace these. Routes go on to their others."""
         self._suspended = suspended
         self._models.clear()
+        self._routes = {name: self._usable_route(name, table) for name, table in self._tables.items()}
+
+    def _usable_route(self, name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
+        """Return a route without its suspended models; where all of them are, its first one is refused."""
+        kept = [index for index, target in enumerate(table["targets"]) if not self._is_suspended(target)] or [0]
+        usable = {**table, "targets": [table["targets"][index] for index in kept]}
+        if (weights := table.get("weights")) is not None:
+            weights = [weights[index] for index in kept]
+            usable["weights"] = weights if any(weights) else None
+        return _route(name, usable)
 
     def resolve(self, name: str) -> Model | str:
         """Return the model of a name, or the name of a tier. Raises `UnknownModel`, and `Untrusted` if it is suspended.
@@ -59,37 +69,39 @@ class ModelNames:
         model = self._models.get(name)
         if model is None:
             target = self.target(name) or name
-            if self._suspended:
-                self._require_trust(target)
+            if self._is_suspended(target):
+                raise Untrusted(f"{target} is suspended: a file that nobody trusts yet has another address", origin="")
             model = self._resolve(target)
-            if self._suspended and isinstance(model, Model):
-                self._require_trust(model.name)
             if len(self._models) >= _MOST:
                 self._models.clear()
             self._models[name] = model
         return model
 
-    def _require_trust(self, name: str) -> None:
-        """Raise `Untrusted` for a suspended model."""
-        if name in self._suspended or name.partition("/")[0] in self._suspended:
-            raise Untrusted(f"{name} is suspended: a file that nobody trusts yet has another address", origin="")
+    def _is_suspended(self, target: str) -> bool:
+        """Whether the model of a name is suspended, by the name itself or by that of its model."""
+        if not self._suspended:
+            return False
+        if target in self._suspended or _provider(target) in self._suspended:
+            return True
+        model = self._resolve(target)
+        return isinstance(model, Model) and not self._suspended.isdisjoint((model.name, model.provider))
 
     def target(self, name: str) -> str | None:
         """Return the model that a pattern maps a name to, or the first one of its route, or None."""
         if (route := self._routes.get(name)) is not None:
-            first: str = route["targets"][0]
-            return first
+            return route[0]
         if (target := self._exact.get(name)) is not None:
             return target
         return next((target for pattern, target in self._patterns if pattern.fullmatch(name)), None)
 
     def fallback(self, name: str) -> Fallback | None:
         """Return the models that take over for the first one of a route; None for a name of one model."""
-        return self._fallbacks.get(name)
+        route = self._routes.get(name)
+        return None if route is None else route[1]
 
     def names(self) -> list[str]:
         """Return the names that a client may list: mapped names without wildcards, then the registry's."""
-        own = dict.fromkeys((*self._exact, *self._routes))
+        own = dict.fromkeys((*self._exact, *self._tables))
         return [*own, *(name for name in self.registry.names() if name not in own)]
 
     def _resolve(self, name: str) -> Model | str:
@@ -102,16 +114,21 @@ class ModelNames:
         return name
 
 
-def _fallback(name: str, route: Mapping[str, Any]) -> Fallback:
-    """Return the rules of a route, without its first target. Raises `RegistryError` for a route that cannot be used."""
-    rules = {key: value for key, value in route.items() if key in ("first_token", "cooldown", "weights")}
-    targets = route.get("targets")
+def _route(name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
+    """Return the first model of a route, and the others. Raises `RegistryError` for a route that cannot be used."""
+    rules = {key: value for key, value in table.items() if key in ("first_token", "cooldown", "weights")}
+    targets = table.get("targets")
     if not targets:
         raise RegistryError(f"gateway.routes.{name} has no targets", hint='targets = ["provider/model", …]')
     try:
-        return Fallback(targets=tuple(targets[1:]), **rules)
+        return targets[0], Fallback(targets=tuple(targets[1:]), **rules)
     except (TypeError, ValueError) as error:
         raise RegistryError(f"gateway.routes.{name}: {error}", hint="`cnllm registry check` names the line") from error
+
+
+def _provider(name: str) -> str:
+    """Return the provider of a name, or the whole name where it has none."""
+    return name.partition("/")[0]
 
 
 def _is_pattern(name: str) -> bool:

@@ -221,3 +221,28 @@ def test_routes_are_listed_and_checked(tmp_path: Path) -> None:
     path.write_text("[gateway.routes.b]\ntargets = []\n")
     with pytest.raises(RegistryError, match=r"gateway\.routes\.b"):
         ModelNames(Registry.load(str(path)))
+
+
+def test_a_suspended_model_is_passed_over_and_a_route_without_another_is_503(tmp_path: Path) -> None:
+    three = '[gateway.routes.best]\ntargets = ["one/m", "two/m", "one/other"]\nweights = [1, 0, 1]\n'
+    with two(tmp_path, [healthy()], [healthy()], more=three) as (registry, one, other):
+        gateway = Gateway(registry, keys=[KEY])
+        with (
+            running(gateway) as url,
+            httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as http,
+        ):
+            gateway.suspend(["one/m"])
+            seen = asked(http)
+            assert (seen.status, seen.text, seen.models) == (200, ANSWER, {"one/other"})
+            gateway.suspend(["one"])
+            for _ in range(2):
+                seen = asked(http)
+                assert (seen.status, seen.text, seen.models) == (200, ANSWER, {"two/m"})
+            assert (len(one.received), len(other.received)) == (1, 2)
+            gateway.suspend(["one/other", "two"])
+            seen = asked(http)
+            assert (seen.status, seen.models) == (200, {"one/m"})
+            gateway.suspend(["one", "two"])
+            refusal = http.post("/v1/chat/completions", json={"model": "best", "messages": []})
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "provider_untrusted")
+            assert (len(one.received), len(other.received)) == (2, 2)
