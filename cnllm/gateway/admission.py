@@ -184,9 +184,23 @@ class Admission:
             self._warned[whose] = state
             _LOGGER.warning("the soft budget of the %s %s is spent: %s", record.kind, record.name, _amounts(warning))
 
-    def admitted(self, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str) -> Admitted:
-        """Return a context in which a request may be sent. `estimate` returns about how long it is."""
-        return Admitted(self, caller, plan, estimate, protocol)
+    def quote(self, rights: Rights, plan: Plan) -> Quote:
+        """Return the bounds of a request, as far as a budget needs them. A long request takes long."""
+        price = rights.price(plan.flags.price)
+        if self.simulate:
+            return Quote(plan.model.name, None, None, cost=0)
+        if not any(record.budgets for record in rights.records):
+            return Quote(plan.model.name, None, None, price.currency if price is not None else None)
+        return quote(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
+
+    def admitted(
+        self, caller: Caller, plan: Plan, quote: Quote | None, estimate: Callable[[], int], protocol: str
+    ) -> Admitted:
+        """Return a context in which a request may be sent. `quote` is that of a key with limits.
+
+        `estimate` returns about how long the request is.
+        """
+        return Admitted(self, caller, plan, quote, estimate, protocol)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:
         """Return the keys and the teams of the book with what they have used, for the operator."""
@@ -215,7 +229,13 @@ class Admitted:
     """
 
     def __init__(
-        self, admission: Admission, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str
+        self,
+        admission: Admission,
+        caller: Caller,
+        plan: Plan,
+        quote: Quote | None,
+        estimate: Callable[[], int],
+        protocol: str,
     ) -> None:
         self.reply: Reply | None = None
         self._admission = admission
@@ -224,13 +244,12 @@ class Admitted:
         self._estimate = estimate
         self._tokens = 0
         self._protocol = protocol
-        self._quote: Quote | None = None
+        self._quote = quote
         self._reservations: Reservations | None = None
 
     async def __aenter__(self) -> Self:
-        rights = self._caller.rights
-        if rights is not None:
-            self._quote = self._bounds(rights)
+        rights, quote = self._caller.rights, self._quote
+        if rights is not None and quote is not None:
             limits = [record.tpm for record in rights.records]
             counted = [0, 0]
             if any(limits):
@@ -238,7 +257,7 @@ class Admitted:
                 counted = [0 if tpm is None else _counted_tokens(self._tokens, self._plan, tpm) for tpm in limits]
             limiter = self._admission.limiter
             try:
-                self._reservations = await limiter.reserve(self._caller.identity, rights, self._quote, *counted)
+                self._reservations = await limiter.reserve(self._caller.identity, rights, quote, *counted)
             except Refused as error:
                 raise RequestFailed(refusal_failure(error.refusal, self._protocol)) from error
             for warning in self.soft_budgets:
@@ -267,16 +286,6 @@ class Admitted:
             if cost is None:
                 cost = settled_cost(quote, rights.priced(reply, self._plan.flags.price))
         reservations.settle(cost, tokens)
-
-    def _bounds(self, rights: Rights) -> Quote:
-        """Return the bounds of the request, as far as a budget needs them."""
-        plan = self._plan
-        price = rights.price(plan.flags.price)
-        if self._admission.simulate:
-            return Quote(plan.model.name, None, None, cost=0)
-        if not any(record.budgets for record in rights.records):
-            return Quote(plan.model.name, None, None, price.currency if price is not None else None)
-        return quote(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
 
 
 def soft_budget_header(warnings: list[SoftBudget]) -> str:

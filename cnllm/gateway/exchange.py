@@ -146,7 +146,7 @@ class Exchange:
             id=self.id,
             model=self._shown_model,
             request=self.body,
-            input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
+            input_tokens=self.tokens if self.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
         )
 
@@ -177,6 +177,11 @@ class Exchange:
     def stream(self) -> bool:
         """Return whether the client wants a stream."""
         return self.request.stream
+
+    @property
+    def estimates_input(self) -> bool:
+        """Return whether the beginning of the reply says how long the request is."""
+        return self.request.stream and self._api.estimates_input
 
     @property
     def tokens(self) -> int:

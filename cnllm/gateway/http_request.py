@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cnllm.client.async_stream import AsyncStream
-from cnllm.errors import CnllmError, Untrusted
+from cnllm.errors import CnllmError, ContextTooLong, Untrusted
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
@@ -24,7 +24,7 @@ from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.name_bounds import check_name, check_query
 from cnllm.gateway.operator_pages import operator_page
-from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection
+from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
@@ -110,13 +110,19 @@ class HttpRequest:
                 service.requests.give(self._client)
             for flight in self._flights:
                 flight.release()
-            if self._body is not None:
-                self._body.release()
             is_kept = bool(self._caller.identity)
-            self._request_monitor.end(
+            keep = self._request_monitor.end(
                 lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
             )
             service.log.write(self._entry, self._identity)
+            if self._body is not None:
+                try:
+                    if keep is not None:
+                        await self._body.worked(keep)
+                finally:
+                    self._body.release()
+            elif keep is not None:
+                keep()
 
     @property
     def _identity(self) -> str:
@@ -228,7 +234,7 @@ class HttpRequest:
                 await self._send_json(service.log.request(identity, endpoint.name))
             case _:
                 steps = resource_body(endpoint, service.names, self._query, identity, self._caller.rights)
-                await self._send_json(await service.state.run(steps))
+                await self._send_json(await service.state.run(steps, partial(in_thread, service.threads)))
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -245,7 +251,7 @@ class HttpRequest:
         self._request_monitor.sent = sent = await body.json()
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
-            whole = await service.state.run(continued_body(identity, sent))
+            whole = await service.state.run(continued_body(identity, sent), body.worked)
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues."""
@@ -274,7 +280,7 @@ class HttpRequest:
         exchange, body = await self._read_exchange()
         service = self._service
         await body.worked(lambda: self._request_monitor.begin(exchange))
-        request = await service.state.run(restored_request(exchange, identity))
+        request = await service.state.run(restored_request(exchange, identity), body.worked)
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
@@ -306,7 +312,7 @@ class HttpRequest:
         try:
             reply = await self._whole_reply(exchange, messages, options)
         except CnllmError as error:
-            await self._fail(self._failure(exchange, error))
+            await self._fail(await self._failure(exchange, error))
             return
         self._note(exchange, reply)
         content = exchange.whole(reply)
@@ -327,7 +333,8 @@ class HttpRequest:
             assert self._body is not None
             prepare = partial(self._service.client().prepare, exchange.model, messages, stream=stream, **options)
             call = await self._body.worked(prepare)
-            if (rights := self._caller.rights) is not None and any(record.tpm for record in rights.records):
+            rights = self._caller.rights
+            if exchange.estimates_input or (rights is not None and any(record.tpm for record in rights.records)):
                 await self._body.worked(lambda: exchange.tokens)  # counted here, where it may take its time
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
@@ -338,7 +345,7 @@ class HttpRequest:
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
         call = await self._prepared(exchange, messages, options, stream=False)
-        async with self._admitted(exchange, call) as admitted, call:
+        async with await self._admitted(exchange, call) as admitted, call:
             self._warn(admitted)
             async for _ in call.batches():
                 pass
@@ -347,9 +354,13 @@ class HttpRequest:
             admitted.reply = call.reply
             return call.reply
 
-    def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
+    async def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
         """Return a context in which a call may be sent: within the limits of the client's key."""
-        return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
+        admission, rights, quote = self._service.admission, self._caller.rights, None
+        if rights is not None:
+            assert self._body is not None
+            quote = await self._body.worked(partial(admission.quote, rights, call.plan))
+        return admission.admitted(self._caller, call.plan, quote, lambda: exchange.tokens, self._protocol)
 
     def _warn(self, admitted: Admitted) -> None:
         """Take note of soft budgets that are spent."""
@@ -372,7 +383,7 @@ class HttpRequest:
                 await self._write(exchange, exchange.events(reply_events(reply)))
             else:
                 stream = await self._prepared(exchange, messages, options, stream=True)
-                async with self._admitted(exchange, stream) as admitted, stream:
+                async with await self._admitted(exchange, stream) as admitted, stream:
                     self._warn(admitted)
                     async for events in stream.batches():
                         if exchange.fallback is not None:
@@ -389,7 +400,7 @@ class HttpRequest:
         except RequestFailed as error:
             await self._fail_stream(exchange, error.failure)
         except CnllmError as error:
-            await self._fail_stream(exchange, self._failure(exchange, error))
+            await self._fail_stream(exchange, await self._failure(exchange, error))
         except Diverged:
             await self._fail_stream(exchange, DIVERGED)
         finally:
@@ -411,16 +422,21 @@ class HttpRequest:
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
         state = self._service.state
-        await state.run(keep_turn(exchange, reply, identity))
+        assert self._body is not None
+        await state.run(keep_turn(exchange, reply, identity), self._body.worked)
         if server_api(self._protocol).kept_replies is not None:
-            await state.run(keep_response(identity, exchange, reply))
+            await state.run(keep_response(identity, exchange, reply), self._body.worked)
 
-    def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
+    async def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
         """Return the answer to an error of a call."""
         self._entry.error = type(error).__name__
         if error.reply is not None:
             self._note(exchange, error.reply)
-        return self._failure_of(error, exchange.model, exchange.tokens)
+        tokens = 0
+        if isinstance(error, ContextTooLong):
+            assert self._body is not None
+            tokens = await self._body.worked(lambda: exchange.tokens)
+        return self._failure_of(error, exchange.model, tokens)
 
     def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0) -> Failure:
         """Return the answer to an error. What is wrong in the operator's files is in the log."""

@@ -10,6 +10,7 @@ from cnllm.gateway.admission import allows_model
 from cnllm.gateway.failures import RequestFailed, failure_of
 from cnllm.gateway.limits.keys import Rights
 from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.state import Steps
 from cnllm.protocols import server_api
 from cnllm.protocols.server_interface import ModelCard
 from cnllm.registry.model import Model
@@ -17,9 +18,18 @@ from cnllm.registry.model import Model
 __all__ = ["model_body", "models_body"]
 
 
-def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> dict[str, Any]:
-    """Return the list of models, without those that are retired, and those that the client's key may not use."""
-    cards = [card for name in names.names() if (card := _card(names, name, listed=True, rights=rights)) is not None]
+def models_body(protocol: str, names: ModelNames, query: str, rights: Rights | None = None) -> Steps[dict[str, Any]]:
+    """Return the list of models, without those that are retired, and those that the client's key may not use.
+
+    The first list takes long, because it reads what the files say of each model.
+    """
+
+    def read() -> list[ModelCard]:
+        """Return what the list says of each model."""
+        cards = (_card(names, name, listed=True, rights=rights) for name in names.names())
+        return [card for card in cards if card is not None]
+
+    cards, _ = yield read
     return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
 
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from cnllm.gateway.exchange import read_body
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.service import Receive, Service
 
-__all__ = ["ClientGone", "RequestBody", "busy_failure", "ends_connection"]
+__all__ = ["MOST_VALUES", "ClientGone", "RequestBody", "busy_failure", "ends_connection", "in_thread"]
 
 T = TypeVar("T")
 
+MOST_VALUES = 500_000
+"""The most values of a body: objects, arrays, and what they hold. A text counts as one, however long it is."""
+
 _SMALL = 256 * 1024  # bytes that are parsed in less than some milliseconds
+_FEW = 1000  # commas of a body that is decoded in less than some milliseconds
+_SLICE = 64 * 1024  # bytes in which values are counted without giving other threads their turn
 _CLOSING = 1024 * 1024  # a longer body that nobody reads ends the connection
 
 
@@ -30,6 +36,7 @@ class RequestBody:
     ) -> None:
         self.size = 0
         self.is_read = False
+        self._is_long = False  # work on it may take long
         self._headers = headers
         self._receive = receive
         self._bounds = service.bounds
@@ -42,7 +49,14 @@ class RequestBody:
     async def json(self) -> dict[str, Any]:
         """Return the JSON object. A long one is parsed in a thread. Raises `RequestFailed` and `ClientGone`."""
         content = await self.content(self._bounds.body_bytes)
-        return await self.worked(lambda: read_body(content))
+        self._is_long = len(content) > _SMALL or content.count(b",") > _FEW
+
+        def read() -> dict[str, Any]:
+            """Return the object of the body."""
+            _check_values(content)
+            return read_body(content)
+
+        return await self.worked(read)
 
     async def content(self, limit: int) -> bytes:
         """Return the bytes. Raises `RequestFailed` where there are too many or they come too late, and `ClientGone`."""
@@ -85,9 +99,9 @@ class RequestBody:
 
     async def worked(self, work: Callable[[], T]) -> T:
         """Return the result of work on this body. Work on a long one is done in a thread: others go on meanwhile."""
-        if self.size <= _SMALL:
+        if not self._is_long:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await in_thread(self._threads, work)
 
     def release(self) -> None:
         """Give back what is held: the request has ended."""
@@ -103,6 +117,31 @@ class RequestBody:
             raise RequestFailed(busy_failure(status, self._busy_status, "bytes"))
         self._held.take(self._client, size)
         self.size += size
+
+
+def _check_values(content: bytes) -> None:
+    """Raise `RequestFailed` for a JSON text with too many values, before any is made: they take much time and memory.
+
+    Each comma and each bracket counts, unless it stands in a string. The text is read in slices, so that other threads
+    go on.
+    """
+    if len(content) <= MOST_VALUES:
+        return
+    count, is_string, is_escaped = 0, False, False
+    for start in range(0, len(content), _SLICE):
+        piece = content[start + is_escaped : start + _SLICE].replace(b"\\\\", b"")
+        is_escaped = piece.endswith(b"\\")  # the next slice begins with a character that is no end of a string
+        pieces = piece.replace(b'\\"', b"").split(b'"')
+        outside = b"".join(pieces[is_string::2])
+        is_string ^= len(pieces) % 2 == 0
+        count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        if count > MOST_VALUES:
+            raise RequestFailed(Failure(400, f"the body has more than {MOST_VALUES:,} values", "too_many_values"))
+
+
+async def in_thread(threads: Executor, work: Callable[[], T]) -> T:
+    """Return the result of work that is done in a thread."""
+    return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
 def ends_connection(headers: Mapping[str, str]) -> bool:

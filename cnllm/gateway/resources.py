@@ -29,7 +29,7 @@ def resource_body(
     """Return the body of an answer to a client, with the limits of its key. Raises `RequestFailed`."""
     match endpoint.verb:
         case "models":
-            return models_body(endpoint.protocol, names, query, rights)
+            return (yield from models_body(endpoint.protocol, names, query, rights))
         case "model":
             return model_body(endpoint.protocol, names, endpoint.name)
         case "response":

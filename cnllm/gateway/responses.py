@@ -57,7 +57,7 @@ def keep_response(identity: str, exchange: Exchange, reply: Reply) -> Steps[None
         return
     given = exchange.body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    record = msgspec.json.encode({"input": items, "response": exchange.reply_body(reply)})
+    record, _ = yield lambda: msgspec.json.encode({"input": items, "response": exchange.reply_body(reply)})
     is_kept, failure = yield StoreCall("keep_response", (identity, exchange.id, record))
     if not is_kept:
         exchange.notes.append(store_note(failure or "it is too long", "the response was not kept under its id"))
@@ -99,7 +99,8 @@ def _load(identity: str, id: str, status: int = 404, code: str = "not_found") ->
         raise RequestFailed(_UNAVAILABLE)
     if content is None:
         raise RequestFailed(_missing(id, status, code))
-    record: dict[str, Any] = msgspec.json.decode(content)
+    record: dict[str, Any]
+    record, _ = yield lambda: msgspec.json.decode(content)
     return record
 
 

@@ -1,13 +1,13 @@
 """The state of a gateway between requests: what clients cannot carry.
 
-What is done with a store is written once, as generators that yield `StoreCall`s. `State` and `SyncState` carry them
-out.
+What is done with a store is written once, as generators that yield `StoreCall`s, and functions that may take long.
+`State` and `SyncState` carry them out.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from cnllm.gateway.store import AsyncStore, Store, open_store
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.types import Note, Reply, Request
 
-__all__ = ["State", "Steps", "StoreCall", "SyncState", "keep_turn", "restored_request", "store_note"]
+__all__ = ["State", "Steps", "StoreCall", "SyncState", "Work", "keep_turn", "restored_request", "store_note"]
 
 T = TypeVar("T")
 
@@ -31,18 +31,23 @@ class StoreCall(Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
-Steps = Generator[StoreCall, tuple[Any, str | None], T]
-"""Yields calls of a store and returns a value."""
+Steps = Generator[StoreCall | Callable[[], Any], tuple[Any, str | None], T]
+"""Yields calls of a store, and functions that may take long. Returns a value."""
+
+Work = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function, in a thread where it may take long."""
 
 
 def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
     """Return the request with what its client lost."""
     authors = exchange.authors
     if not authors.call_ids and not authors.prefixes:
-        return authors.restore()
+        request: Request
+        request, _ = yield authors.restore
+        return request
     options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes}
     turns, _ = yield StoreCall("find_turns", (identity,), options)
-    request = authors.restore(turns.by_call, turns.by_prefix)
+    request, _ = yield lambda: authors.restore(turns.by_call, turns.by_prefix)
     exchange.notes += authors.notes
     if turns.failure is not None:
         exchange.notes.append(store_note(turns.failure, "went on without what it keeps"))
@@ -51,7 +56,7 @@ def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
 
 def keep_turn(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
     """Keep what the client may lose of a reply."""
-    turn, call_ids, prefix = exchange.turn(reply)
+    (turn, call_ids, prefix), _ = yield lambda: exchange.turn(reply)
     if turn is not None:
         is_kept, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
         if failure is not None and not is_kept:
@@ -79,13 +84,16 @@ class State:
             self._open = store if isinstance(store, AsyncStore) else AsyncStore(store)
         return self._open
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Carry out steps and return their value. Raises what they raise."""
+    async def run(self, steps: Steps[T], work: Work | None = None) -> T:
+        """Carry out steps and return their value. Raises what they raise. `work` calls the functions among them."""
         try:
-            call = next(steps)
+            step = next(steps)
             while True:
-                result = await getattr(self.store, call.method)(*call.arguments, **call.options)
-                call = steps.send((result, self.store.failure))
+                if isinstance(step, StoreCall):
+                    result = await getattr(self.store, step.method)(*step.arguments, **step.options)
+                    step = steps.send((result, self.store.failure))
+                else:
+                    step = steps.send((step() if work is None else await work(step), None))
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -117,10 +125,13 @@ class SyncState:
     def run(self, steps: Steps[T]) -> T:
         """Carry out steps and return their value. Raises what they raise."""
         try:
-            call = next(steps)
+            step = next(steps)
             while True:
-                result = getattr(self.store, call.method)(*call.arguments, **call.options)
-                call = steps.send((result, self.store.failure))
+                if isinstance(step, StoreCall):
+                    result = getattr(self.store, step.method)(*step.arguments, **step.options)
+                    step = steps.send((result, self.store.failure))
+                else:
+                    step = steps.send((step(), None))
         except StopIteration as stop:
             value: T = stop.value
             return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -19,15 +20,19 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cnllm.gateway.access import digest
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Quota
+from cnllm.gateway.failures import RequestFailed
 from cnllm.gateway.http_protocol import BoundedProtocol
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import open_book
 from cnllm.gateway.limits.keys import KeyRecord, new_key
 from cnllm.gateway.monitoring.recent import Recent
+from cnllm.gateway.request_body import _check_values
 from cnllm.gateway.server import running
 
 from .support import KEY, Answer, Upstream, gateway_for, lines_sent, say
@@ -572,6 +577,110 @@ def test_a_long_body_does_not_stop_the_others() -> None:
         thread.join()
         assert len(waits) > 5
         assert statistics.median(waits) < alone / 10
+
+
+class Watched(Gateway):
+    """A gateway that measures the longest stop of its event loop, in seconds of the processor."""
+
+    longest = 0.0
+    _watches = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and not self._watches:
+            self._watches, self._last = True, time.thread_time()
+            self._tick(asyncio.get_running_loop())
+        await super().__call__(scope, receive, send)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.thread_time()
+        self.longest, self._last = max(self.longest, now - self._last), now
+        loop.call_later(0.002, self._tick, loop)
+
+
+@contextlib.contextmanager
+def watched(gateway: Watched) -> Iterator[httpx.Client]:
+    with running(gateway) as url, httpx.Client(base_url=url, headers={"x-api-key": KEY}, timeout=60) as http:
+        http.post(PATH, json=BODY)  # what is loaded at the first call
+        gc.collect()
+        gc.freeze()  # a collection of all that the tests hold is no work of the gateway
+        gateway.longest = 0.0
+        try:
+            yield http
+        finally:
+            gc.unfreeze()
+
+
+def test_work_on_a_long_body_leaves_the_event_loop(tmp_path: Path) -> None:
+    """Also where it fails, where its tokens or its price are counted, and where `/ui` or a store keeps it."""
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "你好"}] * 2000
+    turn: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "Hi"}] * 4000}
+    calls = [{"type": "function", "function": {"name": f"f{number}", "parameters": {}}} for number in range(2000)]
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("chat/completions", {"messages": turns}),
+        ("chat/completions", {"messages": [turn], "tools": calls}),
+        ("messages", {"messages": turns, "max_tokens": 9, "stream": True}),
+        ("messages/count_tokens", {"messages": turns}),
+        ("responses", {"input": turns, "tools": []}),
+        ("chat/completions", {"messages": [*turns, {"role": "user", "content": "你" * 300_000}]}),  # too long
+    ]
+    book = open_book(f"sqlite:{tmp_path / 'keys'}")
+    assert book is not None
+    record = KeyRecord("tenant", created=0.0, budgets={"CNY": 10**12, "USD": 10**12}, tpm=10**9)
+    book.add(digest(key := new_key()), record)
+    gateway = Watched(simulate=True, keys=[KEY], key_book=book, recent=Recent())
+    with watched(gateway) as http:
+        for path, body in bodies:
+            response = http.post(f"/v1/{path}", json={"model": "zai/glm-4.7", **body}, headers={"x-api-key": key})
+            assert response.status_code == 200 or "maximum context length" in response.text, response.text
+            assert gateway.longest < 0.06, path
+
+
+def test_the_first_list_of_models_leaves_the_event_loop() -> None:
+    gateway = Watched(simulate=True, keys=[KEY])
+    with watched(gateway) as http:
+        assert len(http.get("/v1/models").json()["data"]) > 500
+        assert gateway.longest < 0.1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[0] * 600_000, [{}] * 300_000, dict.fromkeys(range(500_001)), [[[0, 1]] * 100_000] * 2],
+    ids=["numbers", "objects", "names", "nested"],
+)
+def test_the_values_of_a_body_are_bounded(value: Any) -> None:
+    with simulated() as url:
+        refused = httpx.post(f"{url}{PATH}", json={**BODY, "extra": value}, headers={"x-api-key": KEY})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "too_many_values")
+        assert "500,000 values" in refused.json()["error"]["message"]
+
+
+@given(
+    st.recursive(
+        st.integers() | st.text('\\",[]{}:a') | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text('\\"{,'), inner),
+    ),
+    st.integers(1, 9),
+)
+def test_signs_in_strings_are_no_values(value: Any, size: int) -> None:
+    """The text is counted in slices, whatever stands at their ends."""
+    content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    count = _marks(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cnllm.gateway.request_body._SLICE", size)
+        patch.setattr("cnllm.gateway.request_body.MOST_VALUES", count)
+        _check_values(content)
+        if 0 < count < len(content):
+            patch.setattr("cnllm.gateway.request_body.MOST_VALUES", count - 1)
+            with pytest.raises(RequestFailed):
+                _check_values(content)
+
+
+def _marks(value: Any) -> int:
+    """The brackets and commas of a value."""
+    if not isinstance(value, list | dict):
+        return 0
+    items = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(0, len(items) - 1) + sum(map(_marks, items))
 
 
 def test_memory_is_for_one_process() -> None:

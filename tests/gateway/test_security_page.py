@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, tokens
+from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, request_body, tokens
 from cnllm.gateway.monitoring import recent
 from cnllm.gateway.store import Bounds as StoreBounds
 
@@ -68,6 +68,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "the name of a model": [name_bounds.LONGEST["model"]],
         "the name of an option": [name_bounds.LONGEST["option"]],
         "options that no protocol knows": [name_bounds.MOST_OPTIONS],
+        "the values of one body: objects, arrays, and what they hold": [request_body.MOST_VALUES],
         "the last requests at `/ui`": [recent._MOST],
         "entries of `/v1/requests`": [access_log._KEPT_BYTES],
         "kept turns and responses": [kept.count, kept.bytes, kept.share * 100],

@@ -73,8 +73,11 @@ class RequestMonitor:
 
     def end(
         self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]], *, is_kept: bool
-    ) -> None:
-        """Count a request that has ended, and keep it. `secrets` are those of the client, `fields` the log's line."""
+    ) -> Callable[[], None] | None:
+        """Count a request that has ended. `secrets` are those of the client, `fields` the log's line.
+
+        Return the function that keeps it for `/ui`, which takes long for a long body; None where nothing is kept.
+        """
         entry, monitor = self._entry, self._monitor
         is_counted = entry.verb not in _UNCOUNTED
         if is_counted:
@@ -82,19 +85,24 @@ class RequestMonitor:
         if self._span is not None:
             self._span.end(entry)
         if not is_counted:
-            return
+            return None
         if monitor.metrics is not None:
             monitor.metrics.count(entry, self._label)
-        if is_kept and monitor.recent is not None and entry.verb == "generate":
-            plan, reply = self.plan, self._reply
-            body = plan.body if plan is not None else None
-            content = reply.message.to_dict() if reply is not None else None
-            address = None if plan is None else f"{plan.method} {plan.url}"
-            shown = dict(fields())
-            if not shown.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
-                shown["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
-            record = record_of(shown, self.sent, to_builtins(body), address, content, secrets())
-            monitor.recent.add(entry.id, record)
+        if not is_kept or monitor.recent is None or entry.verb != "generate":
+            return None
+        shown, recent = dict(fields()), monitor.recent
+        return lambda: self._keep(recent, shown, secrets())
+
+    def _keep(self, recent: Recent, shown: dict[str, Any], secrets: Iterable[str]) -> None:
+        """Keep the request for `/ui`, without secrets."""
+        plan, reply = self.plan, self._reply
+        body = plan.body if plan is not None else None
+        content = reply.message.to_dict() if reply is not None else None
+        address = None if plan is None else f"{plan.method} {plan.url}"
+        if not shown.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
+            shown["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
+        record = record_of(shown, self.sent, to_builtins(body), address, content, secrets)
+        recent.add(self._entry.id, record)
 
     def _finish_entry(self) -> None:
         """Enter what only the end of a request shows."""

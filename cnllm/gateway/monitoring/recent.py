@@ -102,9 +102,10 @@ def record_of(
 def hide_secrets(value: Any, secrets: tuple[str, ...], depth: int = 0) -> Any:
     """Return JSON data without secrets: known ones, words shaped as keys, and texts under names such as `api_key`."""
     if isinstance(value, str):
-        text = _BEARER.sub(lambda match: f"{match[1]} {MARK}", _KEY_WORD.sub(MARK, redact(value, secrets)))
+        text = value[: 2 * _LONGEST_TEXT]  # no more is searched than what is shown, and a secret at its end
+        text = _BEARER.sub(lambda match: f"{match[1]} {MARK}", _KEY_WORD.sub(MARK, redact(text, secrets)))
         if len(text) > _LONGEST_TEXT:
-            return f"{text[:_LONGEST_TEXT]}… ({len(text):,} characters)"
+            return f"{text[:_LONGEST_TEXT]}… ({len(value):,} characters)"
         return text
     if depth > 100:
         return "… (nested too deeply)"
