@@ -11,7 +11,13 @@ from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.responses.fields import FIELDS
-from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
+from cnllm.protocols.responses.server_tools import (
+    ITEM_KINDS,
+    ClientTools,
+    built_in_arguments,
+    is_hosted_call,
+    own_space,
+)
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
@@ -23,7 +29,14 @@ __all__ = ["read_request"]
 _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+_OUTPUTS = (
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "shell_call_output",
+    "apply_patch_call_output",
+    "tool_search_output",
+)
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
@@ -152,6 +165,10 @@ def _item(
         case str() if kind in ITEM_KINDS and (call := _call(item, stamp, tools)) is not None:
             call_ids.add(call.id)
             return [call]
+        case "tool_search_output" if is_hosted_call(item) or item.get("call_id") is None:
+            return [Opaque(item, stamp(None))]  # what the endpoint found is among the tools
+        case "shell_call_output" if item.get("call_id") not in call_ids and not is_partial:
+            return [Opaque(item, stamp(None))]  # the output of a shell that the endpoint ran
         case str() if kind in _OUTPUTS and (not is_partial or str(_output_id(item)) in call_ids):
             return Message("tool", (_result(item, stamp, tools),))
     return [Opaque(item, stamp(None))]
@@ -255,16 +272,17 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
             arguments, raw = custom_arguments(input)
             return ToolCall(id, tools.function_name(name, item.get("namespace")), arguments, raw)
         case "tool_search_call":
-            if item.get("execution") == "server" or not isinstance(item.get("call_id"), str):
+            if is_hosted_call(item) or not isinstance(item.get("call_id"), str):
                 return None
             return _own_call(item["call_id"], tools.function_name("tool_search"), item.get("arguments"))
         case "local_shell_call":
-            action = item.get("action")
-            fields = action if isinstance(action, dict) else {}
-            shell_arguments = {k: v for k, v in fields.items() if k != "type" and v not in (None, {})}
-            return _own_call(
-                str(_output_id(item) or item.get("id") or ""), tools.function_name("local_shell"), shell_arguments
-            )
+            name = tools.function_name("local_shell", own_space("local_shell"))
+            return _own_call(str(_output_id(item) or item.get("id") or ""), name, built_in_arguments(item))
+        case "shell_call" | "apply_patch_call" as kind:
+            if is_hosted_call(item):
+                return None
+            name = tools.function_name(ITEM_KINDS[kind], own_space(ITEM_KINDS[kind]))
+            return _own_call(_text(item, "call_id"), name, built_in_arguments(item))
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
     decoded, problem = _decode_arguments(raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")
@@ -304,8 +322,15 @@ def _decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
 def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResult:
     """Decode a tool result. Raises `ValueError`."""
     id, output = _output_id(item), item.get("output")
-    if item["type"] == "tool_search_output":
-        output = _found_tools(item.get("tools"), tools)
+    is_error = False
+    match item["type"]:
+        case "tool_search_output":
+            output = _found_tools(item.get("tools"), tools)
+        case "shell_call_output" if isinstance(output, list):
+            output = _shell_text(output)
+        case "apply_patch_call_output":
+            is_error = item.get("status") == "failed"
+            output = output or ("The change failed." if is_error else "The file is changed.")
     if not isinstance(id, str):
         raise ValueError(".call_id is not a string")
     if not isinstance(output, str | list):
@@ -320,7 +345,22 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
         text, media, is_complete = _output(output)
         if not is_complete:
             seal["output"] = output
-    return ToolResult(id, str(text), None, False, media, stamp(seal) if seal else None)
+    return ToolResult(id, str(text), None, is_error, media, stamp(seal) if seal else None)
+
+
+def _shell_text(output: list[Any]) -> str:
+    """Return the output of a shell's commands as text, with how each of them ended."""
+    texts: list[str] = []
+    for entry in output:
+        entry = entry if isinstance(entry, dict) else {}
+        outcome = entry.get("outcome")
+        outcome = outcome if isinstance(outcome, dict) else {}
+        texts += [text for key in ("stdout", "stderr") if isinstance(text := entry.get(key), str) and text]
+        if outcome.get("type") == "timeout":
+            texts.append("[the command took too long and was ended]")
+        elif outcome.get("exit_code") is not None:
+            texts.append(f"[exit code {outcome['exit_code']}]")
+    return "\n".join(text.rstrip("\n") for text in texts)
 
 
 def _found_tools(found: Any, tools: ClientTools) -> str:

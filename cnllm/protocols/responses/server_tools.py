@@ -1,7 +1,7 @@
 """The tools of a Responses client as functions that every model takes, and the way back to the client's own calls.
 
-A namespace becomes functions with the namespace in their names. A custom tool, a shell of the client's machine and
-the client's own tool search become functions, too. Tools that the endpoint executes stay as they are.
+A namespace becomes functions with the namespace in their names. A custom tool, a shell of the client's machine, the
+editor of its files and its own tool search become functions, too. Tools that the endpoint executes stay as they are.
 """
 
 from __future__ import annotations
@@ -17,29 +17,68 @@ from cnllm.types import ToolCall
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.custom_tools import custom_function, custom_input
 
-__all__ = ["ITEM_KINDS", "ClientTool", "ClientTools"]
+__all__ = ["ITEM_KINDS", "ClientTool", "ClientTools", "built_in_arguments", "is_hosted_call", "own_space"]
 
-Kind = Literal["function", "custom", "tool_search", "local_shell"]
+Kind = Literal["function", "custom", "tool_search", "local_shell", "shell", "apply_patch"]
 ITEM_KINDS: dict[str, Kind] = {
     "function_call": "function",
     "custom_tool_call": "custom",
     "tool_search_call": "tool_search",
     "local_shell_call": "local_shell",
+    "shell_call": "shell",
+    "apply_patch_call": "apply_patch",
 }
 """The kind of tool that an item calls, by the type of the item."""
 _DEFAULT_NAMESPACE = "functions"  # its tools are called by their names alone
+_STRING = {"type": "string"}
 _FUNCTION_KEYS = ("description", "parameters", "strict")
-_SHELL_DESCRIPTION = "Run a command on the user's machine and return its output."
-_SHELL_PARAMETERS = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "array", "items": {"type": "string"}, "description": "The program and its arguments."},
-        "working_directory": {"type": "string", "description": "The folder to run it in."},
-        "timeout_ms": {"type": "integer", "description": "The longest time it may run, in milliseconds."},
-        "env": {"type": "object", "description": "Environment variables.", "additionalProperties": {"type": "string"}},
+_BUILT_IN: dict[str, dict[str, Any]] = {
+    "local_shell": {
+        "description": "Run a command on the user's machine and return its output.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "command": {"type": "array", "items": _STRING, "description": "The program and its arguments."},
+                "working_directory": {"type": "string", "description": "The folder to run it in."},
+                "timeout_ms": {"type": "integer", "description": "The longest time it may run, in milliseconds."},
+                "env": {"type": "object", "description": "Environment variables.", "additionalProperties": _STRING},
+            },
+            "required": ["command"],
+        },
     },
-    "required": ["command"],
+    "shell": {
+        "description": "Run commands in a shell on the user's machine and return the output of each.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "commands": {"type": "array", "items": _STRING, "description": "The commands, one line each."},
+                "timeout_ms": {"type": "integer", "description": "The longest time they may run, in milliseconds."},
+                "max_output_length": {"type": "integer", "description": "The most characters of output to return."},
+            },
+            "required": ["commands"],
+        },
+    },
+    "apply_patch": {
+        "description": "Create, update or delete a file on the user's machine.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+                "path": {"type": "string", "description": "The path of the file."},
+                "diff": {
+                    "type": "string",
+                    "description": "The change, without file names. Lines begin with + (new), - (gone) or a blank "
+                    "(unchanged); a line with @@ and a text of the file begins each place. A new file has + lines "
+                    "alone. Deleting needs none.",
+                },
+            },
+            "required": ["type", "path"],
+        },
+    },
 }
+"""The functions for tools that clients execute and know by their types alone."""
+_HOSTED = ("container_auto", "container_reference")
+"""Environments of a shell that the endpoint runs itself."""
 
 
 class ClientTool(Struct, frozen=True):
@@ -79,7 +118,7 @@ class ClientTools:
         kind = choice.get("type")
         if kind == "namespace" and isinstance(name, str):
             return [function for (space, _), function in self._names.items() if space == name]
-        if kind in ("tool_search", "local_shell"):
+        if kind == "tool_search" or kind in _BUILT_IN:
             return [function for function, tool in self._tools.items() if tool.kind == kind]
         if not isinstance(name, str):
             return []
@@ -99,7 +138,8 @@ class ClientTools:
             case "namespace" if namespace is None:
                 inner = tool.get("tools")
                 for index, inner_tool in enumerate(inner if isinstance(inner, list) else ()):
-                    self._add(inner_tool, f"{place}.tools[{index}]", tool["name"])
+                    described = inner_tool if index else _with_space(inner_tool, tool)
+                    self._add(described, f"{place}.tools[{index}]", tool["name"])
             case "function":
                 name = self._register(ClientTool("function", tool["name"], namespace))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
@@ -111,10 +151,9 @@ class ClientTools:
                 name = self._register(ClientTool("tool_search", "tool_search"))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
                 self._offer(name, {"type": "function", "function": {"name": name, **keys}})
-            case "local_shell":
-                name = self._register(ClientTool("local_shell", "local_shell"))
-                function = {"name": name, "description": _SHELL_DESCRIPTION, "parameters": _SHELL_PARAMETERS}
-                self._offer(name, {"type": "function", "function": function})
+            case "local_shell" | "shell" | "apply_patch" if not _is_hosted(tool):
+                name = self._register(ClientTool(kind, kind, own_space(kind)))
+                self._offer(name, {"type": "function", "function": {"name": name, **_BUILT_IN[kind]}})
             case _:
                 self.definitions.append(tool)
 
@@ -137,7 +176,9 @@ class ClientTools:
 
     def _new_name(self, name: str, namespace: str | None) -> str:
         """Return an unused name for a tool: that of a namespace has both names in it."""
-        if namespace is None:  # sent as it is: the model's own limits are the engine's task
+        if namespace is None or namespace == own_space(
+            name
+        ):  # sent as it is: the model's own limits are the engine's task
             return name if name not in self._tools else unique_name(name, self._tools, f"\0{name}")
         is_default = namespace == _DEFAULT_NAMESPACE
         flat = name if is_default else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
@@ -148,7 +189,9 @@ class ClientTools:
     def call_item(self, call: ToolCall, id: str, status: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the item of a call. `keys` are an endpoint's own keys of the item, for calls of functions."""
         tool = self.tool(call.name)
-        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
+        is_own = tool.namespace in (None, own_space(tool.kind))
+        namespace = {} if is_own else {"namespace": tool.namespace}
+        head: dict[str, Any]
         match tool.kind:
             case "custom":
                 input = custom_input(call) if call.raw or call.arguments else ""
@@ -159,7 +202,14 @@ class ClientTools:
                 return {**head, "status": status, "arguments": _arguments(call)}
             case "local_shell":
                 head = {"type": "local_shell_call", "id": f"lsh_{id}", "call_id": call.id, "status": status}
+                return {**head, "action": _local_action(_arguments(call))}
+            case "shell":
+                head = {"type": "shell_call", "id": f"sh_{id}", "call_id": call.id, "status": status}
                 return {**head, "action": _shell_action(_arguments(call))}
+            case "apply_patch":
+                status = "completed" if status == "completed" else "in_progress"  # the item has no third one
+                head = {"type": "apply_patch_call", "id": f"apc_{id}", "call_id": call.id, "status": status}
+                return {**head, "operation": _operation(_arguments(call))}
         arguments = call.raw
         if not arguments and status == "completed":
             arguments = msgspec.json.encode(call.arguments or {}).decode()
@@ -182,13 +232,64 @@ def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{place}[{i}]", t) for i, t in enumerate(tools if isinstance(tools, list) else ()))
 
 
+def _with_space(tool: Any, namespace: Mapping[str, Any]) -> Any:
+    """Return the first tool of a namespace with the namespace's description, which has no other place."""
+    text = namespace.get("description")
+    if not isinstance(tool, dict) or not isinstance(text, str) or not text.strip():
+        return tool
+    own = tool.get("description")
+    about = f"About all tools of {namespace['name']}: {text}"
+    return {**tool, "description": f"{own}\n\n{about}" if isinstance(own, str) and own else about}
+
+
 def _arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call as an object."""
     return call.arguments or decode_arguments(call.raw)[0] or {}
 
 
+def built_in_arguments(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the function for a call of a built-in tool."""
+    fields = item.get("operation" if item.get("type") == "apply_patch_call" else "action")
+    fields = fields if isinstance(fields, Mapping) else {}
+    left_out = () if item.get("type") == "apply_patch_call" else ("type",)
+    return {key: value for key, value in fields.items() if key not in left_out and value not in (None, {})}
+
+
+def is_hosted_call(item: Mapping[str, Any]) -> bool:
+    """Whether the endpoint itself executed the call of an item."""
+    return item.get("execution") == "server" or _is_hosted(item)
+
+
+def _is_hosted(tool: Mapping[str, Any]) -> bool:
+    """Whether a shell, or a call of it, runs at the endpoint."""
+    environment = tool.get("environment")
+    return isinstance(environment, Mapping) and environment.get("type") in _HOSTED
+
+
+def own_space(kind: str) -> str | None:
+    """Return the namespace of a built-in tool, so that a function of the client may have its name; else None."""
+    return f"\0{kind}" if kind in _BUILT_IN else None
+
+
 def _shell_action(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the action of a shell call."""
+    commands = arguments.get("commands")
+    lines = [str(line) for line in commands] if isinstance(commands, list) else [str(commands)] if commands else []
+    return {"commands": lines} | {
+        key: arguments.get(key) if type(arguments.get(key)) is int else None
+        for key in ("timeout_ms", "max_output_length")
+    }
+
+
+def _operation(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the operation of a call of the editor of files."""
+    kind, path, diff = arguments.get("type"), arguments.get("path"), arguments.get("diff")
+    out: dict[str, Any] = {"type": str(kind or "update_file"), "path": str(path or "")}
+    return out if kind == "delete_file" else {**out, "diff": str(diff or "")}
+
+
+def _local_action(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the action of a call of the local shell."""
     command = arguments.get("command")
     words = [str(word) for word in command] if isinstance(command, list) else ["bash", "-lc", str(command or "")]
     env = arguments.get("env")

@@ -1,0 +1,101 @@
+"""Tools that clients of Responses execute and know by their types: functions for every model, items for the client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from protocols.clients import CHAT, RESPONSES, endpoint
+from protocols.test_client_tools import call, done, function, names, request, written
+
+from cnllm import ToolCall, ToolResult, engine
+
+Json = dict[str, Any]
+SHELL: Json = {"commands": ["ls -l", "pwd"], "timeout_ms": 5000}
+PATCH: Json = {"type": "update_file", "path": "a.py", "diff": "@@\n-x\n+y\n"}
+CASES: dict[str, tuple[Json, str, Json, Json, str]] = {
+    "shell": (
+        SHELL,
+        "shell_call",
+        {"action": {"commands": ["ls -l", "pwd"], "timeout_ms": 5000, "max_output_length": None}},
+        {
+            "type": "shell_call_output",
+            "output": [
+                {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+                {"stdout": "", "stderr": "no such thing", "outcome": {"type": "exit", "exit_code": 2}},
+                {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}},
+            ],
+        },
+        "a.txt\n[exit code 0]\nno such thing\n[exit code 2]\n[the command took too long and was ended]",
+    ),
+    "apply_patch": (
+        PATCH,
+        "apply_patch_call",
+        {"operation": PATCH},
+        {"type": "apply_patch_call_output", "status": "failed", "output": "no line -x"},
+        "no line -x",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_built_in_tool_is_a_function_and_its_calls_are_its_items(kind: str) -> None:
+    arguments, item_kind, fields, output, text = CASES[kind]
+    body = request(tools=[{"type": kind}], tool_choice={"type": kind})
+    decoded = engine.decode_request(RESPONSES, body)
+    [tool] = decoded.options["tools"]
+    assert (tool["type"], tool["function"]["name"]) == ("function", kind)
+    assert decoded.options["tool_choice"] == {"type": "function", "function": {"name": kind}}
+    whole, frames = written(body, call(kind, **arguments))
+    [item] = whole["output"]
+    assert (item["type"], item["call_id"], item["status"]) == (item_kind, "call_1", "completed")
+    assert {key: item[key] for key in fields} == fields
+    assert [one | {"id": ""} for one in done(frames)] == [item | {"id": ""}]
+    assert frames[-1]["response"]["output"] == done(frames)
+    again = {**body, "input": [*body["input"], item, {**output, "call_id": "call_1"}]}
+    messages = engine.decode_request(RESPONSES, again).messages
+    called, result = messages[-2].parts[0], messages[-1].parts[0]
+    assert type(called) is ToolCall
+    assert type(result) is ToolResult
+    assert (called.name, called.arguments) == (kind, arguments)
+    assert (result.id, result.text, result.error) == ("call_1", text, kind == "apply_patch")
+    content = engine.build_request(endpoint(CHAT), messages, **decoded.options).content.decode()
+    assert item_kind not in content
+
+
+def test_a_function_of_the_client_may_have_the_name_of_a_built_in_tool() -> None:
+    body = request(tools=[function("shell"), {"type": "shell"}, {"type": "apply_patch"}])
+    own, built_in, editor = names(body)
+    assert (own, editor) == ("shell", "apply_patch")
+    assert built_in not in (own, editor)
+    whole, _ = written(body, call(own, q="x"), ToolCall("c2", built_in, SHELL, json.dumps(SHELL)))
+    assert [item["type"] for item in whole["output"]] == ["function_call", "shell_call"]
+    assert "namespace" not in whole["output"][1]
+
+
+def test_a_shell_of_the_endpoint_and_its_calls_are_not_the_client_s() -> None:
+    hosted = {"type": "shell", "environment": {"type": "container_auto"}}
+    ran = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}, "status": "completed"}
+    ran["environment"] = {"type": "container_reference", "container_id": "cntr_1"}
+    gave = {"type": "shell_call_output", "call_id": "c", "output": []}
+    body = request(ran, gave, tools=[hosted])
+    assert names(body) == ["shell"]
+    decoded = engine.decode_request(RESPONSES, body)
+    assert not any(message.tool_calls or message.role == "tool" for message in decoded.messages)
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert "tool-foreign" in [note.code for note in plan.notes]
+
+
+def test_what_a_search_of_the_endpoint_found_is_offered_in_full() -> None:
+    found = {"type": "namespace", "name": "mail", "description": "The user's mail.", "tools": [function("send")]}
+    search = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {"paths": ["mail"]}}
+    output = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [found]}
+    body = request(search, output, tools=[{"type": "tool_search"}, function("read", defer_loading=True)])
+    decoded = engine.decode_request(RESPONSES, body)
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert [tool["function"]["name"] for tool in plan.body["tools"]] == ["read", "mail__send"]
+    assert "The user's mail." in plan.body["tools"][1]["function"]["description"]
+    assert "tool-foreign" in [note.code for note in plan.notes]
+    whole, _ = written(body, call("mail__send", q="x"))
+    assert (whole["output"][0]["namespace"], whole["output"][0]["name"]) == ("mail", "send")
