@@ -32,26 +32,26 @@ FIELDS = read_fields(
         "tool_choice": {
             "translate": """
                 function function.name custom custom.name allowed_tools allowed_tools.mode allowed_tools.tools
+                apply_patch shell
             """,
             "keep": """
-                mcp apply_patch shell file_search web_search_preview web_search_preview_2025_03_11 computer
+                mcp file_search web_search_preview web_search_preview_2025_03_11 computer
                 computer_use computer_use_preview image_generation code_interpreter programmatic_tool_calling
             """,
         },
         "tools[]": {
             "translate": """
                 function function.name function.description function.parameters function.strict custom custom.name
-                custom.description custom.format namespace namespace.name namespace.tools tool_search
-                tool_search.description tool_search.parameters local_shell
+                custom.description custom.format namespace namespace.name namespace.description namespace.tools
+                tool_search tool_search.description tool_search.parameters local_shell shell apply_patch
             """,
-            "answer": "tool_search.execution",
+            "answer": "tool_search.execution shell.environment",
             "lose": """
-                *.defer_loading *.allowed_callers *.async function.output_schema namespace.description
+                *.defer_loading *.allowed_callers *.async function.output_schema
             """,
             "offer": """
                 file_search computer computer_use_preview web_search web_search_2025_08_26 mcp code_interpreter
-                programmatic_tool_calling image_generation shell web_search_preview web_search_preview_2025_03_11
-                apply_patch
+                programmatic_tool_calling image_generation web_search_preview web_search_preview_2025_03_11
             """,
         },
         "input[]": {
@@ -64,20 +64,26 @@ FIELDS = read_fields(
                 tool_search_call.call_id tool_search_call.arguments tool_search_output tool_search_output.call_id
                 tool_search_output.tools additional_tools additional_tools.tools local_shell_call
                 local_shell_call.call_id local_shell_call.action local_shell_call_output local_shell_call_output.output
+                shell_call shell_call.call_id shell_call.action shell_call_output shell_call_output.call_id
+                shell_call_output.output apply_patch_call apply_patch_call.call_id apply_patch_call.operation
+                apply_patch_call_output apply_patch_call_output.call_id apply_patch_call_output.output
                 reasoning reasoning.summary reasoning.content
             """,
             "answer": """
-                *.id *.status tool_search_call.execution tool_search_output.execution additional_tools.role
+                *.id *.status shell_call.environment tool_search_call.execution tool_search_output.execution additional_tools.role
                 function_call_output.name function_call_output.namespace
             """,
             "keep": """
                 message.phase function_call.caller function_call.async function_call_output.caller
                 reasoning.encrypted_content file_search_call computer_call computer_call_output web_search_call
-                compaction image_generation_call code_interpreter_call shell_call shell_call_output apply_patch_call
-                apply_patch_call_output mcp_list_tools mcp_approval_request mcp_approval_response mcp_call
-                compaction_trigger item_reference program program_output configuration_update
+                compaction image_generation_call code_interpreter_call mcp_list_tools mcp_approval_request
+                mcp_approval_response mcp_call compaction_trigger item_reference program program_output configuration_update
             """,
-            "lose": "custom_tool_call.caller custom_tool_call.async custom_tool_call_output.caller",
+            "lose": """
+                custom_tool_call.caller custom_tool_call.async custom_tool_call_output.caller shell_call.caller
+                shell_call_output.caller shell_call_output.max_output_length apply_patch_call.caller
+                apply_patch_call_output.caller
+            """,
         },
         "input[].content[]": {
             "translate": "input_text input_text.text output_text output_text.text text refusal refusal.refusal",
