@@ -20,7 +20,7 @@ from cnllm.gateway.store import Ambiguous, Turn, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form, is_replayed
-from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
@@ -102,7 +102,8 @@ def kept_turn(message: Message, model: Model) -> Turn | None:
             parts.append(part)
         elif type(part) is ToolCall and part.seal is not None:
             parts.append(ToolCall(part.id, part.name, seal=part.seal))
-    return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts else None
+    has_blocks = any(type(part) is Opaque for part in message.parts)  # the client sends them, but not who wrote them
+    return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
 
 # ── requests ──────────────────────────────────────────────────────────────────
@@ -131,7 +132,7 @@ class Authors:
                 continue
             opened = _open_tokens(message, codec, keys, identity)
             self._messages[index] = opened
-            if (opened.by is None and (index in wanted or opened.reasoning)) or (
+            if (opened.by is None and (index in wanted or opened.reasoning or _has_blocks(opened, model))) or (
                 index in wanted and _may_lack_seals(opened, model)
             ):
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
@@ -194,6 +195,33 @@ def _may_lack_seals(message: Message, model: Model) -> bool:
     return not any(call.seal is not None and call.seal.provider for call in calls)
 
 
+def _has_blocks(message: Message, model: Model) -> bool:
+    """Whether a turn has blocks for which the model's wire has a place, such as those of tools that a vendor executes.
+
+    They go back to their author only.
+    """
+    return any(
+        type(part) is Opaque and part.seal is not None and part.seal.protocol == model.protocol
+        for part in message.parts
+    )
+
+
+def _with_author(message: Message, turn: Turn) -> Message:
+    """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
+    parts = message.parts
+    if any(type(part) is Opaque for part in parts):
+        parts = tuple([_owned(part, turn) if type(part) is Opaque or type(part) is Text else part for part in parts])
+    return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
+
+
+def _owned(part: Opaque | Text, turn: Turn) -> Part:
+    """Return a part with the author in its seal, if the seal is from the author's protocol."""
+    seal = part.seal
+    if seal is None or seal.provider or seal.protocol != turn.protocol:
+        return part
+    return replace(part, seal=Seal(turn.protocol, turn.provider, turn.model, seal.data))
+
+
 def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, identity: str) -> Message:
     """Return an assistant's message with the parts of its valid tokens. No token stays in it.
 
@@ -202,7 +230,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
     """
     parts: list[Part] = []
     loose: list[Part] = []  # reasoning of the client before the next token
-    origins: set[str] = set()
+    origins: dict[str, Turn] = {}
     changed = unproven = False
     for part in message.parts:
         token = codec.read_token(part)
@@ -220,7 +248,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
                 parts.append(replace(part, seal=_UNKNOWN))
             continue
         turn = payload.turn
-        origins.add(f"{turn.provider}/{turn.model}")
+        origins[f"{turn.provider}/{turn.model}"] = turn
         call_seal = None
         reasoning = [kept for kept in turn.parts if type(kept) is Reasoning]
         if loose and payload.digest is None and reasoning:
@@ -237,8 +265,10 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
             parts.append(replace(part, seal=call_seal))
     if not changed:
         return message
-    by = origins.pop() if len(origins) == 1 and not unproven and not loose else None
-    return replace(message, parts=tuple(parts), by=by)
+    message = replace(message, parts=tuple(parts), by=None)
+    if len(origins) != 1 or unproven or loose:
+        return message
+    return _with_author(message, *origins.values())
 
 
 def _text(parts: Iterable[Part]) -> str:
@@ -267,13 +297,16 @@ def _with_turn(message: Message, turn: Turn) -> Message:
     if sent and sent.strip() != "".join(part.text for part in kept).strip():
         return message
     seals = {part.id: part.seal for part in turn.parts if type(part) is ToolCall}
-    parts: list[Part] = [*kept]
+    is_in_place = len(kept) == sum(type(part) is Reasoning for part in message.parts)
+    parts: list[Part] = [] if is_in_place else [*kept]
     for part in message.parts:
         if type(part) is ToolCall:
             parts.append(replace(part, seal=seals.get(part.id)))
         elif type(part) is not Reasoning:
             parts.append(part)
-    return replace(message, parts=tuple(parts), by=f"{turn.provider}/{turn.model}")
+        elif is_in_place:
+            parts.append(kept.pop(0))
+    return _with_author(replace(message, parts=tuple(parts)), turn)
 
 
 # ── conversations ─────────────────────────────────────────────────────────────

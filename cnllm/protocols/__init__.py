@@ -197,6 +197,7 @@ class Wire(Struct, frozen=True):
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
+    `count_path` is the path of the number of replies in a request, on wires that have one.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -214,6 +215,7 @@ class Wire(Struct, frozen=True):
     file_parts: frozenset[str] = frozenset()
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
+    count_path: str | None = None
 
 
 @cache

@@ -17,7 +17,16 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-__all__ = ["OUTCOMES", "Field", "Fields", "Outcome", "read_fields", "require_types", "snake_case"]
+__all__ = [
+    "OUTCOMES",
+    "Field",
+    "Fields",
+    "Outcome",
+    "read_fields",
+    "require_one_reply",
+    "require_types",
+    "snake_case",
+]
 
 Outcome = Literal["translate", "forward", "keep", "offer", "media", "describe", "refuse", "reject", "answer", "lose"]
 
@@ -135,6 +144,12 @@ def require_types(body: Mapping[str, Any], fields: Fields) -> None:
             continue
         expected = " or ".join(_ARTICLES[word] for word in row.types)
         raise ValueError(f"{name}: {expected} is required, not {_ARTICLES[kind]}")
+
+
+def require_one_reply(count: Any, name: str) -> None:
+    """Raise `ValueError` for a count of replies other than one: only one would come back, and all would be paid for."""
+    if count is not None and count != 1:
+        raise ValueError(f"{name}: one reply to a request is all there is; send the request once for each")
 
 
 def _kind(value: Any) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm import Model, Reply
+import pytest
+
+from cnllm import CannotSend, Model, Reply, engine
 
 from .test_counted_once import STOP, chunk, models, read, thinking
 
@@ -141,3 +143,32 @@ def test_other_choices_are_left_out_with_a_note(models: dict[str, Model]) -> Non
     candidates = [{"content": {"parts": [{"text": t}]}, "finishReason": "STOP", "index": i} for i, t in enumerate("AB")]
     reply = read(models["gemini"], [{"candidates": candidates}])
     assert (reply.text, "choice-dropped" in codes(reply)) == ("A", True)
+
+
+def test_a_request_for_several_replies_is_an_error_before_anything_is_sent(models: dict[str, Model]) -> None:
+    for name, body, path in (
+        (CHAT, {"n": 2}, "n"),
+        ("gemini", {"generationConfig": {"candidateCount": 3}}, "candidateCount"),
+    ):
+        with pytest.raises(CannotSend, match=path) as caught:
+            engine.build_request(models[name], "Hi", extra_body=body)
+        assert (caught.value.note.code, caught.value.note.flag) == ("choice-dropped", "n")
+        plan = engine.build_request(models[name], "Hi", extra_body=body, on_unsupported="send")
+        assert path in plan.content.decode()
+    assert engine.build_request(models[CHAT], "Hi", extra_body={"n": 1}).body["n"] == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body", "path"),
+    [
+        ("openai-chat", {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2}, "n"),
+        (
+            "gemini",
+            {"contents": [{"parts": [{"text": "Hi"}]}], "generation_config": {"candidate_count": 2}},
+            "generationConfig.candidateCount",
+        ),
+    ],
+)
+def test_a_server_names_the_field_that_asks_for_several_replies(protocol: str, body: dict[str, Any], path: str) -> None:
+    with pytest.raises(ValueError, match=f"^{path}: "):
+        engine.decode_request(protocol, body)

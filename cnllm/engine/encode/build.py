@@ -24,10 +24,11 @@ from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit
 from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
 from cnllm.errors import CnllmError
-from cnllm.jsonpath import merge_patch
+from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
+from cnllm.types.checks import short_text
 from cnllm.types.content import system_message
 from cnllm.types.convert import as_messages
 from cnllm.types.faults import message_fault
@@ -266,7 +267,19 @@ def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[st
     if options.other_params:
         other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
     bodies.add_extra_body(body, options, flags, ledger)
+    _require_one_reply(body, model, ledger)
     return body
+
+
+def _require_one_reply(body: dict[str, Any], model: Model, ledger: Ledger) -> None:
+    """Refuse a request for several replies: one comes back, and all are paid for."""
+    path = wire(model.protocol).count_path
+    count = None if path is None else get(body, path)
+    if path is None or count is None or count == 1:
+        return
+    reason = "one reply to a request is all there is; send the request once for each"
+    if ledger.cannot("choice-dropped", "n", f"{path} = {short_text(count)}", reason):
+        remove(body, path)
 
 
 def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:

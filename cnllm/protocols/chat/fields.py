@@ -14,12 +14,12 @@ FIELDS = read_fields(
                 top_p:number max_tokens:integer max_completion_tokens:integer stop:string|array seed:integer
                 reasoning_effort:string response_format:object
             """,
-            "answer": "model:string stream:boolean stream_options:object",
+            "answer": "model:string stream:boolean stream_options:object n:integer",
             "forward": """
                 presence_penalty:number frequency_penalty:number logit_bias:object logprobs:boolean top_logprobs:integer
             """,
             "keep": """
-                audio:object metadata:object modalities:array moderation n:integer prediction prompt_cache_key
+                audio:object metadata:object modalities:array moderation prediction prompt_cache_key
                 prompt_cache_options prompt_cache_retention safety_identifier service_tier:string store:boolean
                 user:string verbosity:string web_search_options function_call functions
             """,
@@ -59,9 +59,9 @@ FIELDS = read_fields(
         },
         "choices[]": {"translate": "message delta finish_reason", "answer": "index", "lose": "logprobs"},
         "choices[].message": {
-            "translate": "content refusal tool_calls function_call",
+            "translate": "content refusal tool_calls function_call annotations",
             "answer": "role",
-            "lose": "annotations audio",
+            "lose": "audio",
         },
         "usage": {
             "translate": "prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details"

@@ -17,7 +17,7 @@ from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
-from cnllm.protocols.fields import require_types
+from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
@@ -56,6 +56,7 @@ _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
     require_types(body, FIELDS)
+    require_one_reply(body.get("n"), "n")
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise ValueError("messages is not a list")

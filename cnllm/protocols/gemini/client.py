@@ -15,4 +15,5 @@ WIRE = Wire(
     proof="word-and-end",
     list_params=("stop",),
     separate_system=(None, "any", "first"),
+    count_path="generationConfig.candidateCount",
 )

@@ -27,9 +27,10 @@ FIELDS = read_fields(
                 temperature topP maxOutputTokens stopSequences seed responseMimeType responseSchema responseJsonSchema
                 thinkingConfig
             """,
+            "answer": "candidateCount=n",
             "forward": "presencePenalty frequencyPenalty topK logprobs",
             "keep": """
-                candidateCount responseLogprobs responseModalities mediaResolution speechConfig imageConfig
+                responseLogprobs responseModalities mediaResolution speechConfig imageConfig
                 enableEnhancedCivicAnswers audioTranscriptionConfig audioTimestamp routingConfig modelConfig
                 modelSelectionConfig enableAffectiveDialog responseFormat translationConfig
             """,
@@ -79,9 +80,9 @@ FIELDS = read_fields(
             "lose": "modelStatus",
         },
         "candidates[]": {
-            "translate": "content finishReason finishMessage",
+            "translate": "content finishReason finishMessage groundingMetadata",
             "answer": "index",
-            "keep": "citationMetadata groundingMetadata urlContextMetadata continuationToken",
+            "keep": "citationMetadata urlContextMetadata continuationToken",
             "lose": "tokenCount avgLogprobs logprobsResult safetyRatings",
         },
         "candidates[].content.parts[]": {

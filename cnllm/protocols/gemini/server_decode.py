@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
-from cnllm.protocols.fields import require_types
+from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
@@ -343,6 +343,7 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
 def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
     """Decode the generation config; the parts without an option stay in the body."""
     config = _camel(data)
+    require_one_reply(config.get("candidateCount"), "generationConfig.candidateCount")
     for wire_name, option_name in _PARAMS.items():
         if wire_name in config:
             options[option_name] = config.pop(wire_name)

@@ -56,10 +56,10 @@ FIELDS = read_fields(
                 thinking.signature redacted_thinking server_tool_use web_search_tool_result web_fetch_tool_result
                 code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result
                 tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction
-                tool_addition tool_removal mcp_tool_listing fallback search_result
+                tool_addition tool_removal mcp_tool_listing fallback search_result text.citations
             """,
             "lose": """
-                *.cache_control text.citations document.citations image.transformations tool_use.caller
+                *.cache_control document.citations image.transformations tool_use.caller
                 tool_use.toolset_name tool_result.toolset_name
             """,
         },
@@ -79,10 +79,11 @@ FIELDS = read_fields(
         },
         "content[]": {
             "translate": """
-                text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input
+                text text.text text.citations thinking thinking.thinking tool_use tool_use.id tool_use.name
+                tool_use.input
             """,
             "keep": """
-                text.citations thinking.signature redacted_thinking tool_use.caller tool_use.toolset_name
+                thinking.signature redacted_thinking tool_use.caller tool_use.toolset_name
                 server_tool_use web_search_tool_result web_fetch_tool_result code_execution_tool_result
                 bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result
                 advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction fallback mcp_tool_listing
@@ -91,10 +92,10 @@ FIELDS = read_fields(
         "delta": {
             "translate": """
                 text_delta text_delta.text thinking_delta thinking_delta.thinking input_json_delta
-                input_json_delta.partial_json
+                input_json_delta.partial_json citations_delta citations_delta.citation
             """,
             "answer": "thinking_delta.estimated_tokens",
-            "keep": "citations_delta signature_delta compaction_delta",
+            "keep": "signature_delta compaction_delta",
         },
         "usage": {
             "translate": """

@@ -124,8 +124,8 @@ FIELDS = read_fields(
             """,
         },
         "output[].content[]": {
-            "translate": "output_text output_text.text refusal refusal.refusal",
-            "keep": "output_text.annotations output_text.logprobs",
+            "translate": "output_text output_text.text output_text.annotations refusal refusal.refusal",
+            "keep": "output_text.logprobs",
         },
         "events": {
             "translate": """
@@ -133,12 +133,12 @@ FIELDS = read_fields(
                 response.reasoning_text.delta response.reasoning_text.done response.reasoning_summary_text.delta
                 response.reasoning_summary_text.done response.function_call_arguments.delta
                 response.function_call_arguments.done response.output_item.added response.output_item.done
-                response.completed response.incomplete response.failed error
+                response.output_text.annotation.added response.completed response.incomplete response.failed error
             """,
             "answer": """
                 response.created response.in_progress response.queued response.content_part.added
                 response.content_part.done response.reasoning_summary_part.added response.reasoning_summary_part.done
-                response.output_text.annotation.added response.custom_tool_call_input.delta
+                response.custom_tool_call_input.delta
                 response.custom_tool_call_input.done response.code_interpreter_call_code.delta
                 response.code_interpreter_call_code.done response.code_interpreter_call.completed
                 response.code_interpreter_call.in_progress response.code_interpreter_call.interpreting

@@ -1,0 +1,195 @@
+"""Blocks of tools that a vendor executes go back to the model that wrote them, and to no other one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cnllm import Registry
+from cnllm.gateway.store.memory import MemoryStore
+from cnllm.sdk import http_client
+
+Json = dict[str, Any]
+WIRES = {
+    "claude": ("anthropic-messages", "/v1/messages"),
+    "gpt": ("openai-responses", "/v1/responses"),
+    "gem": ("gemini", "/v1beta/models/MODEL:generateContent"),
+}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rain"}}
+PAGE = {"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "sealed"}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [PAGE]}
+CITED = {
+    "type": "web_search_result_location",
+    "url": "https://a.example",
+    "title": "A",
+    "cited_text": "x",
+    "encrypted_index": "sealed",
+}
+BLOCKS = [SEARCH, FOUND, {"type": "text", "text": "Rain.", "citations": [CITED]}]
+ITEMS = [
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Rain.", "annotations": []}],
+    },
+]
+PARTS = [
+    {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+    {"text": "Rain."},
+]
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "own"}
+REPLIES: dict[str, Json] = {
+    "claude": {"type": "message", "role": "assistant", "content": BLOCKS, "stop_reason": "end_turn"},
+    "gpt": {"status": "completed", "output": ITEMS},
+    "gem": {"candidates": [{"content": {"role": "model", "parts": PARTS}, "finishReason": "STOP"}]},
+}
+
+
+def streamed(reply: Json) -> bytes:
+    """The events with which an endpoint of Messages streams a reply."""
+    chunks: list[Json] = [{"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}}]
+    for index, block in enumerate(reply["content"]):
+        cut: Json = {"text": "", "citations": []} if block["type"] == "text" else {}
+        cut = {"thinking": "", "signature": ""} if block["type"] == "thinking" else cut
+        deltas: list[Json] = []
+        if block["type"] == "server_tool_use":
+            cut = {"input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        elif block["type"] == "text":
+            deltas = [{"type": "citations_delta", "citation": item} for item in block["citations"]]
+            deltas.append({"type": "text_delta", "text": block["text"]})
+        elif block["type"] == "thinking":
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        chunks.append({"type": "content_block_start", "index": index, "content_block": {**block, **cut}})
+        chunks += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        chunks.append({"type": "content_block_stop", "index": index})
+    chunks += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    return b"".join(b"event: %b\ndata: %b\n\n" % (c["type"].encode(), json.dumps(c).encode()) for c in chunks)
+
+
+class Gateway:
+    """An in-process gateway before endpoints that answer with one reply each, and keep what they were sent."""
+
+    def __init__(self, folder: Path, store: Any = None, replies: dict[str, Json] = REPLIES) -> None:
+        file = folder / "own.toml"
+        tables = [
+            f'[providers.{name}]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9/{name}"\nkeys = []\n'
+            for name, (wire, _) in WIRES.items()
+        ]
+        tables.append(
+            '[providers.other]\nprotocol = "anthropic-messages"\nbase_url = "http://127.0.0.1:9/other"\nkeys = []\n'
+        )
+        file.write_text("\n".join(tables))
+        self.bodies: list[Json] = []
+        self.replies = {**replies, "other": replies["claude"]}
+        self.http = http_client(
+            Registry.load(file),
+            transport=httpx.MockTransport(self.answer),
+            store=store or MemoryStore(),
+            family="httpx",
+        )
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        reply = self.replies[request.url.path.split("/")[1]]
+        if body.get("stream"):
+            return httpx.Response(200, content=streamed(reply), headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=reply)
+
+    def post(self, name: str, body: Json) -> httpx.Response:
+        _, path = WIRES["claude" if name == "other" else name]
+        url = "http://cnllm.invalid" + path.replace("MODEL", f"{name}/m")
+        response: httpx.Response = self.http.post(url, json={"model": f"{name}/m", **body})
+        assert response.status_code == 200, response.text
+        return response
+
+
+def ask(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def content_of(response: httpx.Response) -> list[Json]:
+    """The blocks of a reply of Messages, as an SDK adds them up."""
+    if response.headers["content-type"].startswith("application/json"):
+        blocks: list[Json] = response.json()["content"]
+        return blocks
+    blocks = []
+    inputs: dict[int, str] = {}
+    for line in response.text.splitlines():
+        event = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
+        match event:
+            case {"type": "content_block_start", "content_block": block}:
+                blocks.append(dict(block))
+            case {"delta": {"type": "text_delta", "text": text}}:
+                blocks[-1]["text"] += text
+            case {"delta": {"type": "thinking_delta", "thinking": text}}:
+                blocks[-1]["thinking"] += text
+            case {"delta": {"type": "signature_delta", "signature": text}}:
+                blocks[-1]["signature"] = text
+            case {"delta": {"type": "citations_delta", "citation": citation}}:
+                blocks[-1].setdefault("citations", []).append(citation)
+            case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
+                inputs[len(blocks) - 1] = inputs.get(len(blocks) - 1, "") + piece
+    for index, text in inputs.items():
+        blocks[index]["input"] = json.loads(text)
+    return blocks
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_search_and_its_citations_go_back_to_their_author_only(tmp_path: Path, stream: bool) -> None:
+    gateway = Gateway(tmp_path)
+    more = {"max_tokens": 99, "stream": stream}
+    blocks = content_of(gateway.post("claude", {**more, "messages": [ask("Rain?")]}))
+    assert blocks == BLOCKS
+    history = [ask("Rain?"), {"role": "assistant", "content": blocks}, ask("And then?")]
+    gateway.post("claude", {**more, "messages": history})
+    assert gateway.bodies[-1]["messages"][1]["content"] == BLOCKS
+    response = gateway.post("other", {**more, "messages": history})
+    assert gateway.bodies[-1]["messages"][1]["content"] == "Rain."
+    assert "block-foreign" in response.headers["x-cnllm-notes"]
+    forged = [{**SEARCH, "id": "srvtoolu_2"}, *BLOCKS[1:2], {"type": "text", "text": "Snow."}]
+    gateway.post("claude", {**more, "messages": [ask("Rain?"), {"role": "assistant", "content": forged}, ask("?")]})
+    assert gateway.bodies[-1]["messages"][1]["content"] == "Snow."
+
+
+def test_a_token_in_the_reasoning_proves_the_author_without_a_store(tmp_path: Path) -> None:
+    """Another process has an empty store, and the same keys."""
+    replies = {**REPLIES, "claude": {**REPLIES["claude"], "content": [THOUGHT, *BLOCKS]}}
+    body = {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    first, second = Gateway(tmp_path, replies=replies), Gateway(tmp_path, replies=replies)
+    blocks = content_of(first.post("claude", {**body, "messages": [ask("Rain?")]}))
+    history = [ask("Rain?"), {"role": "assistant", "content": blocks}, ask("And then?")]
+    second.post("claude", {**body, "messages": history})
+    sent = second.bodies[-1]["messages"][1]["content"]
+    assert [block for block in sent if block["type"] != "thinking"] == BLOCKS
+
+
+def test_items_of_a_search_go_back_to_their_author(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Rain?"}]}
+    output = gateway.post("gpt", {"input": [user], "store": False}).json()["output"]
+    gateway.post("gpt", {"input": [user, *output, user], "store": False})
+    sent = gateway.bodies[-1]["input"]
+    assert [item for item in sent if item.get("type") == "web_search_call"] == ITEMS[:1]
+    response = gateway.post("gpt", {"input": "Rain?"})
+    gateway.post("gpt", {"input": "And then?", "previous_response_id": response.json()["id"]})
+    assert [item for item in gateway.bodies[-1]["input"] if item.get("type") == "web_search_call"] == ITEMS[:1]
+
+
+def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path)
+    user = {"role": "user", "parts": [{"text": "Rain?"}]}
+    content = gateway.post("gem", {"contents": [user]}).json()["candidates"][0]["content"]
+    assert content["parts"] == PARTS
+    gateway.post("gem", {"contents": [user, content, user]})
+    assert gateway.bodies[-1]["contents"][1]["parts"] == PARTS
