@@ -46,9 +46,8 @@ FIELDS = read_fields(
                 tool_search tool_search.description tool_search.parameters local_shell shell apply_patch
             """,
             "answer": "tool_search.execution shell.environment",
-            "lose": """
-                *.defer_loading *.allowed_callers *.async function.output_schema
-            """,
+            "keep": "*.defer_loading",
+            "lose": "*.allowed_callers *.async function.output_schema",
             "offer": """
                 file_search computer computer_use_preview web_search web_search_2025_08_26 mcp code_interpreter
                 programmatic_tool_calling image_generation web_search_preview web_search_preview_2025_03_11
@@ -70,14 +69,15 @@ FIELDS = read_fields(
                 reasoning reasoning.summary reasoning.content
             """,
             "answer": """
-                *.id *.status shell_call.environment tool_search_call.execution tool_search_output.execution additional_tools.role
-                function_call_output.name function_call_output.namespace
+                *.id *.status shell_call.environment tool_search_call.execution tool_search_output.execution
+                additional_tools.role function_call_output.name function_call_output.namespace
             """,
             "keep": """
                 message.phase function_call.caller function_call.async function_call_output.caller
                 reasoning.encrypted_content file_search_call computer_call computer_call_output web_search_call
                 compaction image_generation_call code_interpreter_call mcp_list_tools mcp_approval_request
-                mcp_approval_response mcp_call compaction_trigger item_reference program program_output configuration_update
+                mcp_approval_response mcp_call compaction_trigger item_reference program program_output
+                configuration_update
             """,
             "lose": """
                 custom_tool_call.caller custom_tool_call.async custom_tool_call_output.caller shell_call.caller
