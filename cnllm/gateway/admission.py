@@ -155,7 +155,7 @@ class Admission:
         rights = caller.rights
         if rights is None or not any(record.models or record.budgets for record in rights.records):
             return first, fallback
-        models = [first, *map(resolve, fallback.targets)]
+        models = [first, *(resolve(target) if isinstance(target, str) else target for target in fallback.targets)]
         kept = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
         if any(record.budgets for record in rights.records):
             kept = kept[:1]

@@ -24,7 +24,7 @@ from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
-from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
@@ -126,7 +126,7 @@ class Exchange:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
         self.model = self._resolve(names, offline)
-        self.fallback = names.fallback(self.request.model)
+        self.fallback = names.fallback(self.request.model, protocol)
         self._shown_model = self.request.model
         self.id = self._api.id_prefix + secrets.token_hex(12)
         self.authors = Authors(self.request, codec, keys, identity, self.model)
@@ -154,7 +154,7 @@ class Exchange:
         """Return the model of the request. Raises `RequestFailed`."""
         assert self.request.model is not None
         try:
-            model = names.resolve(self.request.model)
+            model = names.resolve(self.request.model, self.protocol)
             if isinstance(model, Model):
                 return model
             model, note = tiers.choose_model(
@@ -163,7 +163,7 @@ class Exchange:
         except UnknownModel as error:
             raise RequestFailed(failure_of(error, self.protocol)) from error
         self.notes.append(note)
-        return model
+        return client_wire(model, self.protocol)
 
     def use_model(self, model: Model) -> None:
         """Take note of the model that answers a route: the reply names it, and what is sealed is its own."""

@@ -338,7 +338,7 @@ class HttpRequest:
                 await self._body.worked(lambda: exchange.tokens)  # counted here, where it may take its time
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
-        self._request_monitor.plan = call.plan
+        self._request_monitor.ask(call.plan)
         exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
         return call
 
@@ -502,6 +502,8 @@ class HttpRequest:
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
+            if self._entry.upstream_protocol:
+                own.append((b"x-cnllm-upstream-protocol", self._entry.upstream_protocol.encode("ascii", "replace")))
             if any(note.code == "state-unavailable" for note in self._entry.notes):
                 own.append((b"x-cnllm-store", b"failed"))
         if self._entry.soft_budget:

@@ -1,4 +1,8 @@
-"""Resolve the model that a client names: a name of the registry, a tier, or a name that a pattern maps."""
+"""Resolve the model that a client names: a name of the registry, a tier, or a name that a pattern maps.
+
+A model is asked on the wire of the client where the registry says that its endpoint answers there, so that nothing is
+lost that only this wire can say. `?protocol=WIRE` behind a model in a pattern or a route chooses another one.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,32 @@ from collections.abc import Mapping
 from fnmatch import translate
 from typing import Any
 
+from msgspec.structs import replace
+
 from cnllm.errors import RegistryError, UnknownModel, Untrusted
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.tiers import PREFIX
 from cnllm.types.route import Fallback
 
-__all__ = ["ModelNames"]
+__all__ = ["WIRE", "ModelNames", "client_wire"]
 
 _MOST = 2048
 """The number of resolved names that are kept: clients choose the names."""
+
+WIRE = "?protocol="
+"""Stands between a model and its wire in a pattern or a route."""
+
+
+def client_wire(model: Model, protocol: str | None) -> Model:
+    """Return a model over the wire of a client if its endpoint answers there by the registry, else the model."""
+    if protocol in (None, model.protocol) or model.over is None:
+        return model
+    try:
+        other = model.over(str(protocol))
+    except UnknownModel:  # the endpoint has no such wire
+        return model
+    return other if other.flags.supported else model
 
 
 class ModelNames:
@@ -35,7 +55,8 @@ class ModelNames:
         self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
         self._patterns = [(re.compile(translate(pattern)), patterns[pattern]) for pattern in wildcards]
-        self._models: dict[str, Model | str] = {}
+        self._models: dict[tuple[str, str | None], Model | str] = {}
+        self._wired: dict[tuple[str, str], Fallback] = {}  # routes whose targets are on the wire of a client
         self._tables = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
         self._routes = {name: _route(name, table) for name, table in self._tables.items()}
         targets = [(name, target) for name, table in self._tables.items() for target in table["targets"]]
@@ -50,6 +71,7 @@ class ModelNames:
         """Let nobody use these providers and models until new names replace these. Routes go on to their others."""
         self._suspended = suspended
         self._models.clear()
+        self._wired.clear()
         self._routes = {name: self._usable_route(name, table) for name, table in self._tables.items()}
 
     def _usable_route(self, name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
@@ -61,27 +83,33 @@ class ModelNames:
             usable["weights"] = weights if any(weights) else None
         return _route(name, usable)
 
-    def resolve(self, name: str) -> Model | str:
-        """Return the model of a name, or the name of a tier. Raises `UnknownModel`, and `Untrusted` if it is suspended.
+    def resolve(self, name: str, protocol: str | None = None) -> Model | str:
+        """Return the model of a name, or the name of a tier, for a client that speaks `protocol`.
 
-        A model is suspended where a file that nobody trusts yet would send its key elsewhere.
+        Raises `UnknownModel`, and `Untrusted` if it is suspended: a file that nobody trusts yet would send its key
+        elsewhere.
         """
-        model = self._models.get(name)
+        model = self._models.get((name, protocol))
         if model is None:
-            target = self.target(name) or name
-            if self._is_suspended(target):
-                raise Untrusted(f"{target} is suspended: a file that nobody trusts yet has another address", origin="")
-            model = self._resolve(target)
+            given = self.target(name)
+            model = self._find(given or name, protocol, is_given=given is not None)
             if len(self._models) >= _MOST:
                 self._models.clear()
-            self._models[name] = model
+            self._models[name, protocol] = model
         return model
+
+    def _find(self, target: str, protocol: str | None, *, is_given: bool) -> Model | str:
+        """Return a model or the name of a tier; `is_given`: the operator wrote its name, and perhaps its wire."""
+        if self._is_suspended(target):
+            raise Untrusted(f"{target} is suspended: a file that nobody trusts yet has another address", origin="")
+        model = self._resolve(target, is_given=is_given)
+        return model if isinstance(model, str) else client_wire(model, protocol)
 
     def _is_suspended(self, target: str) -> bool:
         """Whether the model of a name is suspended, by the name itself or by that of its model."""
         if not self._suspended:
             return False
-        if target in self._suspended or _provider(target) in self._suspended:
+        if target.partition(WIRE)[0] in self._suspended or _provider(target) in self._suspended:
             return True
         model = self._resolve(target)
         return isinstance(model, Model) and not self._suspended.isdisjoint((model.name, model.provider))
@@ -94,20 +122,33 @@ class ModelNames:
             return target
         return next((target for pattern, target in self._patterns if pattern.fullmatch(name)), None)
 
-    def fallback(self, name: str) -> Fallback | None:
-        """Return the models that take over for the first one of a route; None for a name of one model."""
+    def fallback(self, name: str, protocol: str | None = None) -> Fallback | None:
+        """Return the models that take over for the first one of a route; None for a name of one model.
+
+        For a client that speaks `protocol` each is resolved; a tier stays a name.
+        """
         route = self._routes.get(name)
-        return None if route is None else route[1]
+        if route is None or protocol is None:
+            return None if route is None else route[1]
+        wired = self._wired.get((name, protocol))
+        if wired is None:
+            models = tuple(self._find(target, protocol, is_given=True) for target in route[1].targets)
+            wired = self._wired[name, protocol] = replace(route[1], targets=models)
+        return wired
 
     def names(self) -> list[str]:
         """Return the names that a client may list: mapped names without wildcards, then the registry's."""
         own = dict.fromkeys((*self._exact, *self._tables))
         return [*own, *(name for name in self.registry.names() if name not in own)]
 
-    def _resolve(self, name: str) -> Model | str:
-        """Return the model of a name of the registry, or the name of a tier that exists."""
+    def _resolve(self, name: str, *, is_given: bool = True) -> Model | str:
+        """Return the model of a name of the registry, with the wire that it names, or the name of a tier that exists.
+
+        A client names no wire: it speaks one.
+        """
         if not name.startswith(PREFIX):
-            return self.registry.resolve(name, suggest=self._suggest)
+            model, mark, wire = name.partition(WIRE) if is_given else (name, "", "")
+            return self.registry.resolve(model, protocol=wire if mark else None, suggest=self._suggest)
         tier = name.removeprefix(PREFIX)
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))

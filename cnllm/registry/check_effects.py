@@ -24,12 +24,16 @@ _ANY_MODEL = "any"  # the id of a model that no file describes
 def effect_problems(document: Document, registry: Registry) -> Iterator[Problem]:
     """Yield the flags of endpoints and models that have no effect."""
     suspects = {flag for wire in registry._layers.names("protocols") for flag in registry._layers.unread(wire)}
-    suspects |= {"reasoning.shape", "reasoning.replay_as", "reasoning.part_form"}
+    suspects |= {"reasoning.shape", "reasoning.replay_as", "reasoning.part_form", "supported"}
     for section in ("providers", "models"):
         for name, table in document.data.get(section, {}).items():
             for path, flags, wire in _tables_by_wire([section, name], table):
                 if not any(find_path(flags, flag.split(".")) for flag in suspects):
                     continue  # nearly all: a model takes time to resolve
+                if wire is None and "supported" in flags:
+                    where = [*path, "supported"]
+                    message = f"{dotted_path(where)} has no effect: it belongs in a table under `on`"
+                    yield Problem(document.label, document.line(where), message)
                 model = _model(section, name, wire, registry)
                 protocol = wire or ("" if model is None else model.protocol)
                 rules = None if model is None else model.flags.reasoning or Reasoning()

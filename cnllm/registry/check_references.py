@@ -149,7 +149,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
     for path, target in mapped:
         try:
             if not target.startswith("tier:"):
-                registry.resolve(target)
+                name, mark, wire = target.partition("?protocol=")
+                registry.resolve(name, protocol=wire if mark else None)
             elif target.removeprefix("tier:") not in registry.tiers:
                 yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
         except CnllmError as error:

@@ -323,7 +323,7 @@ class Registry:
         lineage = self._layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self._layers.model_layers(lineage, None)
         shared_layers = self._layers.provider_layers(provider, family, None)
-        layers = [*shared_layers, *model_layers]
+        own_layers = layers = [*shared_layers, *model_layers]
         own_protocol = _declared_protocol(layers)
         wire = protocol or own_protocol
         if not isinstance(wire, str):
@@ -347,6 +347,8 @@ class Registry:
         shared = (provider, family, wire, foreign, not_of_wire)
         table = merge.merge_layers(model_layers, self._layers.merged_table(*shared))
         when: dict[str, Any] = table.pop("when", {})
+        if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
+            del table["supported"]  # nobody knows which wires the other address has
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:
@@ -393,6 +395,20 @@ class Registry:
             # where the caller chose the wire, there is no other
             over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
+
+    def _is_moved(self, own: list[Layer], layers: list[Layer]) -> bool:
+        """Whether a later file than the one that says which wires an endpoint has gives it another address.
+
+        An address that this file gives for the wire itself is such a statement, too. `own` are the layers without
+        those of a wire.
+        """
+
+        def last(flag: str, among: list[Layer]) -> int:
+            """Return the number of the last file that sets a flag, -1 for none."""
+            return max((self._documents.index(layer.document) for layer in among if flag in layer.table), default=-1)
+
+        of_wire = [layer for layer in layers if layer.path[-2:-1] == ("on",)]
+        return last("base_url", own) > max(last("supported", layers), last("base_url", of_wire))
 
     def _locate(self, name: str, suggest: bool) -> tuple[str, str, str | None]:
         """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""

@@ -279,6 +279,9 @@ class SdkRequest:
         headers: Headers = [(b"x-request-id", id), (b"request-id", id)]
         if self._model is not None:
             headers.append((b"x-cnllm-model", self._model.encode("ascii", "replace")))
+            if self._call is not None:
+                protocol = self._call.plan.model.protocol
+                headers.append((b"x-cnllm-upstream-protocol", protocol.encode("ascii", "replace")))
             notes = self._notes()
             codes = ",".join(dict.fromkeys(note.code for note in notes))
             value = f"{len(notes)}; codes={codes}" if notes else "0"

@@ -16,14 +16,14 @@ _MOST_TARGETS = 32
 
 
 class Fallback(Struct, frozen=True, kw_only=True):
-    """The models that take over, in order, and the rules for it.
+    """The models that take over, in order, and the rules for it. A target is a name, or a `cnllm.Model`.
 
     `first_token`: seconds in which the first piece of a stream must arrive; None means no limit. `cooldown`: seconds in
     which a target that failed is passed over. With `weights`, one for each target with the first model included, each
     request draws its order.
     """
 
-    targets: tuple[str, ...]
+    targets: tuple[Any, ...]
     first_token: float | None = None
     cooldown: float = 30.0
     weights: tuple[float, ...] | None = None
@@ -55,11 +55,12 @@ class Fallback(Struct, frozen=True, kw_only=True):
         return Fallback(targets=_names("fallback", fallback, "a list of names, or a cnllm.Fallback"))
 
 
-def _names(argument: str, names: Any, expected: str) -> tuple[str, ...]:
-    """Return the names of models. Raises `TypeError` with the argument's name for anything else."""
+def _names(argument: str, names: Any, expected: str) -> tuple[Any, ...]:
+    """Return the names of models, or models. Raises `TypeError` with the argument's name for anything else."""
     found = checks.as_list(argument, names, expected)
     for name in found:
-        checks.require_text(argument, name)
+        if not hasattr(name, "flags_for"):  # a cnllm.Model
+            checks.require_text(argument, name)
     return tuple(found)
 
 

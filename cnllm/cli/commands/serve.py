@@ -77,7 +77,13 @@ class _Serve(options.Group):
 @click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
 @click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--public-url", metavar="URL", help="With --public: the address at which browsers reach /ui.")
-@click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
+@click.option(
+    "--map",
+    "maps",
+    metavar="PATTERN=MODEL",
+    multiple=True,
+    help="The model for a client's name or pattern; MODEL?protocol=WIRE chooses its wire.",
+)
 @click.option(
     "--store",
     metavar="URL",

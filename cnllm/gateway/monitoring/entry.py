@@ -12,9 +12,10 @@ __all__ = ["Entry"]
 class Entry(Struct):
     """One request. `path` has no query, which may hold a key. `key` names a key with limits, `team` its team.
 
-    `verb` is what is done with the resource, empty where there is none. `first` is the number of seconds until the
-    first piece of a streamed reply. `tool_calls` are those of the reply, `tool_results` those that the client returned
-    with this request; `tool_errors` counts the results that report an error and the calls whose arguments are unusable.
+    `verb` is what is done with the resource, empty where there is none. `upstream_protocol` is the wire on which the
+    model was asked. `first` is the number of seconds until the first piece of a streamed reply. `tool_calls` are those
+    of the reply, `tool_results` those that the client returned with this request; `tool_errors` counts the results that
+    report an error and the calls whose arguments are unusable.
     `soft_budget` names the soft budgets that are spent, `soft_budgets` whose they are: a kind, a name, a currency.
     `broken` says how the chain of calls and results broke. `registry` is the version of the data on the endpoint.
     """
@@ -26,6 +27,7 @@ class Entry(Struct):
     status: int = 0
     verb: str = ""
     protocol: str = ""
+    upstream_protocol: str = ""
     key: str = ""
     team: str = ""
     model: str = ""

@@ -41,7 +41,7 @@ class RequestMonitor:
 
     def __init__(self, monitor: Monitor, entry: Entry, headers: Mapping[str, str]) -> None:
         self._span = None if monitor.spans is None else monitor.spans.begin(entry, headers)
-        self.plan: Plan | None = None
+        self._plan: Plan | None = None
         self.sent: dict[str, Any] | None = None
         self._monitor = monitor
         self._entry = entry
@@ -49,6 +49,11 @@ class RequestMonitor:
         self._used: Plan | None = None
         self._round = Round()
         self._reply: Reply | None = None
+
+    def ask(self, plan: Plan) -> None:
+        """Take in the request to the endpoint."""
+        self._plan = plan
+        self._entry.upstream_protocol = plan.model.protocol
 
     def begin(self, exchange: Exchange) -> None:
         """Take the model, the conversation and the kind of the reply in."""
@@ -61,7 +66,8 @@ class RequestMonitor:
         """Take in that another model of a route answers."""
         if plan is self._used:
             return
-        self.plan = self._used = plan
+        self._used = plan
+        self.ask(plan)
         self._label = model_label(plan.model)
         self._entry.model = plan.model.name
 
@@ -95,7 +101,7 @@ class RequestMonitor:
 
     def _keep(self, recent: Recent, shown: dict[str, Any], secrets: Iterable[str]) -> None:
         """Keep the request for `/ui`, without secrets."""
-        plan, reply = self.plan, self._reply
+        plan, reply = self._plan, self._reply
         body = plan.body if plan is not None else None
         content = reply.message.to_dict() if reply is not None else None
         address = None if plan is None else f"{plan.method} {plan.url}"

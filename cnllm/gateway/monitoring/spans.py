@@ -83,6 +83,7 @@ def _attributes(entry: Entry) -> dict[str, Any]:
         "gen_ai.usage.input_tokens": usage.input if usage is not None else None,
         "gen_ai.usage.output_tokens": usage.output if usage is not None else None,
         "cnllm.protocol": entry.protocol,
+        "cnllm.upstream_protocol": entry.upstream_protocol,
         "cnllm.key": entry.key,
         "cnllm.outcome": entry.outcome,
         "cnllm.first_token_seconds": entry.first,

@@ -86,6 +86,15 @@ class Flags(Base, frozen=True):
             every_wire=True,
         ),
     ] = None
+    supported: Annotated[
+        bool | None,
+        flag(
+            "In a table under `on`: whether the endpoint answers for the model on that wire. A gateway whose client "
+            "speaks it asks there.",
+            "An address that a vendor has is not open to each of its models, and what only the client's wire can say "
+            "is lost on another one.",
+        ),
+    ] = None
     base_url: Annotated[
         str | None,
         flag(
@@ -368,7 +377,9 @@ class Table(Flags, frozen=True):
 class Route(Base, frozen=True):
     """The models behind one name of a gateway's clients."""
 
-    targets: Annotated[list[str] | None, flag("The models or tiers, best first.")] = None
+    targets: Annotated[
+        list[str] | None, flag("The models or tiers, best first; `?protocol=WIRE` behind a model chooses its wire.")
+    ] = None
     weights: Annotated[
         list[float] | None,
         flag(
@@ -394,7 +405,10 @@ class Gateway(Base, frozen=True):
 
     models: Annotated[
         dict[str, str] | None,
-        flag('The model or tier that a client\'s name or pattern stands for, "claude-*" for example.'),
+        flag(
+            'The model or tier that a client\'s name or pattern stands for, "claude-*" for example; `?protocol=WIRE` '
+            "behind a model chooses its wire."
+        ),
     ] = None
     routes: Annotated[
         dict[str, Route] | None,

@@ -24,6 +24,12 @@ function tokens(usage) {
   return `${usage.input ?? "?"} → ${usage.output ?? "?"}`;
 }
 
+// The wire of the client, and that of the endpoint where it is another one.
+function wires(entry) {
+  const { protocol, upstream_protocol: upstream } = entry;
+  return upstream && upstream !== protocol ? `${protocol} → ${upstream}` : protocol;
+}
+
 function row(entry) {
   const line = element("tr", null, isBad(entry) ? "bad" : "");
   const time = element("td");
@@ -34,7 +40,7 @@ function row(entry) {
   const cells = [
     ["Status", entry.status || "–"],
     ["Model", entry.model || entry.path],
-    ["Protocol", entry.protocol],
+    ["Protocol", wires(entry)],
     ["Seconds", number(entry.seconds, 2), "number"],
     ["First", number(entry.first, 2), "number"],
     ["Tokens", tokens(entry.usage), "number"],
