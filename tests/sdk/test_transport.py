@@ -135,7 +135,7 @@ def test_leaving_a_stream_ends_the_call() -> None:
     stream.close()
     assert endpoint.closed == 1
     claude = anthropic.Anthropic(http_client=http_client, api_key=KEY)
-    with claude.messages.stream(model="glm-4.7", max_tokens=99, messages=HI) as message:
+    with claude.messages.stream(model="openrouter/z-ai/glm-5.2", max_tokens=99, messages=HI) as message:
         next(iter(message))
     assert endpoint.closed == 2
 

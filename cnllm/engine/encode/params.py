@@ -11,6 +11,9 @@ from cnllm.registry.param_rules import Rule, path, state
 
 __all__ = ["apply_params", "drop_refused_keys", "note_extra_body"]
 
+_REASONING = ("reasoning", "thinking", "thinkingConfig")
+"""Keys of bodies whose object holds nothing but settings of reasoning."""
+
 
 def apply_params(body: dict[str, Any], params: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Write each parameter at its path in the body; one without a rule keeps its own name."""
@@ -28,22 +31,25 @@ def apply_params(body: dict[str, Any], params: dict[str, Any], flags: Flags, led
             )
 
 
+def _settings_of(path: str) -> str:
+    """Return the path of an object that holds nothing but settings of reasoning, else the path itself."""
+    parent = path.rpartition(".")[0]
+    return parent if parent.rpartition(".")[2] in _REASONING else path
+
+
 def drop_refused_keys(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Remove keys of the body that the endpoint never takes, or that turn on or off what the model cannot turn."""
     reasoning = flags.reasoning
     paths: dict[str, str] = {}
     if flags.body is not None:
-        # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
-        # unless the model has no other mode.
-        own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
-        paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
+        paths |= dict.fromkeys(flags.body.drop or (), "body.drop")
     if reasoning is not None:
         patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
         if patch is not None and contains(keys, patch.set or {}):
             paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
         if reasoning.mode == "never":
             places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
-            paths |= {path: "reasoning.mode" for path in places if path}
+            paths |= {_settings_of(path): "reasoning.mode" for path in places if path}
     for place, flag in paths.items():
         if (value := get(keys, place)) is not None and ledger.may_change(
             "param-dropped", flag, f"{place}={value}", "left out: the endpoint does not take it"
