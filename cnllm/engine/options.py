@@ -66,7 +66,8 @@ class Function(Struct, frozen=True):
 class RequestOptions(Struct, frozen=True, kw_only=True):
     """The options of one call. `choice` is auto, none, required or named, with `tool_name` the named tool.
 
-    `schema_kind` is the model class that the caller gave as the schema. `defaults` are the names of the options that
+    `schema_kind` is the model class that the caller gave as the schema, `schema_keys` what stands beside the schema in
+    OpenAI's wrapper (`strict`, `description`). `defaults` are the names of the options that
     come from the model's own defaults. `other_params` are parameters that no rule of the registry is about.
     """
 
@@ -79,6 +80,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     other_params: dict[str, Any] = {}
     schema: dict[str, Any] | None = None
     schema_name: str = "answer"
+    schema_keys: dict[str, Any] = {}
     schema_kind: Any = None
     corrections: int | None = None
     extra_body: dict[str, Any] = {}
@@ -124,6 +126,7 @@ def read_options(
             fields["choice"], fields["tool_name"] = _tool_choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
+            fields["schema_keys"] = _schema_keys(value)
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
             question = f". Did you mean {similar!r}?" if similar else ""
@@ -346,6 +349,15 @@ def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
         reason = str(error).strip().partition("\n")[0]
         label = checks.kind_of(value) if isinstance(value, type) else str(value)
         raise TypeError(f"schema is {label}, which has no JSON Schema: {reason}; {_SCHEMAS} is expected") from error
+
+
+def _schema_keys(value: Any) -> dict[str, Any]:
+    """Return what stands beside the schema in OpenAI's wrapper and has the right type."""
+    inner = value.get("json_schema") if isinstance(value, Mapping) else None
+    if not isinstance(inner, Mapping) or not isinstance(inner.get("schema"), Mapping):
+        return {}
+    kinds: dict[str, type] = {"description": str, "strict": bool}
+    return {key: inner[key] for key, kind in kinds.items() if isinstance(inner.get(key), kind)}
 
 
 _SCHEMAS = "a type (a pydantic model, a dataclass, list[str], …) or a JSON Schema (dict)"

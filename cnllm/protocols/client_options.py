@@ -25,5 +25,10 @@ def client_options(
         if features := {name: values[name] for name in feature_headers if values.get(name)}:
             out["extra_headers"] = ClientData(protocol, features)
     if "tools" in out:
-        out["tools"] = [tool if "function" in tool else ClientData(protocol, tool) for tool in out["tools"]]
+        out["tools"] = [tool if _is_function(tool) else ClientData(protocol, tool) for tool in out["tools"]]
     return out
+
+
+def _is_function(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool is a function. A tool that a vendor executes may have the form of one, under a type of its own."""
+    return "function" in tool and tool.get("type", "function") == "function"

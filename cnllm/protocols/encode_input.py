@@ -47,8 +47,8 @@ class EncodeInput(Struct, frozen=True, kw_only=True):
     """A request before it is encoded. Everything in it is sent: the history is fitted, the choice is allowed.
 
     `names` renames functions: the caller's name → the wire's. `tool_name` is the tool of a named choice, by its name
-    on the wire. `method`, `schema` and `schema_name` ask for an answer by a schema. `parallel` is set if the wire
-    encodes it itself, because it is no parameter with a path of its own.
+    on the wire. `method`, `schema`, `schema_name` and `schema_keys` (`strict`, `description`) ask for an answer by a
+    schema. `parallel` is set if the wire encodes it itself, because it is no parameter with a path of its own.
     """
 
     model: str
@@ -61,4 +61,5 @@ class EncodeInput(Struct, frozen=True, kw_only=True):
     method: Literal["json_schema", "json_object", "tool", "prompt"] | None = None
     schema: dict[str, Any] | None = None
     schema_name: str = "answer"
+    schema_keys: dict[str, Any] = {}
     stream: bool = False

@@ -94,11 +94,23 @@ class Fields(Struct, frozen=True):
             if value is not None and ((row := rows.get(key)) is None or row.outcome not in _DECODED)
         }
 
+    def row(self, path: str) -> Field | None:
+        """Return the row of a key of a request's body, or of one in an object there; None for an unknown key."""
+        place, _, name = path.rpartition(".")
+        return self.request.get(place, {}).get(name)
+
     def outcome(self, path: str) -> Outcome:
         """Return the outcome of a key of a request's body, or of one in an object there. An unknown key is kept."""
-        place, _, name = path.rpartition(".")
-        field = self.request.get(place, {}).get(name)
-        return "keep" if field is None else field.outcome
+        row = self.row(path)
+        return "keep" if row is None else row.outcome
+
+    def place(self, meaning: str) -> str | None:
+        """Return the path of the field that goes on and has a meaning; None where the wire has none."""
+        for place, rows in self.request.items():
+            for name, row in rows.items():
+                if row.outcome == "forward" and row.meaning == meaning:
+                    return f"{place}.{name}" if place else name
+        return None
 
 
 def read_fields(request: Rows, reply: Rows) -> Fields:

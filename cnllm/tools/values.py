@@ -234,7 +234,7 @@ def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
             )  # built-in tools of an endpoint, each under its name
         raise ValueError(f"{place} has no function name")
     kind = item.get("type", "function")
-    if isinstance(kind, str) and str.__str__(kind) not in ("function", "custom") and "function" not in item:
+    if isinstance(kind, str) and str.__str__(kind) not in ("function", "custom"):  # a built-in tool of an endpoint
         return Tool(function["name"], definition=dict(item))
     schema = function.get("parameters")
     if schema is None:

@@ -69,7 +69,7 @@ def tool_body(protocol: str, count: int = 2) -> dict[str, Any]:
                 ],
                 "tools": tools(protocol),
                 "user": "u-1",
-                "metadata": {"device": "secret-device"},
+                "prediction": {"type": "content", "content": "secret-device"},
             }
         case "anthropic-messages":
             import json
@@ -189,7 +189,7 @@ def tool_body(protocol: str, count: int = 2) -> dict[str, Any]:
         "tools": tools(protocol),
         "store": False,
         "include": ["reasoning.encrypted_content"],
-        "prompt_cache_key": "k-1",
+        "prompt_cache_key": "key-1",
         "client_metadata": {"installation": "secret-device"},
         "reasoning": {"summary": "auto"},
         "text": {"verbosity": "low"},

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import (
+    CannotSend,
     Finished,
     Message,
     Reply,
@@ -108,7 +109,6 @@ def test_every_kind_of_tool_is_offered_or_left_out_with_a_note() -> None:
     body = request(
         added,
         tools=[function("shell"), APPLY_PATCH, mcp, search, {"type": "local_shell"}, {"type": "web_search"}],
-        tool_choice={"type": "web_search"},
         parallel_tool_calls=False,
     )
     expected = ["shell", "apply_patch", "mcp__files__read", "mcp__files__write", "tool_search", "local_shell"]
@@ -246,13 +246,11 @@ def test_a_choice_names_what_is_offered() -> None:
 def test_tools_of_an_endpoint_go_to_its_protocol_only_and_a_choice_follows() -> None:
     user: dict[str, Any] = {"role": "user", "content": "Go."}
     search = {"type": "web_search_20250305", "name": "web_search"}
-    mine = {"name": "f", "input_schema": PARAMETERS}
-    choice = {"type": "tool", "name": "web_search"}
     cases: list[tuple[str, dict[str, Any], str]] = [
-        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search], "tool_choice": choice}, "web_search"),
-        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search, mine], "tool_choice": choice}, "web_search"),
+        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search]}, "web_search"),
         (GEMINI, {"contents": [{"parts": [{"text": "Go."}]}], "tools": [{"googleSearch": {}}]}, "googleSearch"),
-        (RESPONSES, request(tools=[{"type": "web_search"}], tool_choice="required"), "web_search"),
+        (RESPONSES, request(tools=[{"type": "web_search"}]), "web_search"),
+        (CHAT, {"messages": [user], "tools": [BUILTIN]}, "$web_search"),
     ]
     for client, body, word in cases:
         decoded = engine.decode_request(client, body)
@@ -261,8 +259,45 @@ def test_tools_of_an_endpoint_go_to_its_protocol_only_and_a_choice_follows() -> 
             assert (word in plan.content.decode()) == (protocol == client), (client, protocol)
             if protocol != client:
                 assert "tool-foreign" in [note.code for note in plan.notes]
-                wanted = "tool_choice" in body
-                assert ("tool-choice" in [note.code for note in plan.notes]) == wanted, (client, protocol)
+
+
+BUILTIN = {"type": "builtin_function", "function": {"name": "$web_search"}}
+
+
+def test_a_builtin_tool_in_the_form_of_a_function_stays_what_it_is() -> None:
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "Go."}], "tools": [BUILTIN]}
+    decoded = engine.decode_request(CHAT, body)
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert plan.body["tools"] == [BUILTIN]
+    plan = engine.build_request(endpoint(CHAT), "Go.", tools=[BUILTIN])
+    assert plan.body["tools"] == [BUILTIN]
+
+
+def test_a_forced_tool_of_an_endpoint_is_refused_elsewhere() -> None:
+    user: dict[str, Any] = {"role": "user", "content": "Go."}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    mine = {"name": "f", "input_schema": PARAMETERS}
+    choice = {"type": "tool", "name": "web_search"}
+    forced: list[tuple[str, dict[str, Any], str]] = [
+        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search], "tool_choice": choice}, "web_search"),
+        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search, mine], "tool_choice": choice}, "web_search"),
+        (RESPONSES, request(tools=[{"type": "file_search"}], tool_choice={"type": "file_search"}), "file_search"),
+        (RESPONSES, request(tools=[{"type": "web_search"}], tool_choice="required"), "web_search"),
+    ]
+    for client, body, word in forced:
+        decoded = engine.decode_request(client, body)
+        for protocol in PROTOCOLS:
+            if protocol == client:
+                plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+                assert plan.body["tool_choice"] == body["tool_choice"]
+                continue
+            with pytest.raises(CannotSend, match="tool_choice") as caught:
+                engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+            assert word in str(caught.value), (client, protocol)
+    free = {"max_tokens": 9, "messages": [user], "tools": [search, mine], "tool_choice": {"type": "any"}}
+    decoded = engine.decode_request(MESSAGES, free)
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert (plan.body["tool_choice"], [tool["function"]["name"] for tool in plan.body["tools"]]) == ("required", ["f"])
 
 
 def test_several_allowed_functions_are_offered_alone_elsewhere() -> None:

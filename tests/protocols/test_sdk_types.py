@@ -63,7 +63,7 @@ def test_bodies_and_streams_have_the_sdk_s_form() -> None:
                     frame.validate_python(complete(data))
                 if client == RESPONSES:
                     assert parsed.id.startswith("resp_") or target == RESPONSES
-                    assert parsed.prompt_cache_key == "k-1"
+                    assert parsed.prompt_cache_key == "key-1"
                     assert parsed.instructions == "Be brief."
                     assert [tool.name for tool in parsed.tools] == ["weather", "news"]
                     assert len({item.id for item in parsed.output}) == len(parsed.output)

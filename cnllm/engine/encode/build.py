@@ -258,6 +258,7 @@ def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[st
             method=None if output is None else output.method,
             schema=schema,
             schema_name="answer" if output is None else output.name,
+            schema_keys=options.schema_keys,
             stream=prepared.streams,
         ),
         flags,

@@ -1,15 +1,15 @@
 """Send what a client's own protocol means to endpoints of that protocol only.
 
 `ClientData` in the options names its protocol. On an endpoint of another protocol, a key that has an equal there
-becomes an option; each other one is left out, with a note. Endpoints of one protocol differ, too: what the registry
+becomes an option or a parameter; each other one is left out, with a note. A reference to what the model has to know is
+refused. Endpoints of one protocol differ, too: what the registry
 knows of a parameter holds for a key of the client's, which is no `extra_body` that somebody wrote for one endpoint.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -18,7 +18,9 @@ from cnllm.engine.encode.mode import Draft
 from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
-from cnllm.jsonpath import get, merge_patch, remove
+from cnllm.jsonpath import get, merge_patch, nest, remove
+from cnllm.protocols import fields
+from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
@@ -58,8 +60,13 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         notes += [_left_out("extra_headers", f"the header {name}", headers.protocol) for name in headers]
     if type(body) is ClientData and body.protocol != model.protocol:
         del out["extra_body"]
+        table = fields(body.protocol)
         for path, value in _settings(body):
-            if not _map_setting(path, value, out, model):
+            if path == "tool_choice":  # one of the vendor's own tools
+                _refuse_choice(str(value.get("type") if isinstance(value, Mapping) else value), model)
+            if table.outcome(path) in ("refuse", "reject") and value:
+                _refuse(path, body.protocol, model)
+            if not _map_setting(path, value, out, model, table):
                 notes.append(_left_out("extra_body", path, body.protocol))
     if foreign_tools:
         _drop_tools(out, model, notes)
@@ -90,17 +97,38 @@ def ask_for_object(request: Draft) -> Draft:
     return request.with_options(options)
 
 
+def _refuse(path: str, protocol: str, model: Model) -> NoReturn:
+    """Raise `CannotSend` for a key without which the model would answer without its context."""
+    other = snake_case(path)
+    name = path if other == path else f"{path} ({other})"
+    did = f"{model.name} cannot get what it refers to: only endpoints of {protocol} can"
+    note = Note("reference-foreign", "extra_body", name, did)
+    raise CannotSend(f"{name}: {did}", note=note, hint="send the content itself, or choose a model of that protocol")
+
+
+def _refuse_choice(name: str, model: Model) -> NoReturn:
+    """Raise `CannotSend` for a choice that forces a call of a vendor's tool."""
+    did = f"{model.name} cannot execute it, and the request demands that it is called"
+    note = Note("tool-foreign", "tool_choice", name, did)
+    hint = "offer a function, or let the model choose (tool_choice 'auto')"
+    raise CannotSend(f"tool_choice: {name}: {did}", note=note, hint=hint)
+
+
 def fit_client_data(
     data: ClientData, params: dict[str, Any], flags: Flags, ledger: Ledger
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a client's keys of the body without those for which the endpoint has a rule, and the parameters with them.
 
     Keys that the endpoint never takes, or that turn on or off what the model cannot turn, are left out with a note.
+    Raises `CannotSend` for one that holds the context of the request and that the endpoint does not take.
     """
     rest: dict[str, Any] = {}
     merge_patch(rest, data)  # a copy, as deep as objects go
     found = dict(params)
+    table = fields(data.protocol)
     for name, rule in (flags.params or {}).items():
+        if get(rest, name) and table.outcome(name) == "refuse" and param_rules.state(rule) in ("refused", "ignored"):
+            ledger.refuse("reference-foreign", f"params.{name}", name, "the endpoint does not take it")
         for place in dict.fromkeys((param_rules.path(name, rule), name)):
             if (value := get(rest, place)) is not None and rule is not True:
                 remove(rest, place)
@@ -123,18 +151,42 @@ def _settings(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _map_setting(path: str, value: Any, options: dict[str, Any], model: Model) -> bool:
-    """Add the option that is equal to a setting. Return False if there is none."""
+def _map_setting(path: str, value: Any, options: dict[str, Any], model: Model, table: Fields) -> bool:
+    """Add the option or the parameter that is equal to a setting. Return False if there is none."""
     if (path, value) in _JSON_OBJECT:
         options.setdefault("schema", {"type": "object"})
         return True
     if path == "toolConfig.functionCallingConfig":
         return _allow_functions(value, options)
-    name = re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", path.removeprefix("generationConfig."))
-    if name in EXTRA_PARAMS and name in (model.flags.params or {}):
-        options.setdefault(name, value)
+    row = table.row(path)
+    meaning = snake_case(path) if row is None else row.meaning
+    if not _forward(meaning, value, options, model, is_portable=row is not None and row.outcome == "forward"):
+        return False
+    if (
+        meaning == "top_logprobs"
+        and value
+        and param_rules.state((model.flags.params or {}).get("logprobs"))
+        in (
+            "works",
+            "unknown",
+        )
+    ):
+        _forward("logprobs", True, options, model, is_portable=True)  # wires with both need both
+    return True
+
+
+def _forward(meaning: str, value: Any, options: dict[str, Any], model: Model, *, is_portable: bool) -> bool:
+    """Add a setting as the model's wire, or its registry, calls it. Return False where neither knows it."""
+    if meaning in EXTRA_PARAMS and meaning in (model.flags.params or {}):
+        options.setdefault(meaning, value)
         return True
-    return False
+    place = fields(model.protocol).place(meaning) if is_portable else None
+    if place is None:
+        return False
+    params = dict(options.get("params") or {})
+    merge_patch(params, nest(place, value))
+    options["params"] = params
+    return True
 
 
 def _allow_functions(config: Any, options: dict[str, Any]) -> bool:
@@ -156,21 +208,18 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
             kept.append(tool)
             continue
         kind = tool.get("type") or next(iter(tool), "")
-        dropped |= {kind, tool.get("name")}
+        dropped |= {kind, tool.get("name")} - {None}
         did = f"left out: only endpoints of {tool.protocol} execute it"
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))
     choice = options.get("tool_choice")
     name = _choice_name(choice)
+    if (name in dropped) if name is not None else (choice in ("required", "any") and not kept):
+        _refuse_choice(name or ", ".join(sorted(map(str, dropped))), model)
     if not kept:
         for key in ("tools", "tool_choice", "parallel_tool_calls"):
             options.pop(key, None)
     else:
         options["tools"] = kept
-        if name in dropped and name is not None:
-            options["tool_choice"] = "auto"
-    if choice is not None and options.get("tool_choice") != choice and (name is not None or choice == "required"):
-        did = "auto: the tool is not offered" if kept else "left out: no tool is offered"
-        notes.append(Note("tool-choice", "tool_choice", str(name or choice), did))
 
 
 def _choice_name(choice: Any) -> str | None:

@@ -31,7 +31,7 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
         if request.choice is not None:
             body["tool_choice"] = _choice(request.choice, request.tool_name)
     if request.method is not None and request.schema is not None:
-        body.update(_schema_format(request.method, request.schema, request.schema_name))
+        body.update(_schema_format(request.method, request.schema, request.schema_name, request.schema_keys))
     if request.stream:
         body["stream"] = True
     return body
@@ -241,11 +241,11 @@ def _choice(kind: str, name: str | None) -> Any:
     return {"type": "function", "function": {"name": name}} if kind == "named" else kind
 
 
-def _schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
+def _schema_format(method: str, schema: dict[str, Any], name: str, keys: dict[str, Any]) -> dict[str, Any]:
     """Return the keys for structured output; `prompt` and `tool` need none."""
     match method:
         case "json_schema":
-            return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}
+            return {"response_format": {"type": "json_schema", "json_schema": {"name": name, **keys, "schema": schema}}}
         case "json_object":
             return {"response_format": {"type": "json_object"}}
         case _:

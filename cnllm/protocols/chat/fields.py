@@ -17,16 +17,17 @@ FIELDS = read_fields(
             "answer": "model:string stream:boolean stream_options:object n:integer",
             "forward": """
                 presence_penalty:number frequency_penalty:number logit_bias:object logprobs:boolean top_logprobs:integer
+                metadata:object prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier
+                service_tier:string user:string verbosity:string
             """,
             "keep": """
-                audio:object metadata:object modalities:array moderation prediction prompt_cache_key
-                prompt_cache_options prompt_cache_retention safety_identifier service_tier:string store:boolean
-                user:string verbosity:string web_search_options function_call functions
+                audio:object modalities:array moderation prediction store:boolean web_search_options
+                function_call functions
             """,
         },
         "stream_options": {"answer": "include_usage include_obfuscation"},
         "response_format": {"translate": "text json_object json_schema json_schema.json_schema"},
-        "response_format.json_schema": {"translate": "name schema", "lose": "description strict"},
+        "response_format.json_schema": {"translate": "name schema description strict"},
         "tools[]": {"translate": "function function.function custom custom.custom"},
         "tools[].function": {"translate": "name description parameters strict"},
         "tools[].custom": {"translate": "name description format"},

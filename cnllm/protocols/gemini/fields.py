@@ -17,9 +17,9 @@ FIELDS = read_fields(
                 generationConfig:object
             """,
             "answer": "model:string",
+            "refuse": "cachedContent:string continuationToken",
             "keep": """
-                safetySettings:array|object cachedContent:string labels:object serviceTier:string store:boolean
-                continuationToken modelArmorConfig outputConfig
+                safetySettings:array|object labels:object serviceTier:string store:boolean modelArmorConfig outputConfig
             """,
         },
         "generationConfig": {
@@ -28,9 +28,9 @@ FIELDS = read_fields(
                 thinkingConfig
             """,
             "answer": "candidateCount=n",
-            "forward": "presencePenalty frequencyPenalty topK logprobs",
+            "forward": "presencePenalty frequencyPenalty topK logprobs=top_logprobs responseLogprobs=logprobs",
             "keep": """
-                responseLogprobs responseModalities mediaResolution speechConfig imageConfig
+                responseModalities mediaResolution speechConfig imageConfig
                 enableEnhancedCivicAnswers audioTranscriptionConfig audioTimestamp routingConfig modelConfig
                 modelSelectionConfig enableAffectiveDialog responseFormat translationConfig
             """,

@@ -15,10 +15,10 @@ FIELDS = read_fields(
             """,
             "answer": "model:string stream:boolean",
             "forward": "top_k:integer",
+            "refuse": "container mcp_servers:array thread",
             "keep": """
-                cache_control service_tier:string metadata:object mcp_servers:array container context_management
-                diagnostics inference_geo speed user_profile_id workspace_id billing_policy compaction
-                fallback_credit_token fallbacks thread betas
+                cache_control service_tier:string metadata:object context_management diagnostics inference_geo speed
+                user_profile_id workspace_id billing_policy compaction fallback_credit_token fallbacks betas
             """,
         },
         "thinking": {"translate": "type budget_tokens", "keep": "display"},

@@ -43,7 +43,8 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
                 {"type": "function", "name": request.tool_name} if request.choice == "named" else request.choice
             )
     if request.method == "json_schema" and request.schema is not None:
-        body["text"] = {"format": {"type": "json_schema", "name": request.schema_name, "schema": request.schema}}
+        head = {"type": "json_schema", "name": request.schema_name, **request.schema_keys}
+        body["text"] = {"format": {**head, "schema": request.schema}}
     elif request.method == "json_object":
         body["text"] = {"format": {"type": "json_object"}}
     if request.stream:

@@ -15,26 +15,30 @@ FIELDS = read_fields(
             """,
             "answer": "model:string stream:boolean",
             "reject": "background:boolean conversation:string|object",
-            "forward": "top_logprobs:integer",
+            "refuse": "prompt:object previous_response_id:string",
+            "forward": """
+                top_logprobs:integer metadata:object prompt_cache_key:string prompt_cache_options
+                prompt_cache_retention safety_identifier:string service_tier:string user:string
+            """,
             "keep": """
                 access_programs background_options context_management image include:array max_tool_calls:integer
-                metadata:object moderation prompt:object prompt_cache_key:string prompt_cache_options
-                prompt_cache_retention safety_identifier:string service_tier:string stream_options:object
-                truncation:string user:string store:boolean previous_response_id:string
+                moderation stream_options:object truncation:string store:boolean
             """,
         },
         "reasoning": {"translate": "effort", "keep": "summary generate_summary context mode"},
-        "text": {"translate": "format", "keep": "verbosity"},
+        "text": {"translate": "format", "forward": "verbosity"},
         "text.format": {
-            "translate": "text json_object json_schema json_schema.name json_schema.schema",
-            "keep": "json_schema.strict json_schema.description",
+            "translate": """
+                text json_object json_schema json_schema.name json_schema.schema json_schema.strict
+                json_schema.description
+            """
         },
         "tool_choice": {
             "translate": """
                 function function.name custom custom.name allowed_tools allowed_tools.mode allowed_tools.tools
                 apply_patch shell
             """,
-            "keep": """
+            "refuse": """
                 mcp file_search web_search_preview web_search_preview_2025_03_11 computer
                 computer_use computer_use_preview image_generation code_interpreter programmatic_tool_calling
             """,

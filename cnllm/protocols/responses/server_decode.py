@@ -105,11 +105,8 @@ def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Decode the answer's format as an option. Return the rest of the object."""
     rest = {k: v for k, v in text.items() if v is not None}
     match rest.pop("format", None):
-        case {"type": "json_schema", "schema": dict() as schema} as format:
-            options["schema"] = {"json_schema": {"name": format.get("name"), "schema": schema}}
-            format_keys = {k: v for k, v in format.items() if k not in ("type", "name", "schema") and v is not None}
-            if format_keys:
-                rest["format"] = format_keys
+        case {"type": "json_schema", "schema": dict()} as format:
+            options["schema"] = {"json_schema": {k: v for k, v in format.items() if k != "type" and v is not None}}
         case None | {"type": "text"}:
             pass
         case other:

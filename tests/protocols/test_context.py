@@ -1,0 +1,106 @@
+"""References to context are refused where no model could follow them, and portable keys go on to the other wires."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnllm import CannotSend, Registry, engine
+from cnllm.protocols import PROTOCOLS
+
+from .clients import ANSWER, CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
+
+USER: dict[str, Any] = {"role": "user", "content": "What does it say?"}
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [USER]},
+    MESSAGES: {"max_tokens": 9, "messages": [USER]},
+    RESPONSES: {"input": "What does it say?"},
+    GEMINI: {"contents": [{"role": "user", "parts": [{"text": "What does it say?"}]}]},
+}
+REFERENCES: list[tuple[str, str, Any]] = [
+    (GEMINI, "cachedContent", "cachedContents/abc"),
+    (GEMINI, "cached_content", "cachedContents/abc"),
+    (MESSAGES, "container", "container_1"),
+    (MESSAGES, "container", {"skills": [{"type": "custom", "skill_id": "s"}]}),
+    (MESSAGES, "mcp_servers", [{"type": "url", "url": "https://mcp.example", "name": "m"}]),
+    (RESPONSES, "prompt", {"id": "pmpt_1", "variables": {"city": "Kiel"}}),
+    (RESPONSES, "previous_response_id", "resp_1"),
+    (RESPONSES, "conversation", "conv_1"),
+    (RESPONSES, "background", True),
+]
+PORTABLE: dict[str, Any] = {
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "service_tier": "flex",
+    "safety_identifier": "u",
+    "metadata": {"run": "7"},
+    "user": "u",
+    "top_logprobs": 2,
+}
+
+
+def build(client: str, target: str, **keys: Any) -> engine.Plan:
+    """The request that a client's body becomes."""
+    request = engine.decode_request(client, {**BODIES[client], **keys}, path="/v1beta/models/m:generateContent")
+    return engine.build_request(endpoint(target), request.messages, **request.options)
+
+
+@pytest.mark.parametrize(("client", "name", "value"), REFERENCES, ids=[f"{r[1]}" for r in REFERENCES])
+def test_a_reference_is_refused_by_name_where_its_owner_does_not_answer(client: str, name: str, value: Any) -> None:
+    for target in PROTOCOLS:
+        if target == client:
+            assert value in build(client, target, **{name: value}).body.values()
+            continue
+        with pytest.raises(CannotSend) as caught:
+            build(client, target, **{name: value})
+        assert name in str(caught.value), target
+        assert caught.value.note.code == "reference-foreign"
+        if isinstance(value, list | bool):
+            build(client, target, **{name: type(value)()})  # nothing is referred to
+
+
+def test_portable_keys_go_from_responses_to_chat_and_back() -> None:
+    for client, target in ((RESPONSES, CHAT), (CHAT, RESPONSES)):
+        plan = build(client, target, **PORTABLE)
+        assert {key: plan.body.get(key) for key in PORTABLE} == PORTABLE
+        assert [note.code for note in plan.notes if note.code in ("key-foreign", "param-unknown")] == []
+    assert build(RESPONSES, CHAT, top_logprobs=2).body["logprobs"] is True
+    assert build(RESPONSES, CHAT, text={"verbosity": "low"}).body["verbosity"] == "low"
+    assert build(CHAT, RESPONSES, verbosity="low").body["text"] == {"verbosity": "low"}
+
+
+def test_a_portable_key_stays_behind_where_the_registry_says_that_the_endpoint_refuses_it(tmp_path: Path) -> None:
+    overlay = tmp_path / "a.toml"
+    overlay.write_text('[models."openai-compatible/m"]\nparams.prompt_cache_key = false\n')
+    request = engine.decode_request(RESPONSES, {**BODIES[RESPONSES], "prompt_cache_key": "k", "user": "u"})
+    model = Registry.load(str(overlay)).resolve("openai-compatible/m", protocol=CHAT, base_url="http://127.0.0.1:9/v1")
+    plan = engine.build_request(model, request.messages, **request.options)
+    assert "prompt_cache_key" not in plan.body
+    assert plan.body["user"] == "u"
+    assert [note.code for note in plan.notes if "prompt_cache_key" in str(note)] == ["param-dropped"]
+
+
+def test_numbers_of_gemini_and_chat_meet() -> None:
+    config = {"frequencyPenalty": 0.5, "responseLogprobs": True, "logprobs": 3}
+    plan = build(GEMINI, CHAT, generationConfig=config)
+    assert {k: plan.body[k] for k in ("frequency_penalty", "logprobs", "top_logprobs")} == {
+        "frequency_penalty": 0.5,
+        "logprobs": True,
+        "top_logprobs": 3,
+    }
+    plan = build(CHAT, GEMINI, frequency_penalty=0.5, logprobs=True, top_logprobs=3)
+    assert plan.body["generationConfig"] == config
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_strictness_and_the_description_of_a_schema_reach_both_wires_that_have_them(strict: bool) -> None:
+    keys = {"name": "sum", "description": "A sum.", "strict": strict, "schema": ANSWER}
+    formats: dict[str, dict[str, Any]] = {
+        CHAT: {"response_format": {"type": "json_schema", "json_schema": keys}},
+        RESPONSES: {"text": {"format": {"type": "json_schema", **keys}}},
+    }
+    for client, body in formats.items():
+        assert build(client, CHAT, **body).body["response_format"] == formats[CHAT]["response_format"]
+        assert build(client, RESPONSES, **body).body["text"] == formats[RESPONSES]["text"]
