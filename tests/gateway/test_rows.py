@@ -194,10 +194,14 @@ def test_bifrost_3596_a_tool_that_cannot_be_served_goes_with_its_choice(tmp_path
     with gateway_for(upstream, tmp_path) as http:
         client = ResponsesClient(http, "zai/glm-4.7", tools=False)
         client.user("Search.")
-        client.send(tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
+        tools = [{"type": "file_search", "vector_store_ids": ["v"]}]
+        forced = {**client.request(), "tools": tools, "tool_choice": {"type": "file_search"}}
+        refused = http.post("/v1/responses", json=forced)
+        assert (refused.status_code, "file_search" in refused.json()["error"]["message"]) == (400, True)
+        client.send(tools=tools, tool_choice="auto")
         assert client.response is not None
         assert int(client.response.headers["x-cnllm-notes"].partition(";")[0]) > 0
-    assert "web_search" not in json.dumps(upstream.bodies[0])
+    assert "file_search" not in json.dumps(upstream.bodies[0])
     assert "tool_choice" not in upstream.bodies[0]
     assert not upstream.bodies[0].get("tools")
 
