@@ -42,6 +42,10 @@ class OfferedTool(Protocol):
     def extra(self) -> dict[str, Any] | None:
         """Return the keys beside the function, or None."""
 
+    @property
+    def custom(self) -> dict[str, Any] | None:
+        """Return the own description and format of a custom tool that the endpoint knows as such; None for others."""
+
 
 class EncodeInput(Struct, frozen=True, kw_only=True):
     """A request before it is encoded. Everything in it is sent: the history is fitted, the choice is allowed.

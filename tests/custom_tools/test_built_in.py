@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from protocols.clients import CHAT, RESPONSES, endpoint
-from protocols.test_client_tools import call, done, function, names, request, written
+from protocols.clients import CHAT, MESSAGES, RESPONSES, endpoint
+from protocols.test_client_tools import APPLY_PATCH, PARAMETERS, call, done, function, names, request, written
 
-from cnllm import ToolCall, ToolResult, engine
+from cnllm import Registry, ToolCall, ToolResult, engine
+from cnllm.protocols import PROTOCOLS
 
 Json = dict[str, Any]
 SHELL: Json = {"commands": ["ls -l", "pwd"], "timeout_ms": 5000}
@@ -99,3 +100,46 @@ def test_what_a_search_of_the_endpoint_found_is_offered_in_full() -> None:
     assert "tool-foreign" in [note.code for note in plan.notes]
     whole, _ = written(body, call("mail__send", q="x"))
     assert (whole["output"][0]["namespace"], whole["output"][0]["name"]) == ("mail", "send")
+
+
+SEARCHING: Json = {
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "Go."}],
+    "tools": [
+        {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+        {"name": "read", "description": "Reads.", "input_schema": PARAMETERS},
+        {"name": "send", "description": "Sends.", "input_schema": PARAMETERS, "defer_loading": True},
+    ],
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tools_that_a_search_would_find_are_offered_in_full(protocol: str) -> None:
+    decoded = engine.decode_request(MESSAGES, SEARCHING)
+    plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+    assert [tool.name for tool in plan.callable][-2:] == ["read", "send"]
+    text = plan.content.decode()
+    assert '"read"' in text
+    assert '"send"' in text
+    assert "defer_loading" not in text
+    assert "tool_search_tool_regex" not in text
+    [note] = [note for note in plan.notes if note.code == "tools-loaded"]
+    assert "1 tools with defer_loading" in note.said
+
+
+def test_an_endpoint_that_searches_gets_all_of_it_unchanged() -> None:
+    model = Registry.load().resolve("anthropic/claude-opus-4-5")
+    decoded = engine.decode_request(MESSAGES, SEARCHING)
+    plan = engine.build_request(model, decoded.messages, **decoded.options)
+    assert plan.body["tools"] == SEARCHING["tools"]
+    assert "tools-loaded" not in [note.code for note in plan.notes]
+
+
+def test_deferred_tools_of_responses_are_offered_in_full_with_a_note() -> None:
+    deferred = [function("read", defer_loading=True), APPLY_PATCH | {"defer_loading": True}]
+    body = request(tools=[{"type": "tool_search"}, *deferred])
+    decoded = engine.decode_request(RESPONSES, body)
+    for protocol in PROTOCOLS:
+        plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+        assert "defer_loading" not in plan.content.decode()
+        assert "2 tools" in next(note.said for note in plan.notes if note.code == "tools-loaded")

@@ -14,6 +14,11 @@ from cnllm.schemas import adapt
 
 __all__ = ["adapt_tools", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
 
+_SEARCH = "tool_search"
+"""The beginning of the types of tools that search others."""
+_DEFERRED = "defer_loading"
+"""The key of a tool that a search has to find first."""
+
 
 def drop_unsupported(
     options: RequestOptions, flags: Flags, ledger: Ledger
@@ -127,8 +132,15 @@ def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> 
 
 
 def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
-    """Return the tools without `strict` where it is refused, with schemas in the subset that the endpoint supports."""
+    """Return the tools in the form that the endpoint supports.
+
+    That is without `strict` or a search of tools where it has none, and with schemas in its subset of JSON Schema.
+    """
     rules = flags.tools
+    if rules is None or rules.search is not True:
+        tools = _without_search(tools, ledger)
+    if rules is None or rules.custom is not True:
+        tools = tuple([t if t.custom is None else msgspec.structs.replace(t, custom=None) for t in tools])
     if rules is None:
         return tools
     if (
@@ -140,6 +152,27 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     if rules.schema or rules.schema_drop:
         tools = tuple(_adapt_tool(t, rules, ledger) for t in tools)
     return tools
+
+
+def _without_search(tools: tuple[Function, ...], ledger: Ledger) -> tuple[Function, ...]:
+    """Return the tools with all of them offered in full, and without the endpoint's own tools that search them."""
+    searches = [t for t in tools if t.definition is not None and str(t.definition.get("type")).startswith(_SEARCH)]
+    deferred = [t for t in tools if t.extra is not None and _DEFERRED in t.extra]
+    if not searches and not deferred:
+        return tools
+    subject = f"{len(deferred)} tools with {_DEFERRED}" if deferred else str(searches[0].definition["type"])
+    did = "offered in full: it is not known that the endpoint searches tools"
+    if not ledger.may_change("tools-loaded", "tools.search", subject, did):
+        return tools
+    return tuple([_without_deferral(t) for t in tools if t not in searches])
+
+
+def _without_deferral(tool: Function) -> Function:
+    """Return a tool that is offered in full."""
+    if tool.extra is None or _DEFERRED not in tool.extra:
+        return tool
+    extra = {key: value for key, value in tool.extra.items() if key != _DEFERRED}
+    return msgspec.structs.replace(tool, extra=extra or None)
 
 
 def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:

@@ -31,8 +31,9 @@ FIELDS = read_fields(
         },
         "tools[]": {
             "translate": "custom custom.name custom.description custom.input_schema custom.strict",
+            "keep": "custom.defer_loading",
             "lose": """
-                custom.cache_control custom.defer_loading custom.allowed_callers custom.eager_input_streaming
+                custom.cache_control custom.allowed_callers custom.eager_input_streaming
                 custom.input_examples
             """,
             "offer": """

@@ -16,6 +16,7 @@ from cnllm.protocols.responses.client_items import (
     add_annotation,
     add_call,
     add_call_piece,
+    as_function_call,
     begin_part,
     complete_item,
     write_reasoning,
@@ -31,6 +32,7 @@ from cnllm.protocols.responses.client_records import (
 from cnllm.protocols.usage import add_counts, merge_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
+from cnllm.types.custom_tools import custom_arguments
 
 __all__ = ["decode_chunk"]
 
@@ -69,6 +71,7 @@ def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, is_final: 
             matches = RecordMatcher(output_records(sink))
             for item in output:
                 if type(item) is dict:
+                    item = as_function_call(item)
                     record = matches.match(item) or add_record(item_type(item), item, sink)
                     out += complete_item(item, record, flags, sink)
     usage = get_first(data, flags.usage.at if flags.usage else None)
@@ -134,6 +137,7 @@ def _item_added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Eve
     if type(item) is not dict:
         return []
     sink.answered = True
+    item = as_function_call(item)
     record = add_record(item_type(item), item, sink, data.get("output_index"))
     if record.kind != "function_call":
         return []
@@ -148,6 +152,7 @@ def _item_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
     if type(item) is not dict:
         return []
     sink.answered = True
+    item = as_function_call(item)
     event_keys = {"output_index": data.get("output_index"), "item_id": item.get("id")}
     record = find_record(item_type(item), event_keys, sink)
     out = complete_item(item, record, flags, sink)
@@ -261,6 +266,24 @@ def _arguments_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list
     return out
 
 
+def _input_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+    """Decode a piece of a custom tool's input as one of the arguments of its function."""
+    piece = data.get("delta")
+    if type(piece) is not str or not piece:
+        return []
+    record = find_record("function_call", data, sink)
+    before, _, after = custom_arguments(piece)[1].partition(":")
+    text = after[1:-2]
+    return _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, flags, sink)
+
+
+def _input_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+    """Decode the whole input of a custom tool."""
+    if type(data.get("input")) is not str:
+        return []
+    return _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, flags, sink)
+
+
 def _for_field(reasoning_field: str, handler: Callable[..., list[Event]]) -> Callable[..., list[Event]]:
     """Return a handler for a field of reasoning."""
     return lambda data, flags, sink: handler(data, flags, sink, reasoning_field)
@@ -286,6 +309,8 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Flags, EventSink], list[Event]]] = 
     "response.refusal.done": _text_done,
     "response.function_call_arguments.delta": _arguments_delta,
     "response.function_call_arguments.done": _arguments_done,
+    "response.custom_tool_call_input.delta": _input_delta,
+    "response.custom_tool_call_input.done": _input_done,
     "response.reasoning_summary_text.delta": _for_field("summary", _reasoning_delta),
     "response.reasoning_summary_text.done": _for_field("summary", _reasoning_done),
     "response.reasoning_summary_part.done": _for_field("summary", _reasoning_done),

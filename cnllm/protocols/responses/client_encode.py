@@ -15,6 +15,7 @@ from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.arguments import decode_arguments
 from cnllm.types.media import data_url, media_kind, upload_name
 
 __all__ = ["encode_body"]
@@ -33,14 +34,17 @@ def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
         body["instructions"] = messages.pop(0).text
     elif always_instructions:  # an endpoint that needs instructions needs them in every request
         body["instructions"] = ""
-    body["input"] = _results_after_calls(
+    items = _results_after_calls(
         _drop_unfollowed_reasoning([item for message in messages for item in _items(message, flags, request.names)])
     )
+    custom = {request.names.get(tool.name, tool.name) for tool in request.tools if tool.custom is not None}
+    body["input"] = _as_custom(items, custom)
     if request.tools:
         body["tools"] = [_tool(tool, flags, request.names) for tool in request.tools]
         if request.choice is not None:
+            kind = "custom" if request.tool_name in custom else "function"
             body["tool_choice"] = (
-                {"type": "function", "name": request.tool_name} if request.choice == "named" else request.choice
+                {"type": kind, "name": request.tool_name} if request.choice == "named" else request.choice
             )
     if request.method == "json_schema" and request.schema is not None:
         head = {"type": "json_schema", "name": request.schema_name, **request.schema_keys}
@@ -197,6 +201,30 @@ def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _as_custom(items: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    """Return the items with the calls of these custom tools, and their results, in the form of custom tools.
+
+    A call that came in this form keeps it, whether or not the tool is offered.
+    """
+    if not names and not any("input" in item for item in items):
+        return items
+    ids: set[Any] = set()
+    out: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.get("type")
+        if kind == "function_call" and ("input" in item or item["name"] in names):
+            ids.add(item["call_id"])
+            arguments = decode_arguments(item["arguments"])[0]
+            input = "" if arguments == {} else (arguments or {}).get("input")
+            text = input if isinstance(input, str) else item["arguments"]
+            rest = {key: value for key, value in item.items() if key not in ("arguments", "input")}
+            item = {**rest, "type": "custom_tool_call", "input": text}
+        elif kind == "function_call_output" and item.get("call_id") in ids:
+            item = {**item, "type": "custom_tool_call_output"}
+        out.append(item)
+    return out
+
+
 # ── results and content ───────────────────────────────────────────────────────
 
 
@@ -263,6 +291,8 @@ def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, A
     """Encode a tool in the flat form. A missing `strict` would mean true."""
     if tool.definition is not None:
         return tool.definition
+    if tool.custom is not None:
+        return _custom_tool(tool, names)
     wire: dict[str, Any] = {"type": "function", "name": names.get(tool.name, tool.name)}
     if tool.description is not None:
         wire["description"] = tool.description
@@ -272,4 +302,16 @@ def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, A
         wire["parameters"] = tool.parameters
     if flags.tools is None or flags.tools.strict is not False:
         wire["strict"] = bool(tool.strict)
+    if tool.extra is not None and tool.extra.get("defer_loading"):
+        wire["defer_loading"] = True
     return wire
+
+
+def _custom_tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
+    """Encode a custom tool. Chat completions write its grammar as an object of its own inside the format."""
+    own = dict(tool.custom or {})
+    format = own.get("format")
+    if isinstance(format, dict) and isinstance(format.get("grammar"), dict):
+        own["format"] = {"type": "grammar", **format["grammar"]}
+    deferral = {"defer_loading": True} if tool.extra is not None and tool.extra.get("defer_loading") else {}
+    return {"type": "custom", "name": names.get(tool.name, tool.name), **own, **deferral}

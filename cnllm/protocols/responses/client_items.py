@@ -10,6 +10,7 @@ from cnllm.protocols.reported import finish_kind, finish_word
 from cnllm.protocols.responses.client_records import ItemRecord, output_records
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
+from cnllm.types.custom_tools import custom_arguments
 
 __all__ = [
     "add_annotation",
@@ -24,6 +25,18 @@ __all__ = [
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
 _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
+
+
+def as_function_call(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the item of a call of a custom tool as one of a function; any other item as it is.
+
+    The empty `input` stays beside the arguments: by it the call goes back in the form in which it came.
+    """
+    if item.get("type") != "custom_tool_call":
+        return item
+    input = item.get("input")
+    arguments = custom_arguments(input)[1] if type(input) is str else ""
+    return {**item, "type": "function_call", "arguments": arguments, "input": ""}
 
 
 def complete_item(item: dict[str, Any], record: ItemRecord, flags: Flags, sink: EventSink) -> list[Event]:

@@ -143,10 +143,10 @@ class ClientTools:
             case "function":
                 name = self._register(ClientTool("function", tool["name"], namespace))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
-                self._offer(name, {"type": "function", "function": {"name": name, **keys}})
+                self._offer(name, {"type": "function", "function": {"name": name, **keys}, **_deferral(tool)})
             case "custom":
                 name = self._register(ClientTool("custom", tool["name"], namespace))
-                self._offer(name, custom_function(name, tool))
+                self._offer(name, {**custom_function(name, tool), **_deferral(tool)})
             case "tool_search" if isinstance(tool.get("parameters"), dict):
                 name = self._register(ClientTool("tool_search", "tool_search"))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
@@ -240,6 +240,11 @@ def _with_space(tool: Any, namespace: Mapping[str, Any]) -> Any:
     own = tool.get("description")
     about = f"About all tools of {namespace['name']}: {text}"
     return {**tool, "description": f"{own}\n\n{about}" if isinstance(own, str) and own else about}
+
+
+def _deferral(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of a tool that a search has to find first."""
+    return {"defer_loading": True} if tool.get("defer_loading") is True else {}
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -82,6 +82,22 @@ class Tools(Base, frozen=True):
             "Some endpoints refuse a list in which only some functions are strict.",
         ),
     ] = None
+    custom: Annotated[
+        bool | None,
+        flag(
+            "Whether the endpoint knows custom tools, whose input is plain text, with their grammars. If not, each of "
+            "them is a function with one argument, and cnllm checks the input.",
+            "Most endpoints know functions alone.",
+        ),
+    ] = None
+    search: Annotated[
+        bool | None,
+        flag(
+            "Whether the endpoint can search tools: it takes `defer_loading` on a tool, and a tool for the search. If "
+            "not, all tools are offered in full.",
+            "Agents with many tools let the model find the one it needs, and most endpoints cannot do that.",
+        ),
+    ] = None
     parameters: Annotated[
         bool | None,
         flag(

@@ -1,0 +1,95 @@
+"""Endpoints of Responses that know custom tools get them, their calls and their results as the client wrote them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.peer import Peer, answer, frame, stream
+from client.support import Driver, ask, drained, folds
+
+import cnllm
+from cnllm import Model, Registry, engine
+
+from .support import BAD, GOOD, PATCH, READ, flat, nested
+
+Json = dict[str, Any]
+RESPONSES = "openai-responses"
+
+
+def native(folder: Path, peer: Peer | None = None) -> Model:
+    """An endpoint of Responses that knows custom tools."""
+    path = folder / "native.toml"
+    url = "http://127.0.0.1:9/v1" if peer is None else peer.url
+    path.write_text(
+        f'[providers.home]\nprotocol = "{RESPONSES}"\nbase_url = "{url}"\nkeys = ["HOME_TOKEN"]\n'
+        'tools.custom = true\n[models."home/m"]\n'
+    )
+    return Registry.load(path).resolve("home/m")
+
+
+def item(input: str, status: str = "completed") -> Json:
+    head = {"type": "custom_tool_call", "id": "ctc_1", "status": status, "call_id": "call_abc", "name": "apply_patch"}
+    return {**head, "input": input}
+
+
+def response(input: str) -> Json:
+    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    body = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+    return {**body, "output": [item(input)], "usage": usage}
+
+
+def gives(verb: str, input: str) -> bytes:
+    """A reply with a call of the custom tool, whole or streamed in small pieces."""
+    if verb == "call":
+        return answer(200, json.dumps(response(input)).encode())
+    place = {"output_index": 0, "item_id": "ctc_1"}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item("", "in_progress")}
+    kind = "response.custom_tool_call_input"
+    deltas = [{"type": f"{kind}.delta", **place, "delta": input[at : at + 5]} for at in range(0, len(input), 5)]
+    done = {"type": f"{kind}.done", **place, "input": input}
+    end = {"type": "response.output_item.done", "output_index": 0, "item": item(input)}
+    last = {"type": "response.completed", "response": response(input)}
+    return stream(*map(frame, [added, *deltas, done, end, last]))
+
+
+@pytest.mark.parametrize("verb", ["call", "stream"])
+@pytest.mark.parametrize("input", [GOOD, BAD, ""])
+def test_a_call_is_read_and_goes_back_as_it_came(client: Driver, tmp_path: Path, verb: str, input: str) -> None:
+    with Peer([gives(verb, input)]) as peer:
+        model = native(tmp_path, peer)
+        if verb == "stream":
+            events, got = drained(client.stream(model, "Go.", tools=[flat(), READ]))
+            folds(events, got)
+        else:
+            got = ask(client, verb, model, messages="Go.", tools=[flat(), READ])
+        [sent] = [received.json() for received in peer.received]  # the endpoint keeps to the grammar itself
+    assert sent["tools"][0] == flat()
+    assert sent["tools"][1]["type"] == "function"
+    [call] = got.tool_calls
+    assert (call.name, call.id, call.arguments) == ("apply_patch", "call_abc", {"input": input})
+    history = [cnllm.Message.from_dict({"role": "user", "content": "Go."}), got.message]
+    history.append(cnllm.Message("tool", [cnllm.ToolResult("call_abc", "done", "apply_patch")]))
+    for tools in ([flat()], [READ]):
+        body = engine.build_request(model, history, tools=tools).body
+        called, result = body["input"][-2:]
+        assert called == item(input)
+        assert (result["type"], result["call_id"], result["output"]) == ("custom_tool_call_output", "call_abc", "done")
+
+
+@pytest.mark.parametrize("tool", [flat(), nested()])
+def test_a_client_s_request_goes_on_unchanged(tmp_path: Path, tool: Json) -> None:
+    user = {"role": "user", "content": "Go."}
+    output = {"type": "custom_tool_call_output", "call_id": "call_abc", "output": "done"}
+    choice = {"type": "custom", "name": "apply_patch"}
+    body = {"model": "m", "input": [user, item(GOOD), output], "tools": [flat()], "tool_choice": choice}
+    decoded = engine.decode_request(RESPONSES, body)
+    options = {**decoded.options, "tools": [tool]} if tool != flat() else decoded.options
+    sent = engine.build_request(native(tmp_path), decoded.messages, **options).body
+    assert sent["tools"] == [{**flat(), "format": PATCH}]
+    assert sent["tool_choice"] == choice
+    called, result = sent["input"][-2:]
+    assert called == {key: value for key, value in item(GOOD).items() if key not in ("id", "status")}
+    assert result == output
