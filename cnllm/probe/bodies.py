@@ -28,6 +28,7 @@ class Tool(Struct, frozen=True):
     strict: bool | None = None
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
 
 
 def plain_model(model: Model) -> Model:

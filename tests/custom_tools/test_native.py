@@ -52,7 +52,7 @@ def gives(verb: str, input: str) -> bytes:
     done = {"type": f"{kind}.done", **place, "input": input}
     end = {"type": "response.output_item.done", "output_index": 0, "item": item(input)}
     last = {"type": "response.completed", "response": response(input)}
-    return stream(*map(frame, [added, *deltas, done, end, last]))
+    return stream(*[frame(event) for event in (added, *deltas, done, end, last)])
 
 
 @pytest.mark.parametrize("verb", ["call", "stream"])

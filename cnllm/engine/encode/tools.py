@@ -156,11 +156,11 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
 
 def _without_search(tools: tuple[Function, ...], ledger: Ledger) -> tuple[Function, ...]:
     """Return the tools with all of them offered in full, and without the endpoint's own tools that search them."""
-    searches = [t for t in tools if t.definition is not None and str(t.definition.get("type")).startswith(_SEARCH)]
+    searches = [t for t in tools if t.definition is not None and t.name.startswith(_SEARCH)]
     deferred = [t for t in tools if t.extra is not None and _DEFERRED in t.extra]
     if not searches and not deferred:
         return tools
-    subject = f"{len(deferred)} tools with {_DEFERRED}" if deferred else str(searches[0].definition["type"])
+    subject = f"{len(deferred)} tools with {_DEFERRED}" if deferred else searches[0].name
     did = "offered in full: it is not known that the endpoint searches tools"
     if not ledger.may_change("tools-loaded", "tools.search", subject, did):
         return tools
