@@ -46,10 +46,12 @@ def gives(verb: str, input: str) -> bytes:
     if verb == "call":
         return answer(200, json.dumps(response(input)).encode())
     place = {"output_index": 0, "item_id": "ctc_1"}
-    added = {"type": "response.output_item.added", "output_index": 0, "item": item("", "in_progress")}
+    added: Json = {"type": "response.output_item.added", "output_index": 0, "item": item("", "in_progress")}
     kind = "response.custom_tool_call_input"
-    deltas = [{"type": f"{kind}.delta", **place, "delta": input[at : at + 5]} for at in range(0, len(input), 5)]
-    done = {"type": f"{kind}.done", **place, "input": input}
+    deltas: list[Json] = [
+        {"type": f"{kind}.delta", **place, "delta": input[at : at + 5]} for at in range(0, len(input), 5)
+    ]
+    done: Json = {"type": f"{kind}.done", **place, "input": input}
     end = {"type": "response.output_item.done", "output_index": 0, "item": item(input)}
     last = {"type": "response.completed", "response": response(input)}
     return stream(*[frame(event) for event in (added, *deltas, done, end, last)])

@@ -121,3 +121,28 @@ def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
     # 161 before the paths of what a wire has at one place: each is a quirk that could not be described.
     # 175 before citations, custom tools, a search of tools, and the wires on which an endpoint answers for a model.
     assert len(rows) < 182
+    for name in ("reasoning.replay", "params.NAME", "tools.schema"):
+        assert f"| `{name}` |" in page("flags")
+    for value in ("tool-turns", "since-user"):
+        assert f"`{value}`" in page("flags")
+    assert [field for field in flags.Leak.__struct_fields__ if f"| `{field}` |" not in page("flags")] == []
+
+
+def test_every_code_of_a_note_is_described_and_used() -> None:
+    """A code in a call that makes a note is one of the table, and each of the table stands somewhere in the package."""
+    described = [code for group in NOTE_CODES.values() for code in group]
+    assert len(described) == len({*described})
+    written = {code for code in flags_of() if CODE.fullmatch(code)}
+    assert written - {*described} == set(), "describe them in cnllm/types/note_codes.py"
+    others = "".join(text for module, text in texts().items() if module != "types/note_codes.py")
+    assert [code for code in described if f'"{code}"' not in others] == [], "nobody writes these any more"
+
+
+def test_every_error_and_command_has_its_place() -> None:
+    for name in errors.__all__:
+        assert f"| `{name}` |" in page("errors"), name
+    for name in COMMANDS:
+        assert f"## cnllm {name}\n" in page("commands"), name
+    for name in cnllm.__all__:
+        where = [p for p in ("python", "errors", "events") if f"`{name}`" in page(p) or f"### {name}\n" in page(p)]
+        assert where or name in ("batch", "daft", "engine", "gateway", "probe", "ray", "sdk"), name
