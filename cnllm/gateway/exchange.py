@@ -38,6 +38,7 @@ from cnllm.types import (
     CitationAdded,
     Event,
     Finished,
+    Media,
     Note,
     Opaque,
     Part,
@@ -54,6 +55,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.arguments import break_off
+from cnllm.types.media import media_kind
 
 __all__ = ["DIVERGED", "Exchange", "error_body", "read_body", "reply_events"]
 
@@ -226,6 +228,18 @@ class Exchange:
             incomplete=[self._with_id(call) for call in reply.incomplete],
         )
 
+    def reply_notes(self, reply: Reply) -> list[Note]:
+        """Return the notes of a reply, with those on media that the client's protocol has no place for."""
+        takes_media = server_codec(self.protocol).takes_media
+        return [
+            *reply.notes,
+            *(
+                Note("media-as-text", "messages", f"{media_kind(part)} in the answer", "text in its place")
+                for part in reply.message.parts
+                if type(part) is Media and not takes_media(part)
+            ),
+        ]
+
     def begin(self) -> bytes:
         """Return the bytes before the first event of a stream."""
         return self._writer.begin()
@@ -354,6 +368,6 @@ def reply_events(reply: Reply) -> Iterator[Event]:
                 yield ToolCallDelta(calls, part.raw or msgspec.json.encode(part.arguments or {}).decode())
                 yield ToolCallEnd(calls, part)
                 calls += 1
-            case Opaque():
+            case Opaque() | Media():
                 yield BlockEnd(index, part)
     yield UsageSeen(reply.usage)

@@ -447,7 +447,7 @@ class HttpRequest:
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""
-        exchange.notes += [note for note in reply.notes if note not in exchange.notes]
+        exchange.notes += [note for note in exchange.reply_notes(reply) if note not in exchange.notes]
         self._request_monitor.reply(reply, exchange.notes)
 
     # ── writing ──────────────────────────────────────────────────────────────

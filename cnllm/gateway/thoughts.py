@@ -102,7 +102,8 @@ def kept_turn(message: Message, model: Model) -> Turn | None:
             parts.append(part)
         elif type(part) is ToolCall and part.seal is not None:
             parts.append(ToolCall(part.id, part.name, seal=part.seal))
-    has_blocks = any(type(part) is Opaque for part in message.parts)  # the client sends them, but not who wrote them
+    # The client sends a block, but not who wrote it.
+    has_blocks = any(isinstance(part, Opaque | Media) for part in message.parts)
     return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
 
@@ -201,7 +202,7 @@ def _has_blocks(message: Message, model: Model) -> bool:
     They go back to their author only.
     """
     return any(
-        type(part) is Opaque and part.seal is not None and part.seal.protocol == model.protocol
+        isinstance(part, Opaque | Media) and part.seal is not None and part.seal.protocol == model.protocol
         for part in message.parts
     )
 
@@ -209,12 +210,12 @@ def _has_blocks(message: Message, model: Model) -> bool:
 def _with_author(message: Message, turn: Turn) -> Message:
     """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
     parts = message.parts
-    if any(type(part) is Opaque for part in parts):
-        parts = tuple([_owned(part, turn) if type(part) is Opaque or type(part) is Text else part for part in parts])
+    if any(isinstance(part, Opaque | Media) for part in parts):
+        parts = tuple([_owned(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 
 
-def _owned(part: Opaque | Text, turn: Turn) -> Part:
+def _owned(part: Opaque | Media | Text, turn: Turn) -> Part:
     """Return a part with the author in its seal, if the seal is from the author's protocol."""
     seal = part.seal
     if seal is None or seal.provider or seal.protocol != turn.protocol:

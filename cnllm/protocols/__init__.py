@@ -106,7 +106,8 @@ class ServerCodec(Struct, frozen=True):
     which an endpoint would seal reasoning, with a token that only this endpoint accepts. `late_seals`: a seal comes
     after the reasoning, with the first call or with the text. `dialects`: the form of messages and replies (fields
     for reasoning, finish words, places of usage) differs by endpoint, so that the simulator reads and writes chat
-    completions by the flags instead of through this codec. `batch`: the words of the protocol's batch interface.
+    completions by the flags instead of through this codec. `takes_media(media)` tells whether a reply
+    can hold a medium. `batch`: the words of the protocol's batch interface.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -126,6 +127,7 @@ class ServerCodec(Struct, frozen=True):
     late_seals: bool = False
     dialects: bool = False
     batch: BatchForm = BatchForm()
+    takes_media: Callable[[Media], bool] = lambda media: False
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -68,8 +68,16 @@ class EventSink(Protocol):
         part is made: it returns the data, or None if there is nothing.
         """
 
-    def add_media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
-        """Add a whole picture or sound of the answer, on an ordered wire."""
+    def add_media(
+        self,
+        type: str,
+        *,
+        data: str | None = None,
+        url: str | None = None,
+        extra: dict[str, Any] | None = None,
+        seal: Any = None,
+    ) -> list[Event]:
+        """Add a whole picture or sound of the answer. `seal` goes back with it, on a wire that orders no parts."""
 
     def annotate(self, data: dict[str, Any]) -> None:
         """Add data about the answer. It stays with the last text and is never sent back."""

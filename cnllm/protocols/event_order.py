@@ -96,6 +96,11 @@ class EventOrder:
             event = new
         return self._feed(event, kind)
 
+    @property
+    def has_text(self) -> bool:
+        """Whether text of the answer was written."""
+        return self._kind is Text or bool(self._delivered[Text])
+
     def continue_with(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bool:
         """Whether deltas of one kind go out as they are, because they continue the open part."""
         if self._kind is not _KINDS[kind] or self._held or self._repeats is not None:

@@ -12,8 +12,10 @@ from cnllm.protocols.client_options import client_options
 from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
 from cnllm.types import (
+    BlockEnd,
     Event,
     Finished,
+    Media,
     Message,
     Part,
     Reasoning,
@@ -21,6 +23,7 @@ from cnllm.types import (
     Reply,
     Request,
     Seal,
+    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -30,6 +33,7 @@ from cnllm.types import (
 )
 from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.media import media_kind
 
 _EVENTS = frozenset(get_args(Event))
 _ITEM_KEYS = frozenset(["item", "instructions"])
@@ -119,7 +123,7 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     """
     codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    return codec.write_reply(_executable(reply), _checked_request(request))
+    return codec.write_reply(_with_lines(_executable(reply), codec), _checked_request(request))
 
 
 def _executable(reply: Reply) -> Reply:
@@ -138,6 +142,27 @@ def _executable(reply: Reply) -> Reply:
         finish="stop" if none_left else reply.finish,
         raw_finish=None if none_left else reply.raw_finish,
     )
+
+
+def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
+    """Return the reply with a line of text in place of each medium that the protocol has no place for."""
+    if not any(type(part) is Media and not codec.takes_media(part) for part in reply.message.parts):
+        return reply
+    parts: list[Part] = []
+    text = ""
+    for part in reply.message.parts:
+        if type(part) is Media and not codec.takes_media(part):
+            part = Text(media_line(part, bool(text)))
+        text += part.text if type(part) is Text else ""
+        parts.append(part)
+    return msgspec.structs.replace(reply, text=text, message=msgspec.structs.replace(reply.message, parts=tuple(parts)))
+
+
+def media_line(media: Media, has_text: bool) -> str:
+    """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
+    said = (media.extra or {}).get("transcript")
+    line = f"[{media_kind(media)} {media.url or media.type}: this client's protocol has no place for it]"
+    return ("\n\n" if has_text else "") + (said if type(said) is str and said else line)
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -176,6 +201,7 @@ class StreamWriter:
         if input_tokens is not None:
             self._encoder.expect_input(int(input_tokens))
         self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal)
+        self._takes_media = codec.takes_media
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
         # Some protocols number their frames. These are the first, also where a caller begins after the first event.
@@ -226,6 +252,8 @@ class StreamWriter:
                     return None
                 index_out = self._indexes.setdefault(index, len(self._indexes))
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
+            case BlockEnd(part=Media() as part) if not self._takes_media(part):
+                return TextDelta(media_line(part, self._order.has_text))
             case Finished(finish="tool_calls") if self._excluded and not self._indexes:
                 return Finished("stop", None)
         return event

@@ -125,7 +125,7 @@ class SdkRequest:
     def keep(self, reply: Reply) -> Steps[None]:
         """Store what the program may lose of a reply, before the reply is complete for it."""
         self._use_model()
-        self.add_notes(reply.notes)
+        self.add_notes(self.exchange.reply_notes(reply))
         yield from keep_turn(self.exchange, reply, IDENTITY)
         if self._is_stored:
             yield from keep_response(IDENTITY, self.exchange, reply)

@@ -193,3 +193,13 @@ def test_executed_code_goes_back_to_its_author(tmp_path: Path) -> None:
     assert content["parts"] == PARTS
     gateway.post("gem", {"contents": [user, content, user]})
     assert gateway.bodies[-1]["contents"][1]["parts"] == PARTS
+
+
+def test_a_client_without_pictures_reads_a_line_and_gets_a_note(tmp_path: Path) -> None:
+    part = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    picture = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
+    gateway = Gateway(tmp_path, replies={**REPLIES, "gem": picture})
+    response = gateway.post("claude", {"model": "gem/m", "max_tokens": 99, "messages": [ask("Draw.")]})
+    [block] = response.json()["content"]
+    assert (block["type"], "image/png" in block["text"]) == ("text", True)
+    assert "media-as-text" in response.headers["x-cnllm-notes"]

@@ -95,6 +95,7 @@ class ReplyBuilder:
         "_duplicates",
         "_incomplete",
         "_max_output",
+        "_media",
         "_message",
         "_notes",
         "_opaque",
@@ -172,6 +173,7 @@ class ReplyBuilder:
         self._incomplete: list[ToolCall] = []
         self._details: list[Any] = []
         self._opaque: list[Any] = []
+        self._media: list[Media] = []
         self.source: str | None = None
         self.state: dict[str, Any] = {}
         self._citations = Citations()
@@ -390,11 +392,25 @@ class ReplyBuilder:
             elif type(data := _replace_surrogates(data)) is dict:
                 block.data.extra.update(data)
 
-    def add_media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
+    def add_media(
+        self,
+        type: str,
+        *,
+        data: str | None = None,
+        url: str | None = None,
+        extra: dict[str, Any] | None = None,
+        seal: Any = None,
+    ) -> list[Event]:
         """Add an image, sound or file of the answer."""
-        return self._begin(
-            "media", Media(_replace_surrogates(type), _replace_surrogates(data), _replace_surrogates(url))
-        )
+        type, data, url, extra, seal = map(_replace_surrogates, (type, data, url, extra, seal))
+        media = Media(type, data, url, extra=extra)
+        if self._blocks is not None:
+            return self._begin("media", media)
+        model = self.registry_model
+        media = replace(media, seal=None if seal is None else Seal(model.protocol, model.provider, model.id, seal))
+        if media not in self._media:  # some hosts repeat the whole message
+            self._media.append(media)
+        return []
 
     def annotate(self, data: dict[str, Any]) -> None:
         """Add data about the answer, such as citations."""
@@ -830,6 +846,7 @@ class ReplyBuilder:
         text = "".join(self.texts)
         if text:
             parts.append(Text(text))
+        parts += self._media
         origin = Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id)
         parts += [Opaque(data, origin) for data in self._opaque]
         return [*parts, *self._tool_calls]
@@ -885,6 +902,7 @@ class ReplyBuilder:
             or self.thoughts
             or self._calls.all
             or self._opaque
+            or self._media
             or self._details
             or not self.is_idle
             or self.part_count
@@ -901,6 +919,7 @@ class ReplyBuilder:
             or self._tool_calls
             or self._incomplete
             or self._opaque
+            or self._media
             or self._details
             or is_explained
         ) and (self._blocks is None or not self._message)

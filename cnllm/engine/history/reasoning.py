@@ -133,7 +133,7 @@ def _replay_turn(
                 has_reasoning = True
             else:
                 new = None
-        elif type(new) is Media and not is_own:
+        elif type(new) is Media and (not is_own or new is not part):
             subject, did = f"messages[{index}]: a picture that another model made", "words in its place"
             ledger.note("media-foreign", "messages", subject, did)
             new = Text(placeholder_text(new))  # wires take pictures from users

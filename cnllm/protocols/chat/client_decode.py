@@ -6,6 +6,7 @@ the fields of the reasoning, the places of usage and errors.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from cnllm.protocols.reported import find_error, has_error_status, is_error
 from cnllm.protocols.usage import add_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
+from cnllm.types.media import as_media
 
 __all__ = ["decode_chunk", "fast_decoder", "find_fault", "make_decoder"]
 
@@ -110,6 +112,7 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
         sink.fault = broken if type(broken) is dict else choice
     if sink.report_finish(choice.get("finish_reason")):
         sink.finished = True
+        out += _end_audio(sink)
     return out
 
 
@@ -167,6 +170,11 @@ def _delta(message: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, 
         out += sink.add_opaque(content)
     if annotations := message.get("annotations"):
         out += _annotations(annotations, sink)
+    if images := message.get("images"):
+        out += _images(images, sink)
+    if type(audio := message.get("audio")) is dict:
+        _audio(audio, sink)
+        out += _end_audio(sink) if whole else []
     refusal = message.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
@@ -195,9 +203,70 @@ def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
             out += sink.add_reasoning(text, "content") if text else []
         elif type(part.get("text")) is str:
             out += _answer(part["text"], sink) if part["text"] else []
+        elif (media := as_media(part)) is not None:
+            out += sink.add_media(media.type, data=media.data, url=media.url, extra=media.extra)
         else:
             out += sink.add_opaque(part)
     return out
+
+
+def _images(images: Any, sink: EventSink) -> list[Event]:
+    """Report the images beside the content of a message."""
+    out: list[Event] = []
+    for image in images if type(images) is list else ():
+        media = as_media(image) if type(image) is dict else None
+        if media is not None:
+            out += sink.add_media(media.type, data=media.data, url=media.url, extra=media.extra)
+        elif image:
+            out += sink.add_opaque(image)
+    return out
+
+
+def _audio(audio: dict[str, Any], sink: EventSink) -> None:
+    """Collect the spoken answer: a stream has its data and its transcript in pieces."""
+    state = sink.state.setdefault(_AUDIO, {"data": [], "transcript": []})
+    for key in ("data", "transcript"):
+        if type(audio.get(key)) is str:
+            state[key].append(audio[key])
+    for key in ("id", "expires_at"):
+        if audio.get(key) is not None:
+            state[key] = audio[key]
+
+
+def _end_audio(sink: EventSink) -> list[Event]:
+    """Report the spoken answer, if there is one."""
+    state = sink.state.pop(_AUDIO, None)
+    if state is None or not (pieces := [piece for piece in state.pop("data") if piece]):
+        return []
+    data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
+    extra = {**state, "transcript": "".join(state["transcript"])}
+    seal = {"audio": {"id": state["id"]}} if type(state.get("id")) is str else None
+    return sink.add_media(_sound_type(data), data=data, extra=extra, seal=seal)
+
+
+def _join_base64(pieces: list[str]) -> str:
+    """Return the bytes of several pieces in base64 as one."""
+    try:
+        return base64.b64encode(b"".join([base64.b64decode(piece) for piece in pieces])).decode()
+    except ValueError:
+        return "".join(pieces)
+
+
+def _sound_type(data: str) -> str:
+    """Return the MIME type of a sound by its first bytes, which are PCM where nothing else is known of them."""
+    return next((kind for head, kind in _SOUNDS.items() if data.startswith(head)), "audio/pcm")
+
+
+_AUDIO = "audio"
+"""The key in the state for the spoken answer."""
+_SOUNDS = {
+    "UklGR": "audio/wav",
+    "SUQz": "audio/mpeg",
+    "//": "audio/mpeg",
+    "T2dnUw": "audio/ogg",
+    "ZkxhQw": "audio/flac",
+}
+"""Types of sounds by the beginning of their data in base64."""
 
 
 def _detail_text(item: Any) -> str:
@@ -253,7 +322,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     rare_choice = {"finish_reason", "message", "text"} | choice_fields
     return decoder(
         reasoning_fields,
-        ("annotations", "function_call", "refusal", *sorted(delta_fields)),
+        ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields)),
         tuple(sorted(rare_choice)),
         tuple(sorted(top_fields)),
     )

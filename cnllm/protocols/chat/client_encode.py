@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.jsonpath import get, merge_patch, nest
 from cnllm.protocols.chat.client_paths import turn_writer
@@ -67,6 +68,10 @@ def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str,
     """Encode an assistant's message: reasoning, content, calls. This order keeps the prefix for a prefix cache."""
     wire: dict[str, Any] = {"role": "assistant"}
     calls = [p for p in message.parts if type(p) is ToolCall]
+    if spoken := [p for p in message.parts if type(p) is Media and p.seal is not None and type(p.seal.data) is dict]:
+        assert spoken[-1].seal is not None
+        wire |= spoken[-1].seal.data  # the endpoint keeps a spoken answer under its id
+        message = replace(message, parts=tuple([p for p in message.parts if p not in spoken]))
     content: Any = _content(message, rules)
     thoughts = [p for p in message.parts if type(p) is Reasoning]
     if thoughts:

@@ -15,6 +15,7 @@ from cnllm.types import Usage
 __all__ = ["usual_reader"]
 
 _CALL_KEYS = frozenset({"id", "index", "type", "function"})
+_RARE_KEYS = ("refusal", "function_call", "annotations", "images", "audio")
 _NO_USAGE = Usage()
 
 
@@ -42,7 +43,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             if content is not None:
                 return None
             content = ""
-        if message.get("refusal") or message.get("function_call") or message.get("annotations"):
+        if any(map(message.get, _RARE_KEYS)):
             return None
         if citations_at and get_first(data, citations_at):
             return None

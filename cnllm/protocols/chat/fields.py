@@ -62,7 +62,7 @@ FIELDS = read_fields(
         "choices[].message": {
             "translate": "content refusal tool_calls function_call annotations",
             "answer": "role",
-            "lose": "audio",
+            "media": "audio",
         },
         "usage": {
             "translate": "prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details"

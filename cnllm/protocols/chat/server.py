@@ -25,6 +25,7 @@ from cnllm.types import (
     CitationAdded,
     Event,
     Finished,
+    Media,
     Message,
     Opaque,
     Part,
@@ -42,7 +43,7 @@ from cnllm.types import (
 )
 from cnllm.types.convert import from_dict
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
-from cnllm.types.media import is_file_part
+from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
 __all__ = ["CODEC"]
 
@@ -148,7 +149,7 @@ _DETAILS = "reasoning_details"
 """The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
 know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
 _PLAIN_ROLES = ("user", "assistant", "system")
-_PRIVATE_KEYS = (_DETAILS, "by", "parts")
+_PRIVATE_KEYS = (_DETAILS, "by", "parts", "images")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
 
@@ -174,6 +175,10 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
             else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
         )
         parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
+    images = message.get("images") if message.get("role") == "assistant" else None
+    for image in images if isinstance(images, list) else ():
+        if isinstance(image, dict) and (media := as_media(image)) is not None:
+            parts.append(media)
     extras = [_other_keys(call) for call in plain.get("tool_calls") or () if isinstance(call, dict)]
     for index, part in enumerate(parts):
         if type(part) is Opaque and not is_file_part(part.data):
@@ -200,6 +205,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
     if details:
         message[_DETAILS] = details
+    message |= _media_keys([part for part in reply.message.parts if type(part) is Media])
     if reply.citations:
         message["annotations"] = [_annotation(citation) for citation in reply.citations]
     if reply.tool_calls:
@@ -218,6 +224,23 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     if (usage := _usage(reply.usage)) is not None:
         body["usage"] = usage
     return body
+
+
+def _media_keys(media: list[Media]) -> dict[str, Any]:
+    """Return the keys of a message with its images and its last sound.
+
+    OpenAI's own protocol has no images in an answer; chat clients that read any know this form
+    (https://openrouter.ai/docs/features/multimodal/image-generation).
+    """
+    keys: dict[str, Any] = {}
+    if images := [part for part in media if media_kind(part) == "image"]:
+        keys["images"] = [{"type": "image_url", "image_url": {"url": data_url(part)}} for part in images]
+    for part in media:
+        if media_kind(part) == "audio" and part.data is not None:
+            extra = part.extra or {}
+            head = {"id": extra.get("id") or "", "expires_at": extra.get("expires_at") or 0}
+            keys["audio"] = {**head, "data": part.data, "transcript": extra.get("transcript") or ""}
+    return keys
 
 
 def _annotation(citation: Citation) -> dict[str, Any]:
@@ -303,6 +326,8 @@ class StreamEncoder:
                 return [self._text_chunk(b'"reasoning_content":', event.text)]
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({_DETAILS: _details(part)})]
+            case BlockEnd(part=Media() as part):
+                return [self._chunk(keys)] if (keys := _media_keys([part])) else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
             case ToolCallStart():
@@ -385,5 +410,6 @@ CODEC = ServerCodec(
     feature_headers=("openai-beta",),
     paths=("/v1/chat/completions", "/chat/completions"),
     dialects=True,
+    takes_media=lambda media: bool(_media_keys([media])),
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )

@@ -87,8 +87,9 @@ FIELDS = read_fields(
         },
         "candidates[].content.parts[]": {
             "translate": "text thought functionCall",
+            "media": "inlineData fileData",
             "keep": """
-                inlineData fileData thoughtSignature executableCode codeExecutionResult toolCall toolResponse
+                thoughtSignature executableCode codeExecutionResult toolCall toolResponse
                 audioTranscription mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata
                 documentMetadata spreadsheetMetadata audioMetadata functionResponse
             """,

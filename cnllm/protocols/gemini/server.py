@@ -17,6 +17,7 @@ _PROTOCOL = "gemini"
 _CARRIERS = (Reasoning, Text, ToolCall)
 
 CODEC = ServerCodec(
+    takes_media=lambda media: True,
     read_request=read_request,
     write_reply=write_reply,
     write_error=write_error,

@@ -149,6 +149,8 @@ def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterato
                 item = _reasoning(part, flags)
             case Opaque() if type(part.data) is dict:
                 item = part.data
+            case Media() if type(own := _seal_data(part).get("item")) is dict:
+                item = {**own, "result": part.data}
             case Media():  # only a user's message may have pictures
                 item = {"role": "user", "content": [_part(part)]}
             case _:

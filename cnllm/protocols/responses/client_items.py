@@ -22,6 +22,7 @@ __all__ = [
     "write_text",
 ]
 
+_IMAGE_CALL = "image_generation_call"
 _MAX_REPEATS = 8  # repetitions of a complete item that are read
 _UNFINISHED = ("pending", "length", "error")  # the meanings of the status of an unfinished item
 _MESSAGE_KEYS = ("id", "status", "phase")  # keys of a message that a later part needs if it goes back alone
@@ -79,6 +80,10 @@ def _add_parts(item: dict[str, Any], record: ItemRecord, flags: Flags, sink: Eve
         return []
     record.parts[0] = [sink.part_count]
     output_records(sink).current_part = None
+    if record.kind == _IMAGE_CALL and type(item.get("result")) is str and item["result"]:
+        out = sink.add_media(f"image/{item.get('output_format') or 'png'}", data=item["result"])
+        sink.add_seal({"item": {key: value for key, value in item.items() if key != "result"}})
+        return out
     return sink.add_opaque(item)
 
 

@@ -118,11 +118,15 @@ FIELDS = read_fields(
                 reasoning reasoning.summary reasoning.content
             """,
             "answer": "*.id *.status message.role",
+            "media": "image_generation_call image_generation_call.result",
             "keep": """
+                image_generation_call.action image_generation_call.background image_generation_call.error
+                image_generation_call.output_format image_generation_call.quality
+                image_generation_call.revised_prompt image_generation_call.size image_generation_call.svg_usage
                 message.phase reasoning.encrypted_content function_call.async function_call.caller
                 function_call.namespace function_call_output file_search_call web_search_call computer_call
                 computer_call_output program program_output tool_search_call tool_search_output additional_tools
-                compaction image_generation_call code_interpreter_call local_shell_call local_shell_call_output
+                compaction code_interpreter_call local_shell_call local_shell_call_output
                 shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_call mcp_list_tools
                 mcp_approval_request mcp_approval_response custom_tool_call custom_tool_call_output
             """,

@@ -7,7 +7,7 @@ from typing import Any
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.responses.server_decode import read_request
-from cnllm.protocols.responses.server_encode import StreamEncoder, token_fields, write_error, write_reply
+from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
 
@@ -37,5 +37,6 @@ CODEC = ServerCodec(
     paths=("/v1/responses", "/responses"),
     json_mode=("text.format.type", "json_object"),
     seal_example=_seal_example,
+    takes_media=takes_media,
     batch=BatchForm(job={"object": "batch"}, page={"object": "list"}, total="request_counts.total"),
 )

@@ -157,6 +157,9 @@ def _item(
             return _message(item, stamp)
         case "reasoning":
             return [Reasoning(_reasoning_text(item), stamp(item))]
+        case "image_generation_call" if isinstance(item.get("result"), str) and item["result"]:
+            seal = stamp({"item": {key: value for key, value in item.items() if key != "result"}})
+            return [Media(f"image/{item.get('output_format') or 'png'}", item["result"], seal=seal)]
         case "additional_tools":  # they are among the options
             return []
         case str() if kind in ITEM_KINDS and (call := _call(item, stamp, tools)) is not None:

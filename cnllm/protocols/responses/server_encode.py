@@ -16,6 +16,7 @@ from cnllm.types import (
     CitationAdded,
     Event,
     Finished,
+    Media,
     Opaque,
     Part,
     Reasoning,
@@ -32,8 +33,9 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_input
+from cnllm.types.media import media_kind
 
-__all__ = ["StreamEncoder", "token_fields", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "takes_media", "token_fields", "write_error", "write_reply"]
 
 NAME = "openai-responses"
 _PREFIX = "resp_"
@@ -131,9 +133,17 @@ def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -
             return _reasoning(part, id)
         case ToolCall():
             return tools.call_item(part, id, "completed", _seal_data(part))
+        case Media() if takes_media(part):
+            item_keys = _seal_data(part).get("item") or {"id": f"ig_{id}", "status": "completed"}
+            return {"type": "image_generation_call", **item_keys, "result": part.data}
         case Opaque() if part.seal is not None and part.seal.protocol == NAME and isinstance(part.data, dict):
             return part.data
     return None
+
+
+def takes_media(media: Media) -> bool:
+    """Whether a reply can hold a medium: an image with its data."""
+    return media.data is not None and media_kind(media) == "image"
 
 
 def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
@@ -323,7 +333,8 @@ class StreamEncoder:
         if open_item is not None and kind == "message" and not item["content"][0].get("annotations"):
             _annotate(item["content"][0], open_item.annotations)
         if open_item is None:
-            open_item = self._add(kind, item)
+            begun = {**item, "status": "in_progress", "result": None} if type(part) is Media else item
+            open_item = self._add(kind, begun)
             return [self._item_added(open_item), *self._item_done(open_item, item)]
         text = "".join(open_item.pieces)
         if kind == "message":

@@ -1,0 +1,129 @@
+"""Images and sounds of an answer: nothing that was paid for is empty, and every client reads what its wire can hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from cnllm import Media, Registry, Reply, engine
+from cnllm.protocols import PROTOCOLS
+
+Json = dict[str, Any]
+REGISTRY = Registry.load()
+PICTURE = base64.b64encode(b"\x89PNG picture").decode()
+SOUND = base64.b64encode(b"RIFF a sound of a voice").decode()
+URL = f"data:image/png;base64,{PICTURE}"
+AUDIO = {"id": "audio_1", "data": SOUND, "transcript": "Hello.", "expires_at": 9}
+IMAGE_ITEM = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PICTURE}
+
+
+def endpoint(protocol: str) -> Any:
+    return REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+
+
+def chat(message: Json) -> Json:
+    return {"choices": [{"index": 0, "message": {"content": None, **message}, "finish_reason": "stop"}]}
+
+
+def chat_chunks(*deltas: Json) -> list[Json]:
+    ends: list[Json] = [{"index": 0, "delta": delta} for delta in deltas]
+    ends.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return [{"id": "1", "model": "m", "choices": [choice]} for choice in ends]
+
+
+IMAGES = [{"type": "image_url", "image_url": {"url": URL}}]
+INLINE = {"inlineData": {"mimeType": "image/png", "data": PICTURE}}
+PICTURES: dict[str, tuple[Json, list[Json]]] = {
+    "openai-chat": (chat({"images": IMAGES}), chat_chunks({"content": ""}, {"images": IMAGES}, {"images": IMAGES})),
+    "gemini": (
+        {"candidates": [{"content": {"parts": [INLINE]}, "finishReason": "STOP"}]},
+        [
+            {"candidates": [{"content": {"parts": [INLINE]}}]},
+            {"candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": "STOP"}]},
+        ],
+    ),
+    "openai-responses": (
+        {"status": "completed", "output": [IMAGE_ITEM]},
+        [
+            {"type": "response.output_item.added", "output_index": 0, "item": {**IMAGE_ITEM, "result": None}},
+            {"type": "response.output_item.done", "output_index": 0, "item": IMAGE_ITEM},
+            {"type": "response.completed", "response": {"status": "completed", "output": [IMAGE_ITEM]}},
+        ],
+    ),
+}
+HALF = SOUND[:8]
+SOUNDS = (
+    chat({"audio": AUDIO}),
+    chat_chunks(
+        {"audio": {"id": "audio_1", "transcript": "Hel"}},
+        {"audio": {"data": base64.b64encode(b"RIFF a").decode()}},
+        {"audio": {"data": base64.b64encode(b" sound of a voice").decode(), "transcript": "lo."}},
+        {"audio": {"expires_at": 9}},
+    ),
+)
+
+
+def read(protocol: str, form: tuple[Json, list[Json]], stream: bool) -> tuple[list[Any], Reply]:
+    model = endpoint(protocol)
+    if not stream:
+        plan = engine.build_request(model, "Hi")
+        return [], engine.parse_response(model, 200, {}, json.dumps(form[0]).encode(), plan=plan)
+    parser = engine.StreamParser(model)
+    events = [event for chunk in form[1] for event in parser.feed(b"data: %b\n\n" % json.dumps(chunk).encode())]
+    return [*events, *parser.end()], parser.close()
+
+
+def written(client: str, events: list[Any], reply: Reply) -> str:
+    """What a client gets: the body, or the frames."""
+    if not events:
+        return json.dumps(engine.encode_reply(client, reply))
+    writer = engine.StreamWriter(client, id="x", model="m")
+    return (writer.begin() + b"".join(map(writer.feed, events))).decode()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("target", PICTURES)
+def test_a_picture_alone_is_an_answer_for_every_client(target: str, stream: bool) -> None:
+    events, reply = read(target, PICTURES[target], stream)
+    assert [(type(part), getattr(part, "data", None)) for part in reply.message.parts] == [(Media, PICTURE)]
+    assert reply.finish == "stop"
+    for client in PROTOCOLS:
+        text = written(client, events, reply)
+        if client == "anthropic-messages":
+            assert "[image image/png: this client" in text
+        else:
+            assert text.count(PICTURE) == (1 if client != "openai-responses" or not stream else 2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_sound_alone_is_an_answer_and_its_words_reach_the_clients_without_sounds(stream: bool) -> None:
+    events, reply = read("openai-chat", SOUNDS, stream)
+    [part] = reply.message.parts
+    assert type(part) is Media
+    assert (part.type, part.data) == ("audio/wav", SOUND)
+    for client in PROTOCOLS:
+        text = written(client, events, reply)
+        assert (SOUND in text) == (client in ("openai-chat", "gemini"))
+        assert client == "gemini" or "Hello." in text
+    if stream:
+        return
+    assert engine.encode_reply("openai-chat", reply)["choices"][0]["message"]["audio"] == AUDIO
+    again = engine.build_request(endpoint("openai-chat"), ["Hi", reply.message, "And?"])
+    assert again.body["messages"][1] == {"role": "assistant", "content": "", "audio": {"id": "audio_1"}}
+
+
+def test_a_picture_goes_back_to_the_endpoint_that_made_it() -> None:
+    _, reply = read("openai-responses", PICTURES["openai-responses"], False)
+    plan = engine.build_request(endpoint("openai-responses"), ["Hi", reply.message, "And?"])
+    assert IMAGE_ITEM in plan.body["input"]
+    other = engine.build_request(endpoint("anthropic-messages"), ["Hi", reply.message, "And?"])
+    assert "[image left out]" in json.dumps(other.body)
+
+
+def test_a_picture_of_a_chat_clients_history_is_read() -> None:
+    turn = {"role": "assistant", "content": "Here.", "images": IMAGES}
+    request = engine.decode_request("openai-chat", {"model": "m", "messages": [{"role": "user", "content": "x"}, turn]})
+    assert [getattr(part, "data", None) for part in request.messages[1].parts] == [None, PICTURE]
