@@ -139,7 +139,6 @@ def _messages() -> Iterator[ClientRequest]:
             "max_tokens": 8192,
             "messages": hello,
             "tools": [search],
-            "tool_choice": {"type": "tool", "name": "web_search"},
         },
         "other tools of the endpoint": {
             **base,
@@ -193,8 +192,6 @@ def _messages() -> Iterator[ClientRequest]:
             "top_k": 4,
             "service_tier": "standard_only",
             "inference_geo": "us",
-            "container": "box",
-            "mcp_servers": [{"type": "url", "url": "https://example.com", "name": "m"}],
             "speed": "fast",
             "unheard_of": {"x": 1},
         },
@@ -310,7 +307,7 @@ def _responses() -> Iterator[ClientRequest]:
             "context_management": [{"type": "compaction", "compact_threshold": 1000}],
             "unheard_of": 1,
         },
-        "other tools of the endpoint": {**base, "tools": [run, *rare], "tool_choice": {"type": "image_generation"}},
+        "other tools of the endpoint": {**base, "tools": [run, *rare]},
         "only tools of the endpoint": {**base, "tools": rare, "tool_choice": "required"},
         "a choice among tools": {
             **base,
@@ -455,7 +452,6 @@ def _generate() -> Iterator[ClientRequest]:
         "every option": {
             "contents": hello,
             "safetySettings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "BLOCK_NONE"}],
-            "cachedContent": "cachedContents/x",
             "labels": {"a": "b"},
             "generationConfig": {
                 "candidateCount": 1,

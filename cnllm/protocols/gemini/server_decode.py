@@ -325,11 +325,11 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
         options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         used = {"mode", "allowedFunctionNames"}
     elif mode == "VALIDATED" and not names:
-        functions = [tool["function"] for tool in options.get("tools", ()) if "function" in tool]
+        functions = _functions(options)
         for function in functions:
             function["strict"] = True
         used = {"mode"} if functions else set()
-    elif isinstance(mode, str) and mode in _CHOICES and not names:
+    elif isinstance(mode, str) and mode in _CHOICES and not names and (mode != "ANY" or _functions(options)):
         options["tool_choice"] = _CHOICES[mode]
         used = {"mode"}
     if rest := {k: v for k, v in calling.items() if k not in used}:
@@ -338,6 +338,11 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
         config.pop("functionCallingConfig", None)
     if config:
         extra["toolConfig"] = config
+
+
+def _functions(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions that are offered. A mode of calls is about them alone, and about no tool of the vendor."""
+    return [tool["function"] for tool in options.get("tools", ()) if "function" in tool]
 
 
 def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:

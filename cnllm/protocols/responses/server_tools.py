@@ -118,7 +118,7 @@ class ClientTools:
         kind = choice.get("type")
         if kind == "namespace" and isinstance(name, str):
             return [function for (space, _), function in self._names.items() if space == name]
-        if kind == "tool_search" or kind in _BUILT_IN:
+        if isinstance(kind, str) and (kind == "tool_search" or kind in _BUILT_IN):
             return [function for function, tool in self._tools.items() if tool.kind == kind]
         if not isinstance(name, str):
             return []
