@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cnllm.types import Note, Reply
+    from cnllm.types import Note, Part, Reply
 
 __all__ = [
     "BadKey",
@@ -140,11 +140,15 @@ class ClientClosed(CnllmError):
 
 
 class CannotSend(CnllmError):
-    """The request cannot be built with these options. `note` names the reason, and the line of the registry."""
+    """The request cannot be built with these options. `note` names the reason, and the line of the registry.
 
-    def __init__(self, message: str, *, note: Note, hint: str | None = None) -> None:
+    `part` is the part of a message that the model cannot read, where that is the reason.
+    """
+
+    def __init__(self, message: str, *, note: Note, part: Part | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.note = note
+        self.part = part
 
 
 class NoTarget(CnllmError):

@@ -113,7 +113,7 @@ def media_type_of(data: bytes) -> str | None:
 
 
 def _as_text(source: str, name: str, data: bytes) -> Text:
-    from cnllm.cli.text_files import as_document
+    from cnllm.types.documents import as_document
 
     try:
         if b"\0" in data:

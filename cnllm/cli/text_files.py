@@ -9,17 +9,12 @@ from pathlib import Path
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.config.bounded_files import read_bounded
+from cnllm.types.documents import as_document
 
-__all__ = ["as_document", "read_files"]
+__all__ = ["read_files"]
 
 _MAX_BYTES = 50_000_000
 """The most bytes of one file. No model reads as much; a device would never end."""
-
-
-def as_document(name: str, text: str) -> str:
-    """Return a text between marks that name it."""
-    name = name.replace('"', "'").replace("\n", " ")
-    return f'<file name="{name}">\n{text.rstrip()}\n</file>'
 
 
 def read_files(patterns: tuple[str, ...]) -> str:

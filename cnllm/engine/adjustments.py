@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
-from cnllm.types import Note
+from cnllm.types import Note, Part
 from cnllm.types.lenient_json import replace_surrogates
 
 if TYPE_CHECKING:
@@ -18,13 +18,15 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The notes on one request. `mode` selects the `when` tables that may be the origin of a flag.
+    """The notes on one request. `policy` is the option `on_unsupported`, None where nobody set it.
+
+    `mode` selects the `when` tables that may be the origin of a flag.
 
     `notes` are those to begin with; without them they are the model's.
     """
 
     def __init__(
-        self, model: Model, policy: str, defaults: Collection[str] = (), notes: Sequence[Note] | None = None
+        self, model: Model, policy: str | None, defaults: Collection[str] = (), notes: Sequence[Note] | None = None
     ) -> None:
         self.model = model
         self.policy = policy
@@ -58,10 +60,9 @@ class Ledger:
         """
         if self.policy == "send":
             return False
-        note = self._build_note(code, flag, subject, did)
         if self.policy == "error":
-            self._refuse(note)
-        self._append(note)
+            self.refuse(code, flag, subject, did)
+        self.note(code, flag, subject, did)
         return True
 
     def cannot(self, code: NoteCode, flag: str, subject: object, reason: str) -> bool:
@@ -77,9 +78,22 @@ class Ledger:
             self.refuse(code, flag, subject, reason)
         return False
 
-    def refuse(self, code: NoteCode, flag: str, subject: object, reason: str) -> NoReturn:
-        """Raise `CannotSend`: the option cannot be sent in any form."""
-        self._refuse(self._build_note(code, flag, subject, reason))
+    def refuse(
+        self,
+        code: NoteCode,
+        flag: str,
+        subject: object,
+        reason: str,
+        *,
+        part: Part | None = None,
+        hint: str = "change the option, or allow adjustments (on_unsupported='adjust')",
+    ) -> NoReturn:
+        """Raise `CannotSend`: an option, or a part of a message, cannot be sent in any form."""
+        note = self._build_note(code, flag, subject, reason)
+        origin = f" ({note.where})" if note.where else ""
+        raise CannotSend(
+            f"{self.model.name}: {note.flag}: {note.said}: {note.did}{origin}", note=note, part=part, hint=hint
+        )
 
     def extend(self, notes: Sequence[Note]) -> None:
         """Record changes that were made before."""
@@ -91,15 +105,6 @@ class Ledger:
         if note not in self._note_set:
             self._note_set.add(note)
             self.notes.append(note)
-
-    def _refuse(self, note: Note) -> NoReturn:
-        """Raise `CannotSend` for a note."""
-        origin = f" ({note.where})" if note.where else ""
-        raise CannotSend(
-            f"{self.model.name}: {note.flag}: {note.said}: {note.did}{origin}",
-            note=note,
-            hint="change the option, or allow adjustments (on_unsupported='adjust')",
-        )
 
     def _build_note(self, code: NoteCode, flag: str, subject: object, did: str) -> Note:
         """Build a note with the origin of its flag."""

@@ -66,6 +66,8 @@ class Function(Struct, frozen=True):
 class RequestOptions(Struct, frozen=True, kw_only=True):
     """The options of one call. `choice` is auto, none, required or named, with `tool_name` the named tool.
 
+    `on_unsupported` is None where nobody set it.
+
     `schema_kind` is the model class that the caller gave as the schema, `schema_keys` what stands beside the schema in
     OpenAI's wrapper (`strict`, `description`). `defaults` are the names of the options that
     come from the model's own defaults. `other_params` are parameters that no rule of the registry is about.
@@ -85,7 +87,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     corrections: int | None = None
     extra_body: dict[str, Any] = {}
     extra_headers: dict[str, str] = {}
-    on_unsupported: OnUnsupported = "adjust"
+    on_unsupported: OnUnsupported | None = None
     if_cut: IfCut | None = None
     recover_text_calls: TextCalls | None = None
     recovery: Recovery | None = None

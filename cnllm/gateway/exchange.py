@@ -23,7 +23,7 @@ from cnllm.config.process import cached_property
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.delivered import Delivered
-from cnllm.gateway.failures import Failure, RequestFailed, failure_of
+from cnllm.gateway.failures import POLICY_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
@@ -124,6 +124,7 @@ class Exchange:
         except (ValueError, TypeError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         check_request(self.request)
+        self._use_policy(headers)
         if not self.request.model:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
@@ -151,6 +152,15 @@ class Exchange:
             input_tokens=self.tokens if self.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
         )
+
+    def _use_policy(self, headers: Mapping[str, str]) -> None:
+        """Take what the client wants of content that the model cannot read. Raises `RequestFailed`."""
+        policy = next((value for name, value in headers.items() if name.lower() == POLICY_HEADER), None)
+        if policy is None:
+            return
+        if policy not in ("adjust", "error"):
+            raise RequestFailed(Failure(400, f"{POLICY_HEADER}: adjust or error is required", "invalid_request"))
+        self.request = replace(self.request, options={**self.request.options, "on_unsupported": policy})
 
     def _resolve(self, names: ModelNames, offline: bool) -> Model:
         """Return the model of the request. Raises `RequestFailed`."""

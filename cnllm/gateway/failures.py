@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -11,9 +13,13 @@ from msgspec import Struct
 from cnllm import errors
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
+from cnllm.types import Media, Note, Opaque, Part
+from cnllm.types.media import media_noun
 
-__all__ = ["Failure", "RequestFailed", "failure_headers", "failure_of", "untrusted_failure"]
+__all__ = ["POLICY_HEADER", "Failure", "RequestFailed", "failure_headers", "failure_of", "untrusted_failure"]
 
+POLICY_HEADER = "x-cnllm-on-unsupported"
+"""The header of a request with the option `on_unsupported`."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")
 _NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.])")
@@ -69,10 +75,23 @@ user to log in.
 """
 
 
-def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None = None, tokens: int = 0) -> Failure:
-    """Return the answer to an error. `tokens` is the estimated length of the request, for the words of an overflow."""
+def failure_of(
+    error: errors.CnllmError,
+    protocol: str,
+    *,
+    model: Model | None = None,
+    tokens: int = 0,
+    body: Mapping[str, Any] | None = None,
+) -> Failure:
+    """Return the answer to an error.
+
+    `tokens` is the estimated length of the request, for the words of an overflow. `body` is that of the client, for
+    the place of what the model cannot read.
+    """
     if isinstance(error, errors.ContextTooLong):
         return _overflow(error, protocol, model, tokens)
+    if isinstance(error, errors.CannotSend) and error.part is not None and body is not None:
+        return Failure(400, _unreadable(error.part, error.note, body, model), "unsupported_media")
     status, code = next(
         ((status, code) for kind, status, code in _CLASSES if isinstance(error, kind)), (500, "internal_error")
     )
@@ -89,6 +108,37 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
     return Failure(
         status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)
     )
+
+
+def _unreadable(part: Part, note: Note, body: Mapping[str, Any], model: Model | None) -> str:
+    """Return the sentence about a part of a message that the model cannot read, with its place in the body."""
+    noun = media_noun(part) if isinstance(part, Media) else "file"
+    name = "the model" if model is None else model.name
+    place = _place(body, part) or "the newest message"
+    return (
+        f"{place}: {name} cannot take this {noun}: {note.did}. Ask a model that reads it, or send the header "
+        f"{POLICY_HEADER}: adjust, and a line of text stands in its place"
+    )
+
+
+def _place(data: Any, part: Part, path: str = "") -> str | None:
+    """Return the place of a part in the newest message of a body that has it, as `messages[2].content[1]`."""
+    if isinstance(part, Opaque) and data == part.data:
+        return path
+    if isinstance(data, str) and isinstance(part, Media):
+        wanted = part.data or part.url
+        is_it = wanted is not None and (wanted in data or wanted in data.translate(_BASE64))
+        return path[: path.rfind("]") + 1] if is_it else None
+    if isinstance(data, list):
+        places = (_place(item, part, f"{path}[{i}]") for i, item in reversed(list(enumerate(data))))
+    elif isinstance(data, Mapping):
+        places = (_place(item, part, f"{path}.{key}" if path else key) for key, item in data.items())
+    else:
+        return None
+    return next((place for place in places if place is not None), None)
+
+
+_BASE64 = str.maketrans("-_", "+/")
 
 
 def untrusted_failure(model: Model | None) -> Failure:

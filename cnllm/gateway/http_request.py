@@ -436,14 +436,14 @@ class HttpRequest:
         if isinstance(error, ContextTooLong):
             assert self._body is not None
             tokens = await self._body.worked(lambda: exchange.tokens)
-        return self._failure_of(error, exchange.model, tokens)
+        return self._failure_of(error, exchange.model, tokens, exchange.body)
 
-    def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0) -> Failure:
+    def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0, body: Any = None) -> Failure:
         """Return the answer to an error. What is wrong in the operator's files is in the log."""
         if isinstance(error, Untrusted):
             self._service.log.warn(self._id, error)
             return untrusted_failure(model)
-        return failure_of(error, self._protocol, model=model, tokens=tokens)
+        return failure_of(error, self._protocol, model=model, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""

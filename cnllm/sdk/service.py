@@ -235,7 +235,9 @@ class SdkRequest:
             failure = error.failure
         elif isinstance(error, CnllmError) and self._model is not None:
             exchange = self.exchange
-            failure = failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
+            failure = failure_of(
+                error, self._protocol, model=exchange.model, tokens=exchange.tokens, body=exchange.body
+            )
         elif isinstance(error, CnllmError):
             failure = failure_of(error, self._protocol)
         else:

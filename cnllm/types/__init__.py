@@ -144,7 +144,11 @@ class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defa
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
-    """The result of a call: `id` is the call's; `media` are images in the result; `error` marks a failure."""
+    """The result of a call: `id` is the call's; `error` marks a failure.
+
+    `media` are images, sounds and files in the result. `blocks` is what else is in it and is no text: results of a
+    search, references to tools, files that an endpoint keeps.
+    """
 
     id: str
     text: str = ""
@@ -152,6 +156,7 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
     error: bool = False
     media: tuple[Media, ...] = ()
     seal: Seal | None = None
+    blocks: tuple[Opaque, ...] = ()
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="kind", omit_defaults=True):

@@ -49,11 +49,14 @@ def tool_result(id: str, content: Any, name: str | None = None, error: bool = Fa
     checks.require_type("error", error, bool, "True or False")
     texts: list[str] = []
     media: list[Media] = []
+    blocks: list[Opaque] = []
     for part in content_parts("content", content):
         if isinstance(part, Text):
             texts.append(part.text)
         elif isinstance(part, Media):
             media.append(part)
+        elif isinstance(part, Opaque):
+            blocks.append(part)
         else:
             raise checks.wrong_type("content", part, "a string, a Text, a Media, or a list of them")
-    return ToolResult(id, result_text(texts), name, error, tuple(media))
+    return ToolResult(id, result_text(texts), name, error, tuple(media), None, tuple(blocks))

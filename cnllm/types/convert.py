@@ -5,6 +5,7 @@ The dicts have OpenAI's shape. Where that shape would lose something, they also 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
-__all__ = ["as_messages", "from_dict", "result_text", "to_dict"]
+__all__ = ["as_messages", "from_dict", "result_text", "text_with_error", "to_dict"]
 
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
@@ -247,6 +248,16 @@ def result_text(texts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, texts))
 
 
+_ERROR_WORDS = re.compile(r"\W*(?:\w*(?:error|exception|failure)\b|failed\b|traceback\b|错误|失败)", re.IGNORECASE)
+
+
+def text_with_error(result: ToolResult) -> str:
+    """Return the text of a result for a wire without a field for failures: that of a failure begins with the word."""
+    if not result.error or _ERROR_WORDS.match(result.text):
+        return result.text
+    return f"Error: {result.text if result.text.strip() else 'the tool failed'}"
+
+
 def _further_keys(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
     """Return the further keys of a part, without its own."""
     return {k: v for k, v in (extra or {}).items() if k not in own}
@@ -266,6 +277,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
                 data.get("name"),
                 data.get("error") is True or bool(_as_bool(data.get("error"))),
                 tuple(p for p in texts if type(p) is Media),
+                blocks=tuple(p for p in texts if type(p) is Opaque),
             )
         ]
     parts: list[Part] = []

@@ -114,9 +114,9 @@ def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
 
 
 def _media_too(text: str, parts: list[Part]) -> list[Any]:
-    from cnllm.types import Media
+    from cnllm.types import Media, Opaque
 
-    return [text, *(part for part in parts if isinstance(part, Media))]
+    return [text, *(part for part in parts if isinstance(part, Media | Opaque))]
 
 
 def _split(role: Role, parts: list[Part], name: Any = None) -> list[Message]:

@@ -96,9 +96,11 @@ def _result(id: Any, name: Any, content: Any, error: bool) -> ToolResult:
     if isinstance(content, list | tuple):
         parts = parts_of(content)
         texts, media = [p.text for p in parts if isinstance(p, Text)], tuple(p for p in parts if isinstance(p, Media))
+        blocks = tuple(p for p in parts if isinstance(p, Opaque))
     else:
-        texts, media = [] if content is None else [as_json(content)], ()
-    return ToolResult(str(id or ""), result_text(texts), name if isinstance(name, str) else None, error, media)
+        texts, media, blocks = [] if content is None else [as_json(content)], (), ()
+    text = result_text(texts)
+    return ToolResult(str(id or ""), text, name if isinstance(name, str) else None, error, media, None, blocks)
 
 
 def _file(kind: str, data: Mapping[str, Any]) -> Media | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from cnllm.types import Media
 
@@ -18,7 +18,9 @@ __all__ = [
     "is_pdf",
     "kind_of_url",
     "media_kind",
+    "media_noun",
     "upload_name",
+    "url_name",
 ]
 
 MediaKind = Literal["image", "audio", "video", "file"]
@@ -100,6 +102,12 @@ def file_name(media: Media) -> str | None:
     return None
 
 
+def url_name(media: Media) -> str | None:
+    """Return the last name in the path of a medium's URL, or None."""
+    name = unquote(_url_path(media.url or "").rpartition("/")[2])
+    return name if "." in name else None
+
+
 def upload_name(media: Media) -> str:
     """Return the name for an upload: the file's own, with an ending, from which endpoints infer its type."""
     name = file_name(media) or "document"
@@ -112,6 +120,11 @@ def is_pdf(media: Media) -> bool:
         media.type.lower().rpartition("/")[2],
         _ending(file_name(media) or "") or _ending(_url_path(media.url or "")),
     )
+
+
+def media_noun(media: Media) -> str:
+    """Return the word for a medium in messages."""
+    return "PDF" if is_pdf(media) else media_kind(media)
 
 
 def data_url(media: Media) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +25,7 @@ from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.simulator.transport import AsyncSimTransport
 
-from .client_requests import REQUESTS, ClientRequest
+from .client_requests import REQUESTS, ClientRequest, Json
 
 SHAPING = ("protocol", "input", "reasoning", "tool_choice", "tools", "params", "messages", "schema", "stream", "body")
 ENDS = {
@@ -34,6 +35,10 @@ ENDS = {
     "/v1beta/models": '"finishReason":"STOP"',
 }
 """What the end of a stream says, by the beginning of the path."""
+ALLOWED = {"x-cnllm-on-unsupported": "adjust"}
+"""What a model cannot read may be left out."""
+IMAGE_URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+IMAGE = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
 
 
 def living_models(registry: Registry) -> list[Model]:
@@ -120,6 +125,7 @@ def faults(
         gateway = app(registry, client=client, simulate=True, keys=(), store="memory:")
         found = []
         for model, request in pairs:
+            request = replace(request, headers={**ALLOWED, **request.headers})
             if (why := fault(request, *await answer(gateway, request, model.name))) is not None:
                 found.append(f"{request.name} → {model.name}: {why}")
         await gateway.aclose()
@@ -134,6 +140,58 @@ def test_models_of_every_dialect_accept_every_request() -> None:
     models = distinct_models(registry)
     assert len({model.protocol for model in models}) > 1
     assert faults(registry, models, every=1 if SHARE == 1 else 5) == []
+
+
+IMAGES: dict[str, tuple[Json, str]] = {
+    "/v1/chat/completions": (
+        {
+            "messages": [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": [{"type": "text", "text": "x"}, IMAGE_URL]},
+            ]
+        },
+        "messages[1].content[1]",
+    ),
+    "/v1/messages": (
+        {
+            "max_tokens": 9,
+            "system": "s",
+            "messages": [
+                {"role": "user", "content": [{"type": "image", "source": IMAGE}, {"type": "text", "text": "x"}]}
+            ],
+        },
+        "messages[0].content[0]",
+    ),
+    "/v1/responses": (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]},
+        "input[0].content[0]",
+    ),
+    "/v1beta/models/MODEL:generateContent": (
+        {"contents": [{"parts": [{"text": "x"}, {"inline_data": {"mime_type": "image/png", "data": "-_8="}}]}]},
+        "contents[0].parts[1]",
+    ),
+}
+
+
+def test_an_image_for_a_model_that_reads_none_is_refused_by_its_place_and_may_be_left_out(tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.toml"
+    overlay.write_text("[defaults.call]\non_unsupported = 'adjust'", encoding="utf-8")
+
+    async def run() -> None:
+        for registry, works in ((Registry.load(), False), (Registry.load(str(overlay)), True)):
+            client = AsyncClient(registry, AsyncSimTransport(registry, strict=True), simulate=True)
+            gateway = app(registry, client=client, simulate=True, keys=(), store="memory:")
+            for path, (body, place) in IMAGES.items():
+                for policy, allows in (("adjust", True), ("error", False), (None, works), ("send", None)):
+                    headers = {} if policy is None else {"X-Cnllm-On-Unsupported": policy}
+                    status, text = await answer(gateway, ClientRequest("image", path, body, headers), "zai/glm-4.7")
+                    assert status == (200 if allows else 400), (path, policy, text)
+                    if allows is False:
+                        assert f"{place}: zai/glm-4.7 cannot take this image: the model does not read it" in text
+                        assert "x-cnllm-on-unsupported" in text
+            await gateway.aclose()
+
+    asyncio.run(run())
 
 
 def test_an_id_that_looks_like_a_path_is_a_models_name() -> None:

@@ -117,10 +117,13 @@ def test_pictures_reach_models_that_see() -> None:
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
     ]
     for model in ("qwen3.5-plus", "claude-haiku-5-5", "gemini-2.5-flash", "glm-4.7"):
-        response = openai_client.chat.completions.with_raw_response.create(
-            model=model, messages=[{"role": "user", "content": content}]
-        )
         sees = model != "glm-4.7"
+        create = openai_client.chat.completions.with_raw_response.create
+        messages: Any = [{"role": "user", "content": content}]
+        if not sees:
+            with pytest.raises(openai.BadRequestError, match=r"messages\[0\]\.content\[1\]"):
+                create(model=model, messages=messages)
+        response = create(model=model, messages=messages, extra_headers={"x-cnllm-on-unsupported": "adjust"})
         assert (PICTURE in sim.last) is sees, model
         assert ("media-dropped" in response.headers["x-cnllm-notes"]) is not sees
 

@@ -88,7 +88,7 @@ def _repair(
     if "developer" in used_roles and not rules.developer:
         turns = roles.rename_developer(turns, ledger)
     if has_media:
-        turns = media.drop_unreadable(turns, flags, codec, ledger)
+        turns = media.drop_unreadable(turns, model, flags, ledger)
     if tool_rules.supported is False and ledger.policy != "send":
         form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
         turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)

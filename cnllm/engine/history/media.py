@@ -1,4 +1,4 @@
-"""Keep the media that the endpoint accepts, and replace others by text."""
+"""Keep the media that the endpoint accepts, write text files as text, and replace the rest by a line of text."""
 
 from __future__ import annotations
 
@@ -8,60 +8,106 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
-from cnllm.protocols import Wire
 from cnllm.protocols import wire as find_wire
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, Messages, Tools
+from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
-from cnllm.types.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
+from cnllm.types.convert import result_text
+from cnllm.types.documents import block_kind, block_parts, file_text, unreadable_line
+from cnllm.types.media import (
+    KIND_OF_PART,
+    MediaKind,
+    as_media,
+    file_name,
+    is_file_part,
+    media_kind,
+    media_noun,
+    url_name,
+)
 
 __all__ = ["drop_unreadable", "has_media", "media_problem", "move_result_media", "placeholder_text"]
 
 
 def has_media(messages: Sequence[Message]) -> bool:
-    """Whether a message holds an image, a sound or a file, also in a result."""
+    """Whether a message holds an image, a sound, a file or another block, also in a result."""
     for message in messages:
         for part in message.parts:
-            if type(part) is Media or (type(part) is ToolResult and part.media):
+            if type(part) is Media or (type(part) is ToolResult and (part.media or part.blocks)):
                 return True
-            if type(part) is Opaque and _is_file(part):
+            if type(part) is Opaque and (message.role != "assistant" or _is_file(part)):
                 return True
     return False
 
 
 def placeholder_text(media: Media) -> str:
-    """Return the text that replaces a medium."""
-    return f"[{media_kind(media)} left out]"
+    """Return the line that replaces a medium."""
+    return unreadable_line(media_noun(media), file_name(media) or url_name(media))
 
 
-def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) -> list[Turn]:
-    """Return the turns with text in place of media that the model cannot read."""
-    media_filter = _MediaFilter(flags, wire, ledger)
+def drop_unreadable(turns: Sequence[Turn], model: Model, flags: Flags, ledger: Ledger) -> list[Turn]:
+    """Return the turns with text in place of media and blocks that the model cannot read.
+
+    Text files are sent as text. A line stands for what has no text. In the newest message of the user that is an error,
+    unless the caller allows it.
+    """
+    reader = _Reader(model, flags, ledger, _newest_index(turns))
     out: list[Turn] = []
     for index, message in turns:
+        by_model = message.role == "assistant"
         parts: list[Part] = []
         for part in message.parts:
-            if type(part) is Media:
-                parts.append(part if media_filter.takes(part, index) else Text(placeholder_text(part)))
-            elif type(part) is Opaque and _is_file(part):
-                parts.append(media_filter.unwrap(part, index))
-            elif type(part) is ToolResult and part.media:
-                accepts = [media_filter.takes(m, index) for m in part.media]
-                readable = tuple(m for m, takes in zip(part.media, accepts, strict=True) if takes)
-                placeholders = [placeholder_text(m) for m, takes in zip(part.media, accepts, strict=True) if not takes]
-                parts.append(
-                    replace(part, media=readable, text=" ".join(filter(None, [part.text, *placeholders])))
-                    if placeholders
-                    else part
-                )
+            if type(part) is Media or (type(part) is Opaque and (not by_model or _is_file(part))):
+                parts += reader.read(part, index)
+            elif type(part) is ToolResult and (part.media or part.blocks):
+                parts.append(reader.read_result(part, index))
             else:
                 parts.append(part)
-        is_changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
-        out.append((index, replace(message, parts=tuple(parts)) if is_changed else message))
+        is_same = len(parts) == len(message.parts) and all(
+            new is old for new, old in zip(parts, message.parts, strict=True)
+        )
+        out.append((index, message if is_same else replace(message, parts=_spaced(parts, message.parts))))
     return out
 
 
+def _spaced(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts with an empty line around each new text: some endpoints get the texts of a message as one."""
+    known = set(map(id, before))
+    out: list[Part] = []
+    for part in parts:
+        last = out[-1] if out else None
+        if type(part) is Text and type(last) is Text and not (id(part) in known and id(last) in known):
+            gap = "" if last.text.endswith("\n") or part.text.startswith("\n") else "\n\n"
+            if id(part) in known:
+                out[-1] = replace(last, text=last.text + gap)
+            else:
+                part = replace(part, text=gap + part.text)
+        out.append(part)
+    return tuple(out)
+
+
+def _newest_index(turns: Sequence[Turn]) -> int | None:
+    """Return the index of the message that the user has just written; None where the turn is a program's.
+
+    A message right behind results of tools holds what a program adds to them.
+    """
+    position = len(turns) - 1
+    while position >= 0 and turns[position][1].role in ("system", "developer", "assistant"):
+        if turns[position][1].tool_calls:
+            return None
+        position -= 1
+    if position < 0 or turns[position][1].role != "user":
+        return None
+    return None if position and turns[position - 1][1].role == "tool" else turns[position][0]
+
+
 def media_problem(media: Media, flags: Flags, protocol: str) -> str | None:
-    """Return why a model does not get a medium; None where it does."""
+    """Return why a model does not get a medium; None where it does, if need be as text."""
+    reason = _media_refusal(media, flags, protocol)
+    return None if reason is None or file_text(media) is not None else reason
+
+
+def _media_refusal(media: Media, flags: Flags, protocol: str) -> str | None:
+    """Return why a medium is not sent as it is; None where it is."""
     reason = _refusal(media_kind(media), flags)
     if reason is None and not find_wire(protocol).takes_medium(media, flags):
         reason = "the endpoint does not accept this form"
@@ -81,45 +127,122 @@ def _refusal(kind: MediaKind, flags: Flags) -> str | None:
     return "it is unknown whether the model reads it" if kind == "file" else None
 
 
-class _MediaFilter:
-    """Decides for each medium of a request whether it is sent."""
+class _Reader:
+    """Decides for each medium and each block of a request in which form it is sent.
 
-    def __init__(self, flags: Flags, wire: Wire, ledger: Ledger) -> None:
+    `newest` is the index of the message in which nothing may be left out.
+    """
+
+    def __init__(self, model: Model, flags: Flags, ledger: Ledger, newest: int | None) -> None:
+        self._model = model
         self._flags = flags
-        self._wire = wire
+        self._wire = find_wire(model.protocol)
         self._ledger = ledger
+        self._newest = newest
+        self._own_blocks = (flags.messages or Messages()).blocks or []
+        self._result_media = bool((flags.tools or Tools()).result_media)
 
-    def takes(self, media: Media, index: int) -> bool:
-        """Whether a medium is sent: the model reads its kind, and the wire has a form for it."""
-        kind = media_kind(media)
-        if (reason := _refusal(kind, self._flags)) is not None:
-            return not self._may_drop(kind, index, reason)
-        if not self._wire.takes_medium(media, self._flags):
-            form = "by URL" if media.data is None else f"of type {media.type}"
-            return not self._may_drop(f"{kind} {form}", index, "the endpoint does not accept this form")
-        return True
+    def read(self, part: Media | Opaque, index: int) -> list[Part]:
+        """Return a medium or a block as the parts that are sent."""
+        if type(part) is Media:
+            return self._medium(part, index)
+        assert type(part) is Opaque
+        is_file = is_file_part(part.data)
+        if is_file and (media := as_media(part.data)) is not None:
+            return self._medium(media, index)
+        inner = block_parts(part.data)
+        if inner is None:
+            return [self._stored_file(part, index) if is_file else part]
+        if self._is_own(part):
+            return [part]
+        self._note_text(index, str(part.data["type"]))
+        return [part for piece in inner for part in (self._medium(piece, index) if type(piece) is Media else [piece])]
 
-    def unwrap(self, part: Opaque, index: int) -> Part:
-        """Return a content part of some wire as a medium.
+    def read_result(self, result: ToolResult, index: int) -> ToolResult:
+        """Return a result with the media and blocks that are sent as they are; the rest is in its text."""
+        inside: list[Media | Opaque] = [*result.media, *result.blocks]
+        sent = [new for part in inside for new in self._read_inside(part, index)]
+        texts = [part.text for part in sent if type(part) is Text]
+        media = tuple(part for part in sent if type(part) is Media)
+        blocks = tuple(part for part in sent if type(part) is Opaque)
+        if not texts and (media, blocks) == (result.media, result.blocks):
+            return result
+        return replace(result, text=result_text([result.text, *texts]), media=media, blocks=blocks)
 
-        A part that names a file stored at the endpoint stays as it is.
-        """
-        media = as_media(part.data)
-        if media is not None:
-            return media if self.takes(media, index) else Text(placeholder_text(media))
+    def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
+        """Return a part of a result as the parts that are sent."""
+        sent = self.read(part, index)
+        if type(part) is not Opaque or sent != [part] or (self._result_media and not self._is_foreign(part)):
+            return sent
+        kind = block_kind(part.data)
+        self._ledger.note("block-foreign", "messages", f"messages[{index}] holds {kind} in a result", "a line instead")
+        return [Text(unreadable_line(kind))]
+
+    def _is_foreign(self, part: Opaque) -> bool:
+        """Whether a block belongs to another wire or another endpoint."""
+        seal = part.seal
+        if seal is None:
+            return False
+        origin = (self._model.provider, self._model.id)
+        return seal.protocol != self._model.protocol or (bool(seal.provider) and (seal.provider, seal.model) != origin)
+
+    def _is_own(self, part: Opaque) -> bool:
+        """Whether the endpoint takes a block as it is."""
+        if self._is_foreign(part):
+            return False
+        kind = part.data["type"]
+        return kind in self._own_blocks or (kind in self._wire.file_parts and _refusal("file", self._flags) is None)
+
+    def _medium(self, media: Media, index: int) -> list[Part]:
+        """Return a medium as it is sent: itself, its text, or a line."""
+        reason = _media_refusal(media, self._flags, self._model.protocol)
+        context = None if self._has_documents else (media.extra or {}).get("context")
+        if reason is None and not context:
+            return [media]
+        kind = media_noun(media)
+        if (text := file_text(media)) is not None:
+            self._note_text(index, kind)
+            marks = {key: value for key, value in (media.extra or {}).items() if key == "cache_control"}
+            return [Text(text, None, marks if marks and self._has_documents else None)]
+        if reason is None:
+            return [Text(f"<context>\n{context}\n</context>"), media]
+        if not reason.startswith("the endpoint"):
+            subject = kind
+        else:
+            subject = f"{kind} by URL" if media.data is None else f"{kind} of type {media.type}"
+        return [Text(placeholder_text(media)) if self._may_drop(subject, index, reason, media) else media]
+
+    @property
+    def _has_documents(self) -> bool:
+        """Whether the wire has documents, with a context and marks of a cache."""
+        return "document" in self._wire.file_parts
+
+    def _stored_file(self, part: Opaque, index: int) -> Part:
+        """Return a part that names a file stored at an endpoint: as it is on that wire, else a line."""
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
         reason = _refusal(kind, self._flags)
-        if reason is None and part.data["type"] not in self._wire.file_parts:
+        if reason is None and (part.data["type"] not in self._wire.file_parts or self._is_foreign(part)):
             reason = "the endpoint does not accept this form"
-        if reason is None or not self._may_drop(kind, index, reason):
+        if reason is None or not self._may_drop(kind, index, reason, part):
             return part
-        return Text(f"[{kind} left out]")
+        return Text(unreadable_line(kind))
 
-    def _may_drop(self, kind: str, index: int, reason: str) -> bool:
-        """Whether a medium may be left out; a note says why."""
-        return self._ledger.may_change(
-            "media-dropped", "input", f"messages[{index}] holds {kind}", f"left out: {reason}"
-        )
+    def _note_text(self, index: int, kind: str) -> None:
+        """Note that text is sent in the place of a file or a block."""
+        self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", "its text was sent")
+
+    def _may_drop(self, kind: str, index: int, reason: str, part: Part) -> bool:
+        """Whether a line may stand for a medium; a note says why. Raises `CannotSend` where nothing may be left out."""
+        ledger, subject = self._ledger, f"messages[{index}] holds {kind}"
+        if ledger.policy == "send":
+            return False
+        if ledger.policy == "error" or (ledger.policy is None and index == self._newest):
+            ledger.refuse("media-dropped", "input", subject, reason, part=part, hint=_HINT)
+        ledger.note("media-dropped", "input", subject, f"a line in its place: {reason}")
+        return True
+
+
+_HINT = "ask a model that reads it, or allow to leave it out (on_unsupported='adjust')"
 
 
 def _is_file(part: Opaque) -> bool:

@@ -47,7 +47,7 @@ class PromptedTools(Struct, frozen=True):
     single: bool = False
 
 
-def is_prompted(flags: Flags, policy: str) -> bool:
+def is_prompted(flags: Flags, policy: str | None) -> bool:
     """Whether tools are described in the prompt; not where the caller wants the request sent unchanged."""
     rules = flags.tools
     return rules is not None and rules.supported is False and rules.otherwise == "prompt" and policy != "send"

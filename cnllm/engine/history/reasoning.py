@@ -15,6 +15,7 @@ from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
+from cnllm.types.documents import block_kind, unreadable_line
 
 __all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
 
@@ -48,7 +49,7 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
 def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     """Return the turns without seals of another origin in turns whose role is not assistant.
 
-    Blocks are removed; other parts lose their seals.
+    A line stands for a block of the caller's; other parts lose their seals.
     """
     out: list[Turn] = []
     for index, message in turns:
@@ -60,6 +61,8 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                     parts.append(part)
                 elif type(part) is Opaque:
                     _note_dropped_block(index, ledger)
+                    if part.seal is not None and not part.seal.provider:  # the caller's own
+                        parts.append(Text(unreadable_line(block_kind(part.data))))
                 else:
                     parts.append(replace(part, seal=None))
             message = replace(message, parts=tuple(parts))

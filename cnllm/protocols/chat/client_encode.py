@@ -15,7 +15,7 @@ from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import content_part
+from cnllm.types.convert import content_part, text_with_error
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
@@ -209,7 +209,7 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
         wire["tool_call_id"] = result.id
     if flags.tools is not None and flags.tools.result_name and result.name:
         wire["name"] = result.name
-    wire["content"] = result.text
+    wire["content"] = text_with_error(result)
     return wire
 
 

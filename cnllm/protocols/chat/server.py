@@ -38,6 +38,7 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    ToolResult,
     Usage,
     UsageSeen,
 )
@@ -183,6 +184,9 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     for index, part in enumerate(parts):
         if type(part) is Opaque and not is_file_part(part.data):
             parts[index] = msgspec.structs.replace(part, seal=stamp(None))
+        if type(part) is ToolResult and part.blocks:
+            sealed = [b if is_file_part(b.data) else Opaque(b.data, stamp(None)) for b in part.blocks]
+            parts[index] = msgspec.structs.replace(part, blocks=tuple(sealed))
         if type(part) is ToolCall and extras and (extra := extras.pop(0)):
             parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
     return msgspec.structs.replace(parsed, parts=tuple(parts))

@@ -2,7 +2,7 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.gemini.client_decode import decode_chunk, fast_decoder
-from cnllm.protocols.gemini.client_encode import encode_body
+from cnllm.protocols.gemini.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
@@ -16,4 +16,5 @@ WIRE = Wire(
     list_params=("stop",),
     separate_system=(None, "any", "first"),
     count_path="generationConfig.candidateCount",
+    takes_medium=takes_medium,
 )

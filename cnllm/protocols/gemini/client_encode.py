@@ -17,8 +17,10 @@ from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.documents import decoded_text
+from cnllm.types.media import file_name
 
-__all__ = ["encode_body"]
+__all__ = ["encode_body", "takes_medium"]
 
 _PROTOCOL = "gemini"
 _GENERATED_ID = re.compile(r"call_\d+(_\d+)*")
@@ -103,12 +105,31 @@ def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
             return dict(part.data) if is_own and type(part.data) is dict else None
 
 
+def takes_medium(media: Media, flags: Flags) -> bool:
+    """Whether a medium has a form on this wire: all but text files with a name, for which user messages have no place.
+
+    The API takes no other text than `text/…`.
+    """
+    if media.data is None or media.seal is not None or decoded_text(media) is None:
+        return True
+    return media.type.startswith("text/") and file_name(media) is None
+
+
 def _media(media: Media) -> dict[str, Any]:
     """Encode a medium."""
     if media.data is not None:
         return {"inlineData": {"mimeType": media.type, "data": media.data}}
     mime_type = {"mimeType": media.type} if "/" in media.type else {}  # a bare kind ("image") is no MIME type
     return {"fileData": {**mime_type, "fileUri": media.url}}
+
+
+def _named_media(media: Media) -> dict[str, Any]:
+    """Encode a medium of a result, whose text may refer to its name."""
+    wire = _media(media)
+    if (name := file_name(media)) is not None:
+        for fields in wire.values():
+            fields["displayName"] = name
+    return wire
 
 
 def _file(data: Any) -> dict[str, Any] | None:
@@ -132,8 +153,9 @@ def _result(result: ToolResult, names: Mapping[str, str]) -> dict[str, Any]:
     """Encode a tool result."""
     name = result.name or ""
     wire: dict[str, Any] = {**_id(result.id), "name": names.get(name, name), "response": _response(result)}
-    if result.media:
-        wire["parts"] = [_media(media) for media in result.media]
+    if result.media or result.blocks:
+        others = [dict(block.data) for block in result.blocks if type(block.data) is dict]
+        wire["parts"] = [*(_named_media(media) for media in result.media), *others]
     return wire
 
 

@@ -12,6 +12,7 @@ from cnllm.protocols import Stamp
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types.convert import result_text
 
 __all__ = ["read_request"]
 
@@ -186,14 +187,15 @@ class _Turns:
             raise ValueError(f"{path}.response is not an object")
         media = [_object(p, f"{path}.parts") for p in _list(fields.pop("parts", None), f"{path}.parts")]
         text, error = _response_text(response)
-        pictures = [p for p in (_part(m, False, self._stamp) for m in media) if type(p) is Media]
+        read = [_part(p, False, self._stamp) for p in media]
         return ToolResult(
             self._call_id(id, name),
-            text,
+            result_text([text, *(p.text for p in read if type(p) is Text)]),
             name if isinstance(name, str) else None,
             error,
-            tuple(pictures),
+            tuple(msgspec.structs.replace(p, seal=None) for p in read if type(p) is Media),
             _seal(part, "functionResponse", fields, self._stamp),
+            tuple(p for p in read if type(p) is Opaque),
         )
 
     def _call_id(self, id: Any, name: Any) -> str:
@@ -234,10 +236,12 @@ def _part(part: dict[str, Any], by_model: bool, stamp: Stamp) -> Part:
                 mime_type = str(fields.pop("mimeType", "file"))
                 del other_keys[key]
                 seal = _seal(other_keys, key, fields, stamp)
+                name = fields.get("displayName")
+                extra = {"filename": name} if isinstance(name, str) and name else None
                 return (
-                    Media(mime_type, value.translate(_BASE64), None, seal)
+                    Media(mime_type, value.translate(_BASE64), None, seal, extra)
                     if value_key == "data"
-                    else Media(mime_type, None, value, seal)
+                    else Media(mime_type, None, value, seal, extra)
                 )
     return Opaque(part, stamp(None))
 

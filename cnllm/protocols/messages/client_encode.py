@@ -6,7 +6,6 @@ that the results of one round of calls and the user's next text are one message.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import result_text
+from cnllm.types.documents import decoded_text
 from cnllm.types.media import file_name, media_kind
 
 __all__ = ["encode_body"]
@@ -126,7 +126,7 @@ def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire: pictures, and PDFs and plain texts as documents."""
     kind = media_kind(media)
     return kind == "image" or (
-        kind == "file" and (media.data is None or media.type == _PDF or _plain_text(media) is not None)
+        kind == "file" and (media.data is None or media.type == _PDF or decoded_text(media) is not None)
     )
 
 
@@ -140,21 +140,11 @@ def _media(media: Media) -> Block:
         block = {"type": "document", **({"title": name} if name else {}), **document_keys}
     if media.data is None:
         source = {"type": "url", "url": media.url or ""}
-    elif block["type"] == "document" and (text := _plain_text(media)) is not None:
+    elif block["type"] == "document" and (text := decoded_text(media)) is not None:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         source = {"type": "base64", "media_type": media.type, "data": media.data}
     return {**block, "source": source, **_seal_data(media), **_caller_keys(media.extra)}
-
-
-def _plain_text(media: Media) -> str | None:
-    """Return the text of a file of plain text; None for any other."""
-    if media.data is None or media.type.partition("/")[0] != "text":
-        return None
-    try:
-        return base64.b64decode(media.data, validate=True).decode()
-    except ValueError:
-        return None
 
 
 _PDF = "application/pdf"
@@ -173,10 +163,11 @@ def _result(result: ToolResult) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": result.id}
     data = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
     texts = [{"type": "text", "text": result.text}] if result.text.strip() else []
-    if "content" in data and _content_text(data["content"]) == result.text:
+    if "content" in data and _is_content_of(result, data["content"]):
         block["content"] = data["content"]
-    elif result.media:
-        block["content"] = [*texts, *(_media(media) for media in result.media)]
+    elif result.media or result.blocks:
+        others = [other.data for other in result.blocks if type(other.data) is dict]
+        block["content"] = [*texts, *(_media(media) for media in result.media), *others]
     elif texts:
         block["content"] = result.text
     if result.error:
@@ -184,14 +175,12 @@ def _result(result: ToolResult) -> Block:
     return {**block, **{key: value for key, value in data.items() if key != "content"}}
 
 
-def _content_text(content: Any) -> str:
-    """Return the text of a result's content."""
-    blocks = content if type(content) is list else ()
-    return result_text(
-        block["text"]
-        for block in blocks
-        if type(block) is dict and block.get("type") == "text" and type(block["text"]) is str
-    )
+def _is_content_of(result: ToolResult, content: Any) -> bool:
+    """Whether content that was received is that of a result: nobody has changed its text, its media or its blocks."""
+    blocks = [block for block in content if type(block) is dict] if type(content) is list else []
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and type(block.get("text")) is str]
+    others = len(blocks) - len(texts)
+    return result_text(texts) == result.text and others == len(result.media) + len(result.blocks)
 
 
 def _tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from cnllm.protocols.fields import require_types
 from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
-from cnllm.types.media import is_file_part
+from cnllm.types.media import as_media, is_file_part
 
 __all__ = ["read_request"]
 
@@ -22,7 +22,7 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
 
 _BILLING = "x-anthropic-billing-header"
-"""The beginning of a text in which a client puts a header for its vendor's gateway."""
+"""The beginning of a line in which a client puts a header for its vendor's gateway, before the text."""
 
 Block = dict[str, Any]
 
@@ -42,6 +42,9 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
     for index, turn in enumerate(turns):
+        if isinstance(turn, dict) and turn.get("role") == "system":
+            content = _content_blocks(turn.get("content"), f"messages.{index}.content")
+            turn = {**turn, "content": _without_billing(content, notes)}
         messages += _turn(turn, f"messages.{index}", stamp)
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
@@ -60,13 +63,20 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
 
 
 def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
-    """Return the blocks of the system without the client's billing data, which differ in each request.
+    """Return the blocks of the system without the lines of the client's billing data, which differ in each request.
 
     They are not for the model, and they would end each prefix in a cache.
     """
-    out = [block for block in blocks if not str(block.get("text", "")).startswith(_BILLING)]
-    if len(out) < len(blocks):
-        notes.append(Note("key-foreign", "system", f"the text {_BILLING}", "left out: it is not for the model"))
+    out: list[Block] = []
+    for block in blocks:
+        text = block.get("text")
+        if isinstance(text, str) and text.lstrip().startswith(_BILLING):
+            rest = text.lstrip().partition("\n")[2].lstrip("\r\n")
+            notes.append(Note("key-foreign", "system", f"the line {_BILLING}", "left out: it is not for the model"))
+            if not rest.strip():
+                continue
+            block = {**block, "text": rest}
+        out.append(block)
     return out
 
 
@@ -165,26 +175,42 @@ def _call(block: Block, path: str, stamp: Stamp) -> ToolCall:
 
 
 def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
-    """Decode a result. Blocks that text and pictures cannot express are sealed for the model they belong to."""
+    """Decode a result. The order and the keys of its blocks are sealed, where text and media do not express them."""
     id = block.get("tool_use_id")
     if not isinstance(id, str) or not id:
         raise ValueError(f"{path}.tool_use_id: it is required")
     content = block.get("content")
     blocks = [] if content is None else _content_blocks(content, f"{path}.content")
-    text = result_text(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
-    pictures = [(b, _media(b)) for b in blocks if b["type"] == "image"]
+    texts_read: list[str] = []
+    media: list[Media] = []
+    others: list[Opaque] = []
+    is_plain = True
+    for inner in blocks:
+        if inner["type"] == "text" and isinstance(inner.get("text"), str):
+            texts_read.append(inner["text"])
+        elif inner["type"] == "image" and (picture := _media(inner)) is not None:
+            media.append(picture)
+            is_plain = is_plain and inner.keys() == {"type", "source"}
+        elif inner["type"] == "document" and (file := as_media(inner)) is not None:
+            media.append(file)
+            is_plain = False
+        else:
+            others.append(Opaque(inner, None if is_file_part(inner) else stamp(None)))
+            is_plain = False
+    text = result_text(texts_read)
     data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
     texts: list[Block] = [{"type": "text", "text": text}] if text else []
-    plain_blocks = [*texts, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]
-    if blocks not in (plain_blocks, [{"type": "text", "text": ""}]):
+    plain_blocks = [*texts, *(b for b in blocks if b["type"] != "text")]
+    if not is_plain or blocks not in (plain_blocks, [{"type": "text", "text": ""}]):
         data["content"] = blocks
     return ToolResult(
         id,
         text,
         None,
         block.get("is_error") is True,
-        tuple(media for _, media in pictures if media is not None),
+        tuple(media),
         stamp(data) if data else None,
+        tuple(others),
     )
 
 

@@ -7,7 +7,7 @@ from cnllm.protocols.responses.client_fast_decode import fast_decoder
 
 __all__ = ["WIRE"]
 
-_FILE_PARTS = frozenset(["file", "input_file"])
+_FILE_PARTS = frozenset(["file", "input_file", "input_image"])
 WIRE = Wire(
     encode_body=encode_body,
     decode_chunk=decode_chunk,

@@ -16,6 +16,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.convert import result_text, text_with_error
 from cnllm.types.media import data_url, media_kind, upload_name
 
 __all__ = ["encode_body"]
@@ -232,16 +233,23 @@ def _as_custom(items: list[dict[str, Any]], names: set[str]) -> list[dict[str, A
 
 def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
     """Encode a tool result."""
-    output: Any = result.text
+    text = text_with_error(result)
+    output: Any = text
     sealed = _seal_data(result)
-    if type(parts := sealed.get("output")) is list:  # parts of unknown types
+    if type(parts := sealed.get("output")) is list and not result.error and _is_output_of(result, parts):
         output = parts
-    elif result.media:
-        texts = [{"type": "input_text", "text": result.text}] if result.text else []
-        output = [*texts, *(_part(m) for m in result.media)]
+    elif result.media or result.blocks:
+        texts = [{"type": "input_text", "text": text}] if text else []
+        output = [*texts, *(_part(m) for m in result.media), *(_part(b) for b in result.blocks)]
     item_keys = sealed.get("item")
     item_keys = item_keys if type(item_keys) is dict else {}
     return {"type": "function_call_output", **item_keys, "call_id": result.id, "output": output}
+
+
+def _is_output_of(result: ToolResult, output: list[Any]) -> bool:
+    """Whether an output that was received is that of a result: nobody has changed its text, its media or its blocks."""
+    texts = [part["text"] for part in output if type(part) is dict and type(part.get("text")) is str]
+    return result_text(texts) == result.text and len(output) - len(texts) == len(result.media) + len(result.blocks)
 
 
 def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:

@@ -339,13 +339,12 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
         item = {"type": item["type"]}  # ids of an item that becomes another one
     item_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
     seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
-    text: Any = output
-    media: tuple[Media, ...] = ()
-    if isinstance(output, list):
-        text, media, is_complete = _output(output)
-        if not is_complete:
-            seal["output"] = output
-    return ToolResult(id, str(text), None, is_error, media, stamp(seal) if seal else None)
+    if isinstance(output, str):
+        return ToolResult(id, output, None, is_error, (), stamp(seal) if seal else None)
+    text, media, blocks, is_complete = _output(output, stamp)
+    if not is_complete:
+        seal["output"] = output
+    return ToolResult(id, text, None, is_error, media, stamp(seal) if seal else None, blocks)
 
 
 def _shell_text(output: list[Any]) -> str:
@@ -371,10 +370,11 @@ def _found_tools(found: Any, tools: ClientTools) -> str:
     return f"These functions can be called now: {', '.join(names)}" if names else "No tool was found."
 
 
-def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:
-    """Return a result's text and media; False if they do not express all of its content, in its order."""
+def _output(output: list[Any], stamp: Stamp) -> tuple[str, tuple[Media, ...], tuple[Opaque, ...], bool]:
+    """Return a result's text, media and other parts; False if they do not express its content and its order."""
     texts: list[str] = []
     media: list[Media] = []
+    blocks: list[Opaque] = []
     is_complete = True
     for part in output:
         part_object = part if isinstance(part, dict) else {}
@@ -385,5 +385,6 @@ def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:
             is_complete = is_complete and not media and not texts and len(part_object) == 2
             texts.append(part_object["text"])
         else:
+            blocks.append(Opaque(part, stamp(None)))
             is_complete = False
-    return result_text(texts), tuple(media), is_complete and (bool(media) or not output)
+    return result_text(texts), tuple(media), tuple(blocks), is_complete and (bool(media) or not output)

@@ -159,6 +159,13 @@ class Messages(Base, frozen=True):
             "Some endpoints turn files into text or pictures for models that read none.",
         ),
     ] = None
+    blocks: Annotated[
+        list[str] | None,
+        flag(
+            "Types of content blocks that the endpoint takes beside texts, images and documents. Others become text.",
+            "Endpoints that copy a wire skip the blocks that they do not know, or refuse them.",
+        ),
+    ] = None
     file_url: Annotated[
         Literal["file", "file_url"] | None,
         flag(
