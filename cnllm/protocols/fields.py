@@ -41,7 +41,11 @@ OUTCOMES: dict[Outcome, str] = {
         "A tool that the vendor executes. It stays as it is on its own wire. On another wire it is left out with a "
         "note."
     ),
-    "media": "Every model that reads this kind of medium gets it. Elsewhere a short text takes its place, with a note.",
+    "media": (
+        "Every model that reads this kind of medium gets it, and every model reads text files. Elsewhere a line that "
+        "the model reads takes its place, with a note; in the newest message of the user it is an error, where the "
+        "caller does not allow that."
+    ),
     "describe": "Stays as it is on its own wire. On another wire the model reads a line that names it, with a note.",
     "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
     "reject": "The answer is 400 and names the field.",

@@ -86,7 +86,7 @@ def _spaced(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _newest_index(turns: Sequence[Turn]) -> int | None:
-    """Return the index of the message that the user has just written; None where the turn is a program's.
+    """Return the index of the message that the user wrote last; None where the turn is a program's.
 
     A message right behind results of tools holds what a program adds to them.
     """

@@ -50,25 +50,30 @@ FIELDS = read_fields(
         "messages[].content[]": {
             "translate": """
                 text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input tool_result
-                tool_result.tool_use_id tool_result.content tool_result.is_error
+                tool_result.tool_use_id tool_result.content tool_result.is_error search_result
+                search_result.title search_result.source search_result.content
             """,
             "media": "image image.source document document.source document.title document.context",
             "keep": """
                 thinking.signature redacted_thinking server_tool_use web_search_tool_result web_fetch_tool_result
                 code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result
-                tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction
-                tool_addition tool_removal mcp_tool_listing fallback search_result text.citations
+                tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result compaction
+                tool_addition tool_removal mcp_tool_listing fallback text.citations
             """,
+            "describe": "container_upload",
             "lose": """
-                *.cache_control document.citations image.transformations tool_use.caller
-                tool_use.toolset_name tool_result.toolset_name
+                *.cache_control document.citations search_result.citations image.transformations
+                tool_use.caller tool_use.toolset_name tool_result.toolset_name
             """,
         },
         "messages[].content[].content[]": {
-            "translate": "text text.text",
-            "media": "image image.source",
+            "translate": """
+                text text.text search_result search_result.title search_result.source search_result.content
+                tool_reference tool_reference.tool_name browser_state browser_state.tabs browser_state.state_changes
+            """,
+            "media": "image image.source document document.source document.title document.context",
             "lose": """
-                document search_result tool_reference browser_state *.cache_control text.citations image.transformations
+                *.cache_control text.citations document.citations search_result.citations image.transformations
             """,
         },
     },
