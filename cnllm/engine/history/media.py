@@ -147,7 +147,7 @@ class _Reader:
         if type(part) is Media:
             return self._medium(part, index)
         assert type(part) is Opaque
-        is_file = is_file_part(part.data)
+        is_file = is_file_part(part.data) and (part.seal is None or not part.seal.provider)
         if is_file and (media := as_media(part.data)) is not None:
             return self._medium(media, index)
         inner = block_parts(part.data)
@@ -238,7 +238,7 @@ class _Reader:
             return False
         if ledger.policy == "error" or (ledger.policy is None and index == self._newest):
             ledger.refuse("media-dropped", "input", subject, reason, part=part, hint=_HINT)
-        ledger.note("media-dropped", "input", subject, f"a line in its place: {reason}")
+        ledger.note("media-dropped", "input", subject, f"left out: {reason}; a line stands in its place")
         return True
 
 
