@@ -119,7 +119,8 @@ def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
     # 99 before the tags of an answer, the weights of a model and the end of a promotion did, 102 before the rates, and
     # 113 before the batch interfaces: places in five requests and their answers, each named once, in place of code.
     # 161 before the paths of what a wire has at one place: each is a quirk that could not be described.
-    # 175 before citations, custom tools, a search of tools, blocks of content, and the wires on which an endpoint answers for a model.
+    # 175 before citations, custom tools, a search of tools, blocks of content, and the wires on which an endpoint
+    # answers for a model.
     assert len(rows) < 185
     for name in ("reasoning.replay", "params.NAME", "tools.schema"):
         assert f"| `{name}` |" in page("flags")
