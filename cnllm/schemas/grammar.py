@@ -217,6 +217,8 @@ def main() -> None:
     """Answer the requests of standard input until it ends."""
     sys.path.append(sys.argv[1])
     _limit_process()
+    with contextlib.suppress(ImportError):
+        import lark  # noqa: F401 now: it is no part of the work for a text
     parsers: dict[str, Any] = {}
     for line in sys.stdin.buffer:
         request = json.loads(line)

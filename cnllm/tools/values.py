@@ -73,6 +73,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
+    format: Mapping[str, Any] | None = None,
 ) -> Tool[P, R]: ...
 
 
@@ -85,6 +86,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
+    format: Mapping[str, Any] | None = None,
 ) -> ToolMaker: ...
 
 
@@ -96,28 +98,33 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
+    format: Mapping[str, Any] | None = None,
 ) -> Tool[..., Any] | ToolMaker:
     """Make a tool from a typed function: `@tool`, `@tool(timeout=5)`, or `tool(function, name="…")`.
 
     The schema comes from the annotations and defaults, the descriptions from the docstring (Google, NumPy and Sphinx
-    style) or from `Annotated[str, "…"]`, which goes before it. A Tool is copied with the new values. Raise `TypeError`,
-    naming the parameter, where no JSON Schema exists for it.
+    style) or from `Annotated[str, "…"]`, which goes before it. A Tool is copied with the new values. `format` makes a
+    custom tool: the function has one parameter, `input`, a text that the format describes, with a grammar for example.
+    Raise `TypeError`, naming the parameter, where no JSON Schema exists for it.
     """
     for key, value, kind, expected in (
         ("name", name, str, "a string or None"),
         ("description", description, str, "a string or None"),
         ("strict", strict, bool, "True, False or None"),
         ("timeout", timeout, int | float, "a number of seconds or None"),
+        ("format", format, Mapping, "a dict or None"),
     ):
         if value is not None and not isinstance(value, kind):
             raise checks.wrong_type(key, value, expected)
     if function is None:
 
         def make(target: Callable[P, R], /) -> Tool[P, R]:
-            return tool(target, name=name, description=description, strict=strict, timeout=timeout)
+            return tool(target, name=name, description=description, strict=strict, timeout=timeout, format=format)
 
         return cast(ToolMaker, make)
     if isinstance(function, Tool):
+        if format is not None:
+            raise TypeError("format: it makes a custom tool of a function, and this is a Tool already")
         changes = {"name": name, "description": description, "strict": strict, "timeout": timeout}
         return replace(function, **{key: value for key, value in changes.items() if value is not None})
     if not callable(function):
@@ -126,14 +133,36 @@ def tool(
 
     tool_name = name or function_name(function)
     parameters = signature(function)
+    if description is None:
+        description = docstring_summary(function)
+    if format is not None:
+        return _custom_tool(function, tool_name, description, timeout, format, parameters.schema)
     return Tool(
         tool_name,
-        docstring_summary(function) if description is None else description,
+        description,
         parameters.strict if strict else parameters.schema,
         function,
         strict,
         timeout,
     )
+
+
+def _custom_tool(
+    function: Function,
+    name: str,
+    description: str | None,
+    timeout: float | None,
+    format: Mapping[str, Any],
+    schema: Mapping[str, Any],
+) -> Tool[..., Any]:
+    """Return the custom tool of a function. Raise `TypeError` for a function of anything but one text, `input`."""
+    properties = schema.get("properties") or {}
+    if list(properties) != ["input"] or properties["input"].get("type") != "string":
+        raise TypeError(f"{name} is a custom tool, and its function needs one parameter: input, a str")
+    own = {"description": description, "format": checks.as_dict("format", format)}
+    made = custom_function(name, own)
+    offered = made["function"]
+    return Tool(name, offered["description"], offered["parameters"], function, None, timeout, custom=made["custom"])
 
 
 def as_tools(items: Sequence[Any]) -> list[Tool]:

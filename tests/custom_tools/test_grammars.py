@@ -17,7 +17,7 @@ from .support import BAD, GOOD, GRAMMAR, PLACE
 
 @pytest.fixture(scope="module")
 def checker() -> Iterator[InputChecker]:
-    made = InputChecker(0.5)
+    made = InputChecker(1.0)
     yield made
     made.close()
 
