@@ -143,3 +143,23 @@ def test_deferred_tools_of_responses_are_offered_in_full_with_a_note() -> None:
         plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
         assert "defer_loading" not in plan.content.decode()
         assert "2 tools" in next(note.said for note in plan.notes if note.code == "tools-loaded")
+
+
+def test_references_to_found_tools_are_readable_where_nothing_is_searched() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"query": "send"}}
+    found = [{"type": "tool_reference", "tool_name": name} for name in ("mcp__mail__send", "mcp__mail__read")]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": found}
+    turns = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    tools = [{"name": "mcp__mail__send", "input_schema": PARAMETERS, "defer_loading": True}]
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Go."}, *turns], "tools": tools}
+    decoded = engine.decode_request(MESSAGES, body)
+    for protocol in PROTOCOLS:
+        plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+        text = plan.content.decode()
+        assert "mcp__mail__send can be called now" in text
+        assert "mcp__mail__read" in text
+        assert "tool_reference" not in text
+    own = engine.build_request(
+        Registry.load().resolve("anthropic/claude-opus-4-5"), decoded.messages, **decoded.options
+    )
+    assert own.body["messages"][-1] == {"role": "user", "content": [result]}
