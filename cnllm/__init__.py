@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         CitationAdded,
         Cost,
         Event,
+        ExtraAdded,
         Finish,
         Finished,
         Media,
@@ -125,9 +126,9 @@ _MODULES = {
     "cnllm.client.api": "Fitted call fit run stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
-        "BlockEnd Citation CitationAdded Cost Event Finish Finished Media Message Note NoteAdded Opaque Part "
-        "Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing ToolCall "
-        "ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
+        "BlockEnd Citation CitationAdded Cost Event ExtraAdded Finish Finished Media Message Note NoteAdded Opaque "
+        "Part Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing "
+        "ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
     ),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -152,6 +153,7 @@ __all__ = [
     "EmptyReply",
     "EndpointError",
     "Event",
+    "ExtraAdded",
     "Fact",
     "Fallback",
     "Finish",

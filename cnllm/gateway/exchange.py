@@ -37,6 +37,7 @@ from cnllm.types import (
     BlockEnd,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     Media,
     Note,
@@ -380,4 +381,6 @@ def reply_events(reply: Reply) -> Iterator[Event]:
                 calls += 1
             case Opaque() | Media():
                 yield BlockEnd(index, part)
+    if reply.extra:
+        yield ExtraAdded(reply.extra)
     yield UsageSeen(reply.usage)

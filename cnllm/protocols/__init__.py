@@ -175,6 +175,7 @@ class UsualMessage(NamedTuple):
     id: str | None
     model: str | None
     created: float | None
+    extra: dict[str, Any]
 
 
 UsualReader = Callable[[dict[str, Any]], UsualMessage | None]

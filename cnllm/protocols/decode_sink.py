@@ -99,6 +99,9 @@ class EventSink(Protocol):
         them the citation is for the whole part, once it ends. With `quote`, the cited text, they count its bytes.
         """
 
+    def add_extra(self, key: str, value: Any) -> list[Event]:
+        """Add data about the reply without a field of their own. `logprobs` are tokens that go on the list."""
+
     def note(self, code: NoteCode, flag: str, said: str, did: str) -> list[Event]:
         """Add a note for the caller."""
 

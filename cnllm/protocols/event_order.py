@@ -19,6 +19,7 @@ from cnllm.types import (
     BlockEnd,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     NoteAdded,
     Part,
@@ -36,6 +37,8 @@ from cnllm.types import (
 
 __all__ = ["EventOrder"]
 
+_ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
+"""The events that wait for no part."""
 _KINDS: dict[type, type] = {TextDelta: Text, ReasoningDelta: Reasoning}
 _DELTAS: dict[type, type[TextDelta] | type[ReasoningDelta]] = {Text: TextDelta, Reasoning: ReasoningDelta}
 
@@ -117,7 +120,7 @@ class EventOrder:
                 return [event]
         elif kind is Finished:
             return [*self.flush(), event]
-        elif kind is UsageSeen or kind is NoteAdded or kind is CitationAdded:
+        elif kind in _ASIDE:
             return [event]
         elif not self._resolves(event):
             self._held.append(event)

@@ -13,7 +13,15 @@ from cnllm.types.checks import short_text
 if TYPE_CHECKING:
     from cnllm.protocols.decode_sink import EventSink
 
-__all__ = ["add_counts", "as_count", "merge_counts", "read_counts", "strict_counts_reader"]
+__all__ = [
+    "add_counts",
+    "as_count",
+    "known_keys",
+    "merge_counts",
+    "other_counts",
+    "read_counts",
+    "strict_counts_reader",
+]
 
 LARGEST_COUNT = 2**53
 """The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
@@ -35,7 +43,23 @@ def add_counts(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
     for path, value in _invalid_counts(data, flags.usage or _NONE):
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         out += sink.note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
-    return sink.add_usage(read_counts(data, flags)) + out
+    return (
+        sink.add_usage(read_counts(data, flags)) + sink.add_extra("usage", other_counts(data, known_keys(flags))) + out
+    )
+
+
+def known_keys(flags: Flags) -> frozenset[str]:
+    """Return the first keys of the declared paths of counts."""
+    paths = flags.usage or _NONE
+    lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
+    return frozenset([path.partition(".")[0] for names in lists for path in names or ()])
+
+
+def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Return the keys of a usage object that no declared path begins with."""
+    if known.issuperset(data):
+        return {}
+    return {key: value for key, value in data.items() if key not in known and value is not None}
 
 
 def _invalid_counts(data: dict[str, Any], paths: UsagePaths) -> Iterator[tuple[str, Any]]:

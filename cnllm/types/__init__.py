@@ -33,6 +33,7 @@ __all__ = [
     "CitationAdded",
     "Cost",
     "Event",
+    "ExtraAdded",
     "Finish",
     "Finished",
     "Media",
@@ -422,6 +423,12 @@ class CitationAdded(Struct, frozen=True, tag="citation"):
     citation: Citation
 
 
+class ExtraAdded(Struct, frozen=True, tag="extra"):
+    """Data about the reply came (see `Reply.extra`): `logprobs` go on the list, any other value replaces the last."""
+
+    extra: dict[str, Any]
+
+
 class Restarted(Struct, frozen=True, tag="restarted"):
     """The reply begins again with other text: discard the text that was delivered so far."""
 
@@ -461,6 +468,7 @@ Event = (
     | UsageSeen
     | NoteAdded
     | CitationAdded
+    | ExtraAdded
     | Restarted
     | Finished
 )
@@ -510,7 +518,9 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     a `schema`: checked against it, or an instance of the model class given for it. It is None without a schema, without
     a whole answer, or where the answer is invalid (the note `answer-invalid` says why). `registry` is the version of
     the data on the endpoint, by which the request was built and the reply was read; "" where there is no endpoint.
-    `citations` are the sources that the endpoint names, in the order in which they came.
+    `citations` are the sources that the endpoint names, in the order in which they came. `extra` holds data without a
+    field of their own, by OpenAI's names: `logprobs` (a list of tokens), `service_tier`, `system_fingerprint`,
+    `stop_sequence`, and `usage`, the keys of the endpoint's usage object that `Usage` does not have (`cost`, searches).
     """
 
     text: str
@@ -530,6 +540,7 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     timing: Timing = Timing()
     registry: str = ""
     citations: list[Citation] = []
+    extra: dict[str, Any] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""

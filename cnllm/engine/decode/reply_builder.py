@@ -36,6 +36,7 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finish,
     Finished,
     Media,
@@ -93,6 +94,7 @@ class ReplyBuilder:
         "_deltas",
         "_details",
         "_duplicates",
+        "_extra",
         "_incomplete",
         "_max_output",
         "_media",
@@ -177,6 +179,7 @@ class ReplyBuilder:
         self.source: str | None = None
         self.state: dict[str, Any] = {}
         self._citations = Citations()
+        self._extra: dict[str, Any] = {}
         self._annotations: dict[str, Any] = {}  # what the endpoint sent about the answer (citations and the like)
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
         self._duplicates: dict[str, DuplicateField] = {}  # fields of reasoning that are not its source
@@ -448,6 +451,17 @@ class ReplyBuilder:
             return []
         return [CitationAdded(new) for new in self._citations.add(citation)]
 
+    def add_extra(self, key: str, value: Any) -> list[Event]:
+        """Add data about the reply (see `cnllm.protocols.decode_sink`)."""
+        value = _replace_surrogates(value)
+        if not value or self._extra.get(key) == value:
+            return []
+        if key == "logprobs":
+            self._extra.setdefault(key, []).extend(value)
+        else:
+            self._extra[key] = value
+        return [ExtraAdded({key: value})]
+
     @property
     def _is_text_changed(self) -> bool:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
@@ -617,6 +631,7 @@ class ReplyBuilder:
                 self._calls.start(call, out)
         out = [self._with_caller_name(event) for event in out]
         out += map(CitationAdded, self._citations.all)
+        out += [ExtraAdded(self._extra)] if self._extra else []
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {deltas.mode}")
         if kind == "text" and self.splitter is not None:
             for in_reasoning, piece in self.splitter.feed(self._surrogates[kind].join(snapshot)):
@@ -892,6 +907,7 @@ class ReplyBuilder:
             raw=self.raw,
             registry=self.registry_model.data_version,
             citations=self._citations.all,
+            extra=self._extra,
         )
 
     @property

@@ -105,6 +105,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         incomplete=[],
         raw=raw,
         registry=plan.model.data_version,
+        extra=message.extra,
     )
 
 

@@ -6,6 +6,7 @@ from cnllm.types import (
     BlockEnd,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     NoteAdded,
     ReasoningDelta,
@@ -34,6 +35,7 @@ def closing_events(reply: Reply) -> list[Event]:
     for index, call in enumerate(calls):
         out += call_events(index, call)
     out += map(CitationAdded, reply.citations)
+    out += [ExtraAdded(reply.extra)] if reply.extra else []
     out.append(UsageSeen(reply.usage))
     out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
     out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]

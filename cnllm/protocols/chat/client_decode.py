@@ -21,7 +21,7 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Event
 from cnllm.types.media import as_media
 
-__all__ = ["decode_chunk", "fast_decoder", "find_fault", "make_decoder"]
+__all__ = ["EXTRA_KEYS", "decode_chunk", "fast_decoder", "find_fault", "make_decoder"]
 
 
 def make_decoder(flags: Flags) -> Callable[..., list[Event]]:
@@ -37,6 +37,10 @@ def make_decoder(flags: Flags) -> Callable[..., list[Event]]:
     return decode
 
 
+EXTRA_KEYS = ("service_tier", "system_fingerprint")
+"""Keys beside the choices that `Reply.extra` has."""
+
+
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
     """Decode one chunk, or with `whole` one body. Return its events; the rest is stored in `sink`."""
     if sink.id is None and type(data.get("id")) is str:
@@ -49,6 +53,9 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     if fault is not None and sink.fault is None:
         sink.fault = fault
     out: list[Event] = []
+    for key in EXTRA_KEYS:
+        if type(value := data.get(key)) is str and value:
+            out += sink.add_extra(key, value)
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         out += add_counts(usage, flags, sink)
@@ -108,6 +115,9 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
                 break
     if type(choice.get("text")) is str and choice["text"]:
         out += _legacy(choice, flags, sink)
+    logprobs = choice.get("logprobs")
+    if type(logprobs) is dict and type(tokens := logprobs.get("content")) is list:
+        out += sink.add_extra("logprobs", tokens)
     if sink.fault is None and is_error(broken := choice.get("error")):
         sink.fault = broken if type(broken) is dict else choice
     if sink.report_finish(choice.get("finish_reason")):
@@ -319,7 +329,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
     choice_fields = {path[2] for path in keys if path[0] == "choices" and len(path) > 2}
     delta_fields = {path[3] for path in keys if path[0] == "choices" and path[2:3] == ["delta"] and len(path) > 3}
     top_fields = {path[0] for path in keys} - {"choices"}
-    rare_choice = {"finish_reason", "message", "text"} | choice_fields
+    rare_choice = {"finish_reason", "logprobs", "message", "text"} | choice_fields
     return decoder(
         reasoning_fields,
         ("annotations", "audio", "function_call", "images", "refusal", *sorted(delta_fields)),

@@ -6,9 +6,9 @@ from typing import Any
 
 from cnllm.jsonpath import get_first
 from cnllm.protocols import UsualMessage, UsualReader
-from cnllm.protocols.chat.client_decode import find_fault
+from cnllm.protocols.chat.client_decode import EXTRA_KEYS, find_fault
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.usage import strict_counts_reader
+from cnllm.protocols.usage import known_keys, other_counts, strict_counts_reader
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 
@@ -27,6 +27,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     usage_at = (flags.usage.at if flags.usage else None) or ()
     read_usage = strict_counts_reader(flags)
     citations_at = (flags.citations.at if flags.citations else None) or ()
+    known = known_keys(flags)
     fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
 
     def read(data: dict[str, Any]) -> UsualMessage | None:
@@ -36,7 +37,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         message, finish = choice.get("message"), choice.get("finish_reason")
         if type(message) is not dict or type(finish) is not str or not finish:
             return None
-        if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error"):
+        if choice.get("index") not in (None, 0) or "text" in choice or choice.get("error") or choice.get("logprobs"):
             return None
         content = message.get("content")
         if type(content) is not str:
@@ -64,6 +65,9 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         counts = read_usage(usage) if type(usage) is dict else _NO_USAGE
         if counts is None:
             return None
+        extra: dict[str, Any] = {key: value for key in EXTRA_KEYS if type(value := data.get(key)) is str and value}
+        if type(usage) is dict and (rest := other_counts(usage, known)):
+            extra["usage"] = rest
         created = data.get("created")
         return UsualMessage(
             content,
@@ -74,6 +78,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             _text(data.get("id")),
             _text(data.get("model")),
             (created or None) if type(created) in (int, float) else None,
+            extra,
         )
 
     return read

@@ -54,11 +54,12 @@ FIELDS = read_fields(
     },
     reply={
         "": {
-            "translate": "choices usage",
+            "translate": "choices usage service_tier",
+            "keep": "system_fingerprint",
             "answer": "id object created model obfuscation",
-            "lose": "service_tier system_fingerprint moderation metadata",
+            "lose": "moderation metadata",
         },
-        "choices[]": {"translate": "message delta finish_reason", "answer": "index", "lose": "logprobs"},
+        "choices[]": {"translate": "message delta finish_reason logprobs", "answer": "index"},
         "choices[].message": {
             "translate": "content refusal tool_calls function_call annotations",
             "answer": "role",

@@ -24,6 +24,7 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     Media,
     Message,
@@ -217,17 +218,28 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
     finish = _FINISH.get(reply.finish, "stop")
     # OpenAI's description of the API requires `refusal` and `logprobs`: null where there is none.
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    choice = {"index": 0, "message": message, "logprobs": _logprobs(reply.extra), "finish_reason": finish}
     body: dict[str, Any] = {
         "id": stream_id(reply.id or "", _PREFIX),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": reply.model or "",
         "choices": [choice],
+        **_about(reply.extra),
     }
-    if (usage := _usage(reply.usage)) is not None:
+    if (usage := _usage(reply.usage, reply.extra)) is not None:
         body["usage"] = usage
     return body
+
+
+def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the log probabilities of the answer's tokens; None where there are none."""
+    return {"content": extra["logprobs"], "refusal": None} if extra.get("logprobs") else None
+
+
+def _about(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys beside the choices."""
+    return {key: extra[key] for key in ("service_tier", "system_fingerprint") if key in extra}
 
 
 def _media_keys(media: list[Media]) -> dict[str, Any]:
@@ -278,8 +290,8 @@ def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
 
 
-def _usage(usage: Usage) -> dict[str, Any] | None:
-    """Return the known counts; None if there are none."""
+def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the known counts and the endpoint's own keys beside them; None if there are no counts."""
     if usage == Usage():
         return None
     out: dict[str, Any] = {
@@ -291,7 +303,7 @@ def _usage(usage: Usage) -> dict[str, Any] | None:
         out["prompt_tokens_details"] = {"cached_tokens": usage.cached}
     if usage.reasoning is not None:
         out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return out
+    return {**{key: value for key, value in extra.get("usage", {}).items() if key.islower()}, **out}
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
@@ -313,6 +325,7 @@ class StreamEncoder:
         options = (request or {}).get("stream_options")
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
         self._usage: Usage | None = None
+        self._extra: dict[str, Any] = {}
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -332,6 +345,10 @@ class StreamEncoder:
                 return [self._chunk({_DETAILS: _details(part)})]
             case BlockEnd(part=Media() as part):
                 return [self._chunk(keys)] if (keys := _media_keys([part])) else []
+            case ExtraAdded(extra=extra):
+                self._extra |= extra
+                self._head |= _about(extra)
+                return [self._chunk({}, logprobs=_logprobs(extra))] if "logprobs" in extra else []
             case CitationAdded():
                 return [self._chunk({"annotations": [_annotation(event.citation)]})]
             case ToolCallStart():
@@ -382,7 +399,7 @@ class StreamEncoder:
     def _end(self, finish: str) -> list[tuple[str | None, Any]]:
         """Return the frames that end the stream."""
         out = [self._chunk({}, finish)]
-        if self._sends_usage and self._usage is not None and (usage := _usage(self._usage)) is not None:
+        if self._sends_usage and self._usage is not None and (usage := _usage(self._usage, self._extra)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 
@@ -396,9 +413,12 @@ class StreamEncoder:
         """Return one chunk with text, as bytes: the rest of it is always the same."""
         return None, b"%b%b%b%b" % (self._before, key, msgspec.json.encode(text), self._after)
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> tuple[str | None, Any]:
+    def _chunk(
+        self, delta: dict[str, Any], finish: str | None = None, logprobs: dict[str, Any] | None = None
+    ) -> tuple[str | None, Any]:
         """Return one chunk."""
-        return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish}
+        return None, {**self._head, "choices": [choice if logprobs is None else {**choice, "logprobs": logprobs}]}
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""

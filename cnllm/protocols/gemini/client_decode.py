@@ -68,6 +68,7 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: 
     if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
         sink.annotate(other_keys)  # the sources of an answer: citations, searches
         out += _citations(candidate.get("groundingMetadata"), sink)
+    out += sink.add_extra("logprobs", _logprobs(candidate.get("logprobsResult")))
     reason = candidate.get("finishReason")
     if sink.report_finish(reason):
         sink.finished = True
@@ -75,6 +76,28 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: 
         if type(message) is str and message and finish_kind(finish_word(reason), flags) == "error" and not sink.fault:
             sink.fault = {"message": message, "status": reason}
     return out
+
+
+def _logprobs(result: Any) -> list[dict[str, Any]]:
+    """Return the log probabilities of tokens in the form of chat completions."""
+    chosen = result.get("chosenCandidates") if type(result) is dict else None
+    others = result.get("topCandidates") if type(result) is dict else None
+    out: list[dict[str, Any]] = []
+    for index, candidate in enumerate(chosen if type(chosen) is list else ()):
+        top = others[index] if type(others) is list and index < len(others) else None
+        top = top.get("candidates") if type(top) is dict else None
+        tops = [_token(other) for other in top if type(other) is dict] if type(top) is list else []
+        if type(candidate) is dict:
+            out.append({**_token(candidate), "top_logprobs": tops})
+    return out
+
+
+def _token(candidate: dict[str, Any]) -> dict[str, Any]:
+    """Return one token with its log probability."""
+    token = candidate.get("token")
+    token = token if type(token) is str else ""
+    logprob = candidate.get("logProbability")
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
 
 
 def _citations(metadata: Any, sink: EventSink) -> list[Event]:

@@ -80,10 +80,10 @@ FIELDS = read_fields(
             "lose": "modelStatus",
         },
         "candidates[]": {
-            "translate": "content finishReason finishMessage groundingMetadata",
+            "translate": "content finishReason finishMessage groundingMetadata logprobsResult",
             "answer": "index",
             "keep": "citationMetadata urlContextMetadata continuationToken",
-            "lose": "tokenCount avgLogprobs logprobsResult safetyRatings",
+            "lose": "tokenCount avgLogprobs safetyRatings",
         },
         "candidates[].content.parts[]": {
             "translate": "text thought functionCall",
@@ -98,7 +98,7 @@ FIELDS = read_fields(
             "translate": """
                 promptTokenCount candidatesTokenCount totalTokenCount cachedContentTokenCount thoughtsTokenCount
             """,
-            "lose": """
+            "keep": """
                 toolUsePromptTokenCount cacheTokensDetails candidatesTokensDetails promptTokensDetails
                 toolUsePromptTokensDetails trafficType
             """,

@@ -13,6 +13,7 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     Media,
     Opaque,
@@ -57,8 +58,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     for part in reply.message.parts:
         if type(part) is Text and part.extra:
             candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
-    candidate = {**_grounding(reply.citations, reply.text), **candidate}
-    return {"candidates": [candidate], **_usage(reply.usage), **_head(reply.model, reply.id)}
+    candidate = {**_grounding(reply.citations, reply.text), **candidate, **_logprobs(reply.extra)}
+    return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **_head(reply.model, reply.id)}
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -98,6 +99,23 @@ def _part(part: Part) -> dict[str, Any] | None:
             return None
 
 
+def _logprobs(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the key of a candidate with the log probabilities of its tokens."""
+    tokens = extra.get("logprobs") or ()
+    chosen = [_token(token) for token in tokens if type(token) is dict]
+    top = [
+        {"candidates": [_token(other) for other in token.get("top_logprobs") or () if type(other) is dict]}
+        for token in tokens
+        if type(token) is dict
+    ]
+    return {"logprobsResult": {"chosenCandidates": chosen, "topCandidates": top}} if chosen else {}
+
+
+def _token(token: dict[str, Any]) -> dict[str, Any]:
+    """Encode one token."""
+    return {"token": token.get("token"), "logProbability": token.get("logprob")}
+
+
 def _grounding(citations: Sequence[Citation], text: str) -> dict[str, Any]:
     """Return the key of a candidate with the sources of an answer. Its places count bytes."""
     chunks: list[dict[str, Any]] = []
@@ -134,8 +152,11 @@ def _call(call: ToolCall, other_keys: dict[str, Any]) -> dict[str, Any]:
     return {**other_keys, "functionCall": function_call}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    """Return the known counts. On this wire the candidates' tokens do not include the thoughts."""
+def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the known counts, and the endpoint's own keys in this protocol's form.
+
+    On this wire the candidates' tokens do not include the thoughts.
+    """
     answer = usage.output
     if answer is not None and usage.reasoning is not None:
         answer = max(answer - usage.reasoning, 0)
@@ -146,7 +167,8 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "cachedContentTokenCount": usage.cached or None,
         "thoughtsTokenCount": usage.reasoning or None,
     }
-    known_counts = {key: value for key, value in counts.items() if value is not None}
+    own = {key: value for key, value in extra.get("usage", {}).items() if "_" not in key and not key.islower()}
+    known_counts = {**own, **{key: value for key, value in counts.items() if value is not None}}
     return {"usageMetadata": known_counts} if known_counts else {}
 
 
@@ -168,6 +190,7 @@ class StreamEncoder:
         self._candidate_keys: dict[str, Any] = {}
         self._citations: list[Citation] = []
         self._texts: list[str] = []
+        self._extra: dict[str, Any] = {}
 
     def expect_input(self, tokens: int) -> None:
         """Ignore the estimate: this protocol counts tokens at the end only."""
@@ -195,12 +218,16 @@ class StreamEncoder:
             case UsageSeen():
                 self._usage = event.usage
                 return []
+            case ExtraAdded(extra=extra):
+                tokens = [*self._extra.get("logprobs", ()), *extra.get("logprobs", ())]
+                self._extra |= {**extra, "logprobs": tokens}
+                return []
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
-                usage = {} if self._usage is None else _usage(self._usage)
-                candidate = {**candidate, **_grounding(self._citations, "".join(self._texts))}
+                usage = {} if self._usage is None else _usage(self._usage, self._extra)
+                candidate = {**candidate, **_grounding(self._citations, "".join(self._texts)), **_logprobs(self._extra)}
                 return [(None, {"candidates": [{**candidate, **self._candidate_keys}], **usage, **self._head})]
         return []
 

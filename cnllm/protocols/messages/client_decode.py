@@ -37,6 +37,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     if whole or kind == "message":
         _head(data, sink)
         out += _blocks(data.get("content"), sink)
+        out += sink.add_extra("stop_sequence", data.get("stop_sequence"))
         if _reason(data, sink):
             sink.finished = True
     elif kind == "message_start":
@@ -64,6 +65,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
         out += _close(sink)
         if type(delta := data.get("delta")) is dict:
             _reason(delta, sink)
+            out += sink.add_extra("stop_sequence", delta.get("stop_sequence"))
         sink.finished = sink.finished or kind == _ENDS[1]
     return out + _count(data, flags, sink)
 

@@ -81,7 +81,8 @@ FIELDS = read_fields(
         "": {
             "translate": "content stop_reason usage",
             "answer": "id type role model",
-            "lose": "stop_sequence stop_details container diagnostics context_management input_transformations",
+            "keep": "stop_sequence",
+            "lose": "stop_details container diagnostics context_management input_transformations",
         },
         "content[]": {
             "translate": """
@@ -107,7 +108,7 @@ FIELDS = read_fields(
             "translate": """
                 input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens output_tokens_details
             """,
-            "lose": """
+            "keep": """
                 cache_creation inference_geo server_tool_use service_tier speed fallback_credit iterations
             """,
         },

@@ -13,6 +13,7 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     Opaque,
     Part,
@@ -77,8 +78,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         "model": reply.model or "",
         "content": blocks,
         "stop_reason": _reason(reply.finish, reply.raw_finish),
-        "stop_sequence": None,
-        "usage": _usage(reply.usage),
+        "stop_sequence": reply.extra.get("stop_sequence"),
+        "usage": _usage(reply.usage, reply.extra),
     }
 
 
@@ -126,8 +127,10 @@ def _citation(citation: Citation) -> Block:
     return {**head, "cited_text": "", "encrypted_index": ""}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    """Return the counts. On this wire the input does not include tokens read from the cache or written to it.
+def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts, and the endpoint's own keys beside them.
+
+    On this wire the input does not include tokens read from the cache or written to it.
 
     Anthropic's description of the API requires the counts of the cache: null where they are unknown.
     """
@@ -140,7 +143,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    return out
+    return {**{key: value for key, value in extra.get("usage", {}).items() if key.islower()}, **out}
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
@@ -163,6 +166,7 @@ class StreamEncoder:
         self._id = stream_id(id, _PREFIX)
         self._model = model
         self._usage = Usage()
+        self._extra: dict[str, Any] = {}
         self._input_tokens: int | None = None
         self._open = ""  # the type of the open block
         self._place = -1
@@ -186,7 +190,7 @@ class StreamEncoder:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(Usage(input=self._input_tokens)),
+            "usage": _usage(Usage(input=self._input_tokens), {}),
         }
         return [("message_start", {"type": "message_start", "message": message})]
 
@@ -218,6 +222,9 @@ class StreamEncoder:
                 return [*self._close_block(), *self._next_call()] if event.index == self._current else []
             case UsageSeen():
                 self._usage = event.usage
+                return []
+            case ExtraAdded(extra=extra):
+                self._extra |= extra
                 return []
             case Finished(finish="error" | "cut"):
                 return []  # an incomplete reply gets no end frame
@@ -330,8 +337,9 @@ class StreamEncoder:
 
     def _end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
-        delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": None}
-        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage))
+        stop = self._extra.get("stop_sequence")
+        delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop}
+        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra))
         return [*self._open_all_calls(), *self._close_block(), delta_frame, self._frame("message_stop")]
 
     def error(self, status: int, message: str, code: str | None) -> Frames:

@@ -74,6 +74,8 @@ def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, is_final: 
                     item = as_function_call(item)
                     record = matches.match(item) or add_record(item_type(item), item, sink)
                     out += complete_item(item, record, flags, sink)
+    if is_final and type(tier := data.get("service_tier")) is str:
+        out += sink.add_extra("service_tier", tier)
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         state = output_records(sink)
@@ -179,7 +181,12 @@ def _text_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Eve
     if type(text) is not str or not text:
         return []
     sink.answered = True
-    return write_text(find_record("message", data, sink), _index(data), text, sink)
+    record, index = find_record("message", data, sink), _index(data)
+    out = write_text(record, index, text, sink)
+    if tokens := data.get("logprobs"):
+        record.logprobs.add(index)
+        out += sink.add_extra("logprobs", tokens) if type(tokens) is list else []
+    return out
 
 
 def _refusal_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:

@@ -28,6 +28,7 @@ class Delta(msgspec.Struct, gc=False):
     delta: str
     output_index: int | None = None
     content_index: int | None = None
+    logprobs: tuple[()] | None = None
 
 
 _decode_delta = msgspec.json.Decoder(Delta).decode

@@ -112,6 +112,9 @@ def _message(item: dict[str, Any], record: ItemRecord, sink: EventSink) -> list[
         sink.refused = sink.refused or is_refusal
         if index not in record.parts and text:
             out += write_text(record, index, text, sink)
+        if index not in record.logprobs and type(tokens := part.get("logprobs")) is list and tokens:
+            record.logprobs.add(index)
+            out += sink.add_extra("logprobs", tokens)
         annotations = part.get("annotations")
         for annotation in annotations if type(annotations) is list else ():
             out += add_annotation(record, index, annotation, sink)

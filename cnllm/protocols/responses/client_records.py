@@ -27,6 +27,7 @@ class ItemRecord:
         "has_name",
         "id",
         "kind",
+        "logprobs",
         "number",
         "parts",
         "raw",
@@ -46,6 +47,7 @@ class ItemRecord:
         self.raw: list[str] = []
         self.size = 0  # characters of these pieces
         self.whole_parts: set[str] = set()
+        self.logprobs: set[int] = set()  # the parts whose tokens have come
         self.repeats = 0
         self.reasoning_field: str | None = None
         self.has_name = False

@@ -132,8 +132,9 @@ FIELDS = read_fields(
             """,
         },
         "output[].content[]": {
-            "translate": "output_text output_text.text output_text.annotations refusal refusal.refusal",
-            "keep": "output_text.logprobs",
+            "translate": """
+                output_text output_text.text output_text.annotations output_text.logprobs refusal refusal.refusal
+            """,
         },
         "events": {
             "translate": """

@@ -114,14 +114,15 @@ def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
     return "completed", None
 
 
-def usage_counts(usage: Usage) -> dict[str, Any] | None:
-    """Return the known counts; None if there are none."""
+def usage_counts(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the known counts and the endpoint's own keys beside them; None if there are no counts."""
     if usage == Usage():
         return None
     input_details: dict[str, Any] = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:
         input_details["cache_write_tokens"] = usage.cache_write
     return {
+        **{key: value for key, value in extra.get("usage", {}).items() if key.islower()},
         "input_tokens": usage.input or 0,
         "input_tokens_details": input_details,
         "output_tokens": usage.output or 0,

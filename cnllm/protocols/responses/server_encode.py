@@ -15,6 +15,7 @@ from cnllm.types import (
     Citation,
     CitationAdded,
     Event,
+    ExtraAdded,
     Finished,
     Media,
     Opaque,
@@ -64,6 +65,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
             here = [c for c in citations if offset >= len(reply.text) or (c.start is not None and c.start < offset)]
             citations = [c for c in citations if c not in here]
             _annotate(output[-1]["content"][-1], [_annotation(c, first) for c in here])
+            if (tokens := reply.extra.get("logprobs")) and not output[-1]["content"][-1].get("logprobs"):
+                output[-1]["content"][-1] |= {"logprobs": tokens} if len(part.text) == len(reply.text) else {}
     now = int(time.time())
     end = ending(reply.finish, reply.raw_finish, now)
     if end["status"] == "incomplete" and not reply.incomplete and output and output[-1]["type"] == "message":
@@ -74,8 +77,9 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     return {
         **resource,
         **end,
+        **_tier(reply.extra),
         "output": output,
-        "usage": usage_counts(reply.usage),
+        "usage": usage_counts(reply.usage, reply.extra),
     }
 
 
@@ -113,6 +117,11 @@ def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
     places = {"start_index": max((citation.start or 0) - offset, 0), "end_index": max((citation.end or 0) - offset, 0)}
     url, title = citation.url or "", citation.title or citation.url or ""
     return {"type": "url_citation", **places, "title": title, "url": url}
+
+
+def _tier(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the tier that served the request, where it is known."""
+    return {"service_tier": extra["service_tier"]} if "service_tier" in extra else {}
 
 
 def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
@@ -193,6 +202,7 @@ class _OpenItem:
         self.input = InputReader() if kind == "custom_tool_call" else None
         self.done = False
         self.annotations: list[dict[str, Any]] = []
+        self.logprobs: list[Any] = []
 
 
 class StreamEncoder:
@@ -208,6 +218,7 @@ class StreamEncoder:
         self._calls: dict[int, _OpenItem] = {}
         self._last_text: Text | None = None  # its item ends with the next event: the end may say that it is incomplete
         self._usage: Usage = Usage()
+        self._extra: dict[str, Any] = {}
         self._citations: list[Citation] = []  # that wait for a message
 
     def expect_input(self, tokens: int) -> None:
@@ -228,6 +239,9 @@ class StreamEncoder:
                 return self._piece("message", event.text)
             case ReasoningDelta():
                 return self._piece("reasoning", event.text)
+            case ExtraAdded(extra=extra):
+                self._extra |= extra
+                return self._write_logprobs(extra["logprobs"]) if "logprobs" in extra else []
             case CitationAdded():
                 self._citations.append(event.citation)
                 return self._write_citations()
@@ -283,6 +297,14 @@ class StreamEncoder:
             return [*out, delta, *(self._write_citations() if self._citations else ())]
         return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
 
+    def _write_logprobs(self, tokens: list[Any]) -> list[Frame]:
+        """Return the frame of the tokens of the last message: they come after their text."""
+        last = next((item_state for item_state in reversed(self._items) if item_state.kind == "message"), None)
+        if last is None or last.done:
+            return []
+        last.logprobs += tokens
+        return [self._item_frame("response.output_text.delta", last, content_index=0, delta="", logprobs=tokens)]
+
     def _write_citations(self) -> list[Frame]:
         """Return the frames of the sources that wait, if a message is open."""
         messages = [item_state for item_state in self._items if item_state.kind == "message"]
@@ -332,6 +354,8 @@ class StreamEncoder:
             open_item = self._items[-1]
         if open_item is not None and kind == "message" and not item["content"][0].get("annotations"):
             _annotate(item["content"][0], open_item.annotations)
+        if open_item is not None and open_item.logprobs and not item["content"][0].get("logprobs"):
+            item["content"][0]["logprobs"] = open_item.logprobs
         if open_item is None:
             begun = {**item, "status": "in_progress", "result": None} if type(part) is Media else item
             open_item = self._add(kind, begun)
@@ -342,7 +366,9 @@ class StreamEncoder:
             key = "refusal" if content["type"] == "refusal" else "text"
             if key == "text":
                 out.append(
-                    self._item_frame("response.output_text.done", open_item, content_index=0, text=text, logprobs=[])
+                    self._item_frame(
+                        "response.output_text.done", open_item, content_index=0, text=text, logprobs=open_item.logprobs
+                    )
                 )
             else:
                 out.append(
@@ -398,7 +424,11 @@ class StreamEncoder:
 
     def _end(self, event: Finished) -> list[Frame]:
         """Return the frames that end the stream. Items that are still open are incomplete."""
-        end = {**ending(event.finish, event.raw, int(time.time())), "usage": usage_counts(self._usage)}
+        end = {
+            **ending(event.finish, event.raw, int(time.time())),
+            "usage": usage_counts(self._usage, self._extra),
+            **_tier(self._extra),
+        }
         out: list[Frame] = []
         if self._last_text is not None:
             has_call = bool(self._items) and self._items[-1] in self._calls.values()

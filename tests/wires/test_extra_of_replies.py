@@ -1,0 +1,202 @@
+"""Data about a reply: log probabilities, tiers, fingerprints, and what an endpoint's usage holds beside the counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cnllm import Registry, Reply, engine
+from cnllm.protocols import PROTOCOLS
+
+Json = dict[str, Any]
+REGISTRY = Registry.load()
+
+
+def token(text: str, logprob: float) -> Json:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+
+TOKENS = [
+    {**token("Hel", -0.1), "top_logprobs": [token("Hel", -0.1), token("Hi", -2.5)]},
+    {**token("lo", -0.2), "top_logprobs": []},
+]
+COST = {"cost": 0.5, "server_tool_use": {"web_search_requests": 2}}
+CHAT_USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5, **COST}
+OPENAI_USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, **COST}
+ANTHROPIC = {
+    "server_tool_use": {"web_search_requests": 2},
+    "cache_creation": {"ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 4},
+    "service_tier": "priority",
+}
+ABOUT = {"service_tier": "priority", "system_fingerprint": "fp_1"}
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+
+
+def output(tokens: list[Json]) -> list[Json]:
+    part = {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": tokens}
+    return [{**MESSAGE, "content": [part]}]
+
+
+def gemini(tokens: list[Json]) -> Json:
+    def one(item: Json) -> Json:
+        return {"token": item["token"], "logProbability": item["logprob"]}
+
+    tops = [{"candidates": [one(other) for other in item["top_logprobs"]]} for item in tokens]
+    return {"chosenCandidates": [one(item) for item in tokens], "topCandidates": tops}
+
+
+RESPONSE = {"status": "completed", "output": output(TOKENS), "service_tier": "priority", "usage": OPENAI_USAGE}
+WHOLE: dict[str, Json] = {
+    "openai-chat": {
+        **ABOUT,
+        "choices": [{"message": {"content": "Hello"}, "logprobs": {"content": TOKENS}, "finish_reason": "stop"}],
+        "usage": CHAT_USAGE,
+    },
+    "anthropic-messages": {
+        "type": "message",
+        "content": [{"type": "text", "text": "Hello"}],
+        "stop_reason": "stop_sequence",
+        "stop_sequence": "END",
+        "usage": {"input_tokens": 3, "output_tokens": 2, **ANTHROPIC},
+    },
+    "gemini": {
+        "candidates": [
+            {"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP", "logprobsResult": gemini(TOKENS)}
+        ],
+        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5, "trafficType": "X"},
+    },
+    "openai-responses": RESPONSE,
+}
+PLACE = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+STREAMS: dict[str, list[Json]] = {
+    "openai-chat": [
+        *(
+            {
+                **ABOUT,
+                "id": "1",
+                "model": "m",
+                "choices": [{"index": 0, "delta": {"content": item["token"]}, "logprobs": {"content": [item]}}],
+            }
+            for item in TOKENS
+        ),
+        {**ABOUT, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {**ABOUT, "choices": [], "usage": CHAT_USAGE},
+    ],
+    "anthropic-messages": [
+        {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 3, **ANTHROPIC}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END"},
+            "usage": {"output_tokens": 2},
+        },
+        {"type": "message_stop"},
+    ],
+    "gemini": [
+        *(
+            {"candidates": [{"content": {"parts": [{"text": item["token"]}]}, "logprobsResult": gemini([item])}]}
+            for item in TOKENS
+        ),
+        {
+            "candidates": [{"content": {"parts": []}, "finishReason": "STOP"}],
+            "usageMetadata": WHOLE["gemini"]["usageMetadata"],
+        },
+    ],
+    "openai-responses": [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}},
+        *(
+            {"type": "response.output_text.delta", **PLACE, "delta": item["token"], "logprobs": [item]}
+            for item in TOKENS
+        ),
+        {"type": "response.output_item.done", "output_index": 0, "item": output(TOKENS)[0]},
+        {"type": "response.completed", "response": RESPONSE},
+    ],
+}
+EXTRA: dict[str, Json] = {
+    "openai-chat": {**ABOUT, "logprobs": TOKENS, "usage": COST},
+    "anthropic-messages": {"usage": ANTHROPIC, "stop_sequence": "END"},
+    "gemini": {"logprobs": TOKENS, "usage": {"trafficType": "X"}},
+    "openai-responses": {"service_tier": "priority", "logprobs": TOKENS, "usage": COST},
+}
+
+
+def endpoint(protocol: str) -> Any:
+    return REGISTRY.resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+
+
+def read(protocol: str, stream: bool) -> tuple[list[Any], Reply]:
+    model = endpoint(protocol)
+    if not stream:
+        plan = engine.build_request(model, "Hi")
+        return [], engine.parse_response(model, 200, {}, json.dumps(WHOLE[protocol]).encode(), plan=plan)
+    parser = engine.StreamParser(model)
+    events = parser.feed(b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in STREAMS[protocol]))
+    return [*events, *parser.end()], parser.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_has_what_its_endpoint_says_about_it(protocol: str, stream: bool) -> None:
+    _, reply = read(protocol, stream)
+    assert reply.text == "Hello"
+    assert reply.extra == EXTRA[protocol]
+    assert (reply.usage.input, reply.usage.output) == (3, 2)
+
+
+def test_a_usual_body_keeps_it_on_the_quick_way() -> None:
+    body = {**WHOLE["openai-chat"], "choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}
+    plan = engine.build_request(endpoint("openai-chat"), "Hi")
+    quick = engine.parse_response(endpoint("openai-chat"), 200, {}, json.dumps(body).encode(), plan=plan)
+    assert quick.extra == {**ABOUT, "usage": COST}
+    assert quick.extra == engine.parse_response(endpoint("openai-chat"), 200, {}, json.dumps(body).encode()).extra
+
+
+def client_body(client: str, events: list[Any], reply: Reply) -> Json:
+    """What a client reads of the data: the body, or what its stream adds up to."""
+    if not events:
+        return engine.encode_reply(client, reply)
+    writer = engine.StreamWriter(client, id="x", model="m", request={"stream_options": {"include_usage": True}})
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    chunks: list[Json] = [json.loads(line) for line in lines if line != b"[DONE]"]
+    if client == "openai-chat":
+        tokens = [t for c in chunks if c["choices"] for t in (c["choices"][0].get("logprobs") or {}).get("content", ())]
+        last = next(chunk for chunk in chunks if not chunk["choices"])
+        return {**last, "choices": [{"logprobs": {"content": tokens} if tokens else None}]}
+    if client == "anthropic-messages":
+        delta = next(chunk for chunk in chunks if chunk["type"] == "message_delta")
+        return {"usage": delta["usage"], **delta["delta"]}
+    return chunks[-1] if client == "gemini" else chunks[-1]["response"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("target", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_client_reads_what_its_wire_has_a_place_for(client: str, target: str, stream: bool) -> None:
+    body = client_body(client, *read(target, stream))
+    extra = EXTRA[target]
+    has_tokens = "logprobs" in extra
+    counts = {key: value for key, value in extra["usage"].items() if key.islower()}
+    match client:
+        case "openai-chat":
+            logprobs = body["choices"][0]["logprobs"]
+            assert (logprobs["content"] == TOKENS) if has_tokens else logprobs is None
+            assert counts.items() <= body["usage"].items()
+            for key in ("service_tier", "system_fingerprint"):
+                assert body.get(key) == extra.get(key)
+        case "anthropic-messages":
+            assert counts.items() <= body["usage"].items()
+            assert body["stop_sequence"] == extra.get("stop_sequence")
+        case "gemini":
+            candidate = body["candidates"][0]
+            assert candidate.get("logprobsResult") == (gemini(TOKENS) if has_tokens else None)
+            assert (body["usageMetadata"].get("trafficType") == "X") == (target == "gemini")
+        case "openai-responses":
+            part = body["output"][0]["content"][0]
+            assert part["logprobs"] == (TOKENS if has_tokens else [])
+            assert body["service_tier"] == extra.get("service_tier", "default")
+            assert counts.items() <= body["usage"].items()
