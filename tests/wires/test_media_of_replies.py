@@ -120,7 +120,7 @@ def test_a_picture_goes_back_to_the_endpoint_that_made_it() -> None:
     plan = engine.build_request(endpoint("openai-responses"), ["Hi", reply.message, "And?"])
     assert IMAGE_ITEM in plan.body["input"]
     other = engine.build_request(endpoint("anthropic-messages"), ["Hi", reply.message, "And?"])
-    assert "[image left out]" in json.dumps(other.body)
+    assert "[image: this model cannot read it]" in json.dumps(other.body)
 
 
 def test_a_picture_of_a_chat_clients_history_is_read() -> None:
