@@ -43,6 +43,8 @@ def fit(
         turns = _repair(messages, model, flags, tools, ledger, has_media)
     if rules.system in ("first", "user"):
         turns = roles.gather_system(turns, rules.system, ledger)
+    elif rules.system is None and None not in codec.separate_system and roles.has_late_system(turns):
+        turns = roles.gather_system(turns, "unknown", ledger)
     if rules.consecutive_roles == "join":
         turns = roles.join_neighbours(turns, ledger)
     is_system_apart = rules.system in codec.separate_system and all(

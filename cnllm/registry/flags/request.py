@@ -91,7 +91,8 @@ class Messages(Base, frozen=True):
     system: Annotated[
         Literal["any", "first", "user"] | None,
         flag(
-            "The place of system messages: anywhere, one leading message, or only as user text.",
+            "The place of system messages: anywhere, one leading message, or only as user text. Without it, system "
+            "messages behind a turn of the conversation go into a leading one.",
             "Some endpoints refuse a system message behind the first one, a few refuse the role.",
             reasons={"user": "one model whose page says that a system message has no effect"},
         ),
