@@ -40,7 +40,7 @@ MAY: dict[str, set[str]] = {
     "client": FLAGS
     | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
-    "estimates": FLAGS | {"engine/encode"},
+    "estimates": FLAGS | {"engine/decode", "engine/encode"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
@@ -55,6 +55,7 @@ MAY: dict[str, set[str]] = {
         "gateway/monitoring",
         "gateway/store",
         "protocols",
+        "store",
     },
     "batch": FLAGS
     | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "simulator", "transports"},

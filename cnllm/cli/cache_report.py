@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.store.prefix import PrefixBreak, changed_parameters, first_break
+from cnllm.store.prefix import PrefixBreak, changed_parameters, fingerprint, first_break, first_loss
+from cnllm.types import Cost
 
 if TYPE_CHECKING:
     from cnllm.store.records import RecordedConversation, RecordedTurn
 
 __all__ = ["CacheReport", "RequestReport", "cache_report"]
 
+_BYTES_PER_TOKEN = 4
+
+LossCost = Callable[[str, int], Cost | None]
+"""Returns how much more some tokens of a model cost than from the cache; None where a price is unknown."""
+
 
 class RequestReport(Struct, frozen=True, kw_only=True):
     """A request, compared with the last one before it to the same model.
 
     `kept`: its beginning is that request; null for the first one. `input` and `cached` are the tokens of the whole
-    turn, at its last request. null is unknown.
+    turn, at its last request. `lost` is about the number of tokens that no cache could serve, because the prefix broke,
+    and `cost` how much more they cost. null is unknown.
     """
 
     turn: int
@@ -33,6 +40,8 @@ class RequestReport(Struct, frozen=True, kw_only=True):
     gap: float | None
     input: int | None
     cached: int | None
+    lost: int | None = None
+    cost: Cost | None = None
 
 
 class CacheReport(Struct, frozen=True, kw_only=True):
@@ -43,11 +52,15 @@ class CacheReport(Struct, frozen=True, kw_only=True):
     unstored: int
 
 
-def cache_report(record: RecordedConversation) -> CacheReport:
+def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda model, tokens: None) -> CacheReport:
     """Compare each request of a conversation with the last one before it to the same model."""
-    previous: dict[tuple[str, str], tuple[int, dict[str, Any], str]] = {}
+    previous: dict[tuple[str, str], tuple[int, dict[str, Any], str, int | None]] = {}
+    compared: dict[str, tuple[int, str]] = {}  # of a gateway's clients
     reports: list[RequestReport] = []
     for turn in record.turns:
+        if turn.prefix is not None:
+            reports.append(_gateway_report(turn, len(reports) + 1, compared))
+            continue
         exchanges = list(_answered(turn))
         for position, entry in enumerate(exchanges, 1):
             request, when = entry["request"], str(entry.get("when", ""))
@@ -56,6 +69,8 @@ def cache_report(record: RecordedConversation) -> CacheReport:
             last = previous.get(key)
             broken = first_break(last[1], body) if last is not None else None
             is_end = position == len(exchanges) and turn.usage is not None
+            usage = turn.usage if is_end else None
+            lost = None if last is None or broken is None else _lost(last[1], body, last[3])
             reports.append(
                 RequestReport(
                     turn=turn.number,
@@ -66,14 +81,44 @@ def cache_report(record: RecordedConversation) -> CacheReport:
                     broken=broken,
                     parameters=changed_parameters(last[1], body) if last is not None else [],
                     gap=_seconds(last[2], when) if last is not None else None,
-                    input=turn.usage.input if is_end and turn.usage is not None else None,
-                    cached=turn.usage.cached if is_end and turn.usage is not None else None,
+                    input=usage.input if usage is not None else None,
+                    cached=usage.cached if usage is not None else None,
+                    lost=lost,
+                    cost=None if lost is None else loss_cost(turn.model, lost),
                 )
             )
-            previous[key] = len(reports), body, when
-    return CacheReport(
-        conversation=record.id, requests=reports, unstored=sum(not turn.exchanges for turn in record.turns)
+            previous[key] = len(reports), body, when, usage.input if usage is not None else None
+    unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
+    return CacheReport(conversation=record.id, requests=reports, unstored=unstored)
+
+
+def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[int, str]]) -> RequestReport:
+    """Return the report on a request of a gateway's client, which the gateway has compared."""
+    prefix = turn.prefix
+    assert prefix is not None
+    last = compared.get(turn.model) if prefix.kept is not None else None
+    compared[turn.model] = number, turn.began
+    return RequestReport(
+        turn=turn.number,
+        request=number,
+        model=turn.model,
+        compared_with=None if last is None else last[0],
+        kept=prefix.kept,
+        broken=prefix.broken,
+        parameters=[],
+        gap=None if last is None else _seconds(last[1], turn.began),
+        input=None if turn.usage is None else turn.usage.input,
+        cached=None if turn.usage is None else turn.usage.cached,
+        lost=prefix.lost,
+        cost=prefix.cost,
     )
+
+
+def _lost(before: dict[str, Any], after: dict[str, Any], tokens: int | None) -> int | None:
+    """Return about how many tokens of a request stand behind the first difference; `tokens` is its input, if known."""
+    parts = fingerprint(before)
+    loss = first_loss(parts, fingerprint(after))
+    return None if loss is None else round((parts.size // _BYTES_PER_TOKEN if tokens is None else tokens) * loss.share)
 
 
 def _answered(turn: RecordedTurn) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace
+from cnllm.gateway.call_log import CallLog
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
@@ -21,6 +23,7 @@ from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent
+from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
@@ -50,7 +53,8 @@ class Gateway:
 
     `admin_key` opens `/metrics` and `/ui`; None takes CNLLM_ADMIN_KEY, and without that `keys` do. A key of `key_book`
     never does: its client may not see others. `metrics=False` counts nothing. `recent` keeps the last requests for
-    `/ui`, which does not exist without it. `spans` makes OpenTelemetry spans of requests and of the calls they need.
+    `/ui`, which does not exist without it. `call_log` keeps what calls cost, for `cnllm logs`. `spans` makes
+    OpenTelemetry spans of requests and of the calls they need.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Gateway:
         bounds: Bounds = Bounds(),  # noqa: B008 — it is frozen
         trusted_proxies: Iterable[str] = (),
         access_log: AccessLog | None = None,
+        call_log: CallLog | None = None,
         key_book: KeyBook | None = None,
         limited_keys: Iterable[str] = (),
         admin_key: str | None = None,
@@ -113,6 +118,8 @@ class Gateway:
             log=access_log if access_log is not None else AccessLog(),
             monitor=Monitor(self._operator(access), self._metrics, recent, spans),
             client=self._client_of(self.registry if client is None else client.registry),
+            prefixes=Prefixes(),
+            calls=call_log,
             identity=identity,
             simulate=simulate,
             ping=ping,
@@ -198,6 +205,8 @@ class Gateway:
             await self._client.aclose()
         await self._service.admission.aclose()
         await self._service.state.close()
+        if self._service.calls is not None:
+            await asyncio.to_thread(self._service.calls.close)
         self._service.threads.shutdown(wait=False, cancel_futures=True)
 
     def _client_of(self, registry: Registry) -> Callable[[], AsyncClient]:

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from cnllm.client.async_stream import AsyncStream
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, ContextTooLong, Untrusted
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
+from cnllm.gateway.call_log import FinishedCall
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
@@ -24,6 +26,7 @@ from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.name_bounds import check_name, check_query
 from cnllm.gateway.operator_pages import operator_page
+from cnllm.gateway.prefixes import Thread
 from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
@@ -31,6 +34,8 @@ from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
 from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
+from cnllm.store.prefix import fingerprint
+from cnllm.store.records import PrefixRecord
 from cnllm.types import Reply
 
 __all__ = ["HttpRequest"]
@@ -79,6 +84,8 @@ class HttpRequest:
         self._is_counted = False  # among the requests in flight
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
+        self._thread: Thread | None = None  # the conversation of the request
+        self._prefix: PrefixRecord | None = None
 
     async def serve(self) -> None:
         """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
@@ -115,6 +122,8 @@ class HttpRequest:
                 lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry), is_kept=is_kept
             )
             service.log.write(self._entry, self._identity)
+            if service.calls is not None and self._thread is not None:
+                service.calls.add(FinishedCall(self._entry, self._thread.conversation, service.simulate, self._prefix))
             if self._body is not None:
                 try:
                     if keep is not None:
@@ -339,8 +348,17 @@ class HttpRequest:
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         self._request_monitor.ask(call.plan)
+        await self._follow(exchange, call.plan)
         exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
         return call
+
+    async def _follow(self, exchange: Exchange, plan: Plan) -> None:
+        """Find the conversation of a request, and take note where the endpoint's cache cannot serve its beginning."""
+        assert self._body is not None
+        parts = await self._body.worked(lambda: fingerprint(plan.body))
+        self._thread, self._prefix, note = self._service.prefixes.follow(self._identity, plan, parts)
+        if note is not None:
+            exchange.notes.append(note)
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
@@ -449,6 +467,8 @@ class HttpRequest:
         """Write down the notes and the usage of a reply."""
         exchange.notes += [note for note in exchange.reply_notes(reply) if note not in exchange.notes]
         self._request_monitor.reply(reply, exchange.notes)
+        if self._thread is not None and reply.usage.input is not None:
+            self._thread.tokens = reply.usage.input
 
     # ── writing ──────────────────────────────────────────────────────────────
 

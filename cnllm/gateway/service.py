@@ -13,8 +13,10 @@ from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace, Quota
+from cnllm.gateway.call_log import CallLog
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
+from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.state import State
 
 __all__ = ["Headers", "Receive", "Scope", "Send", "Service"]
@@ -29,7 +31,8 @@ class Service(Struct, frozen=True):
     """The parts of a gateway that its requests share. `ping` is in seconds.
 
     `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
-    down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `client` returns the client that calls the
+    down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `prefixes` notices lost caches, and `calls`
+    is the log of calls on disk. `client` returns the client that calls the
     endpoints; it is made at its first use, after a fork of the server.
     """
 
@@ -40,6 +43,8 @@ class Service(Struct, frozen=True):
     log: AccessLog
     monitor: Monitor
     client: Callable[[], AsyncClient]
+    prefixes: Prefixes
+    calls: CallLog | None
     identity: str | None
     simulate: bool
     ping: float

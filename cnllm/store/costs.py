@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
 
-Grouping = Literal["model", "day", "conversation"]
+Grouping = Literal["model", "day", "conversation", "tag"]
 
 _REFUSED = {"BadKey", "BadRequest", "ContextTooLong", "QuotaExceeded", "RateLimited", "ReplayMissing"}
 """Errors of requests that the endpoint refused before it did any work. They cost nothing."""
@@ -27,6 +27,7 @@ _REFUSED = {"BadKey", "BadRequest", "ContextTooLong", "QuotaExceeded", "RateLimi
 _REPEATED = ("again-whole", "step-again")
 """Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
 
+_NO_TAG = "(no tag)"
 _HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
 
 
@@ -90,13 +91,14 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
-    columns = f"conversation, began, model, origin, usage, cost, currency, error, notes, {_HAS_REPLY}"
+    columns = f"conversation, began, model, tag, origin, usage, cost, currency, error, notes, {_HAS_REPLY}"
     query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id"
-    for id_, began, model, origin, usage, amount, currency, error, notes, has_reply in file.rows(query, *values):
+    for id_, began, model, tag, origin, usage, amount, currency, error, notes, has_reply in file.rows(query, *values):
         if origin in ("simulated", "replayed"):
             yield None
             continue
-        label = {"model": as_text(model), "conversation": as_text(id_)}.get(by) or _local_day(as_text(began))
+        labels = {"model": as_text(model), "conversation": as_text(id_), "tag": as_text(tag) or _NO_TAG}
+        label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
         if failure is not None and failure.type in _REFUSED and not (amount or usage or has_reply):
             yield _Turn(label, Usage(input=0, output=0, cached=0), None, True)

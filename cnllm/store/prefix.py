@@ -6,14 +6,24 @@ then the other messages. After the first byte that differs, it reads nothing fro
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-__all__ = ["PrefixBreak", "changed_parameters", "first_break"]
+__all__ = [
+    "Fingerprint",
+    "PrefixBreak",
+    "PrefixLoss",
+    "changed_parameters",
+    "fingerprint",
+    "first_break",
+    "first_loss",
+]
 
 _TOOLS = ("tools", "functions")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
@@ -21,11 +31,15 @@ _MESSAGES = ("messages", "input", "contents")
 _HARMLESS = {"stream", "stream_options", "stop", "user", "store"}
 """Parameters that no prompt holds. Numbers, as those of sampling, count as such too."""
 
+_SYSTEM_LABELS = ("(system)", "(developer)")
 _MARGIN = 24
 _TIME = re.compile(
     r"\d{1,2}:\d{2}(:\d{2})?|\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\b1[6-9]\d{8}(\d{3})?\b|\d年|\d月|\d日"
 )
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-|[0-9a-fA-F]{12,}|\b(?=\w*\d)(?=\w*[A-Za-z])\w{16,}\b")
+
+
+_Mark = tuple[str, bytes, int]
 
 
 class PrefixBreak(Struct, frozen=True):
@@ -49,6 +63,63 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
     return None
 
 
+class Fingerprint(Struct, frozen=True):
+    """The parts of a request without their words: of each its place, a digest, and its length in bytes."""
+
+    tools: tuple[_Mark, ...]
+    system: tuple[_Mark, ...]
+    messages: tuple[_Mark, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the length of all parts in bytes."""
+        return sum(size for section in (self.tools, self.system, self.messages) for _, _, size in section)
+
+    @property
+    def turns(self) -> tuple[_Mark, ...]:
+        """Return the messages without those of the system."""
+        return tuple(mark for mark in self.messages if not mark[0].endswith(_SYSTEM_LABELS))
+
+
+class PrefixLoss(Struct, frozen=True):
+    """The first part that differed: its place, the cause in words, and the share of the earlier request behind it."""
+
+    where: str
+    cause: str
+    share: float
+
+
+def fingerprint(body: Mapping[str, Any]) -> Fingerprint:
+    """Return the parts of a body without their words."""
+    return Fingerprint(*(tuple(map(_mark, _items(body, names))) for names in (_TOOLS, _SYSTEM, _MESSAGES)))
+
+
+def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
+    """Return where a request stops to begin as an earlier one did, as `first_break` does; without any words."""
+    kept = 0
+    for old, new, last in (
+        (before.tools, after.tools, False),
+        (before.system, after.system, False),
+        (before.messages, after.messages, True),
+    ):
+        for number, ((place, digest, size), (new_place, new_digest, _)) in enumerate(zip(old, new, strict=False)):
+            if digest != new_digest:
+                is_later = any(digest == mark[1] for mark in new[number + 1 :])
+                was_later = any(new_digest == mark[1] for mark in old[number + 1 :])
+                cause = _CAUSES[is_later, was_later]
+                return _loss(place if was_later and not is_later else new_place, cause, kept, before)
+            kept += size
+        if len(new) > len(old) and not last:
+            return _loss(new[len(old)][0], "it was added", kept, before)
+        if len(new) < len(old) and not last:
+            return _loss(old[len(new)][0], "it was removed", kept, before)
+    return None
+
+
+def _loss(where: str, cause: str, kept: int, before: Fingerprint) -> PrefixLoss:
+    return PrefixLoss(where, cause, (before.size - kept) / (before.size or 1))
+
+
 def changed_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return the other parameters that differ, by which some endpoints separate their caches."""
     parts = {*_TOOLS, *_SYSTEM, *_MESSAGES, *_HARMLESS}
@@ -63,6 +134,25 @@ def _is_number(value: Any) -> bool:
 
 
 _Item = tuple[str, Any]
+
+
+_CAUSES = {
+    (True, True): "the order changed",
+    (True, False): "it was put in here",
+    (False, True): "it is left out now",
+    (False, False): "it changed",
+}
+"""The cause of a difference, by whether the old part stands later now, and whether the new one stood later before."""
+
+
+def _mark(item: _Item) -> _Mark:
+    """Return a part without its words."""
+    place, value = item
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair
+        data = _bytes(value).encode("utf-8", "surrogatepass")
+    return place, hashlib.blake2b(data, digest_size=12).digest(), len(data)
 
 
 def _items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:

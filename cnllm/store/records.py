@@ -7,12 +7,14 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from cnllm.store.prefix import PrefixBreak
 from cnllm.types import Cost, Note, ToolCall, Usage
 
 __all__ = [
     "ConversationSummary",
     "Failure",
     "Origin",
+    "PrefixRecord",
     "RecordedConversation",
     "RecordedTurn",
     "SearchHit",
@@ -34,10 +36,23 @@ class Failure(Struct, frozen=True):
     message: str
 
 
+class PrefixRecord(Struct, frozen=True, kw_only=True):
+    """Whether a request of a gateway's client began as the one before it; `kept` is null for the first one.
+
+    `lost` is about the number of tokens that no cache could serve, and `cost` how much more they cost; null is unknown.
+    """
+
+    kept: bool | None = None
+    broken: PrefixBreak | None = None
+    lost: int | None = None
+    cost: Cost | None = None
+
+
 class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn. `messages` are as `Message.to_dict` gives them; `exchanges` are lines of a cassette.
 
-    `registry` is the version of the data on the endpoint; null where there was no reply.
+    `registry` is the version of the data on the endpoint; null where there was no reply. A turn of a gateway's client
+    has its protocol in `client`, the name of its key in `tag`, and no messages.
     """
 
     number: int
@@ -60,6 +75,9 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     incomplete: list[ToolCall] = []
     registry: str | None = None
     exchanges: list[dict[str, Any]] = []
+    client: str | None = None
+    tag: str | None = None
+    prefix: PrefixRecord | None = None
 
 
 class RecordedConversation(Struct, frozen=True, kw_only=True):

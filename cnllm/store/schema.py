@@ -59,6 +59,11 @@ STEPS: Sequence[Step] = (
         "CREATE INDEX exchanges_of ON exchanges (turn)",
     ),
     ("ALTER TABLE turns ADD COLUMN registry TEXT",),  # the version of the data on the endpoint
+    (
+        "ALTER TABLE turns ADD COLUMN client TEXT",  # the protocol of a gateway's client; its turns have no messages
+        "ALTER TABLE turns ADD COLUMN tag TEXT",  # the name of the client's key
+        "ALTER TABLE turns ADD COLUMN prefix TEXT",  # whether the request began as the one before it
+    ),
 )
 """The statements from each version to the next; the first from an empty file."""
 

@@ -26,7 +26,7 @@ __all__ = ["Store", "store_path"]
 
 _TURN = (
     "id, began, model, origin, state, process, protocol, base_url, finish, raw_finish, reply_id, reply_model, "
-    "usage, cost, currency, seconds, error, notes, incomplete, registry"
+    "usage, cost, currency, seconds, error, notes, incomplete, registry, client, tag, prefix"
 )
 
 
@@ -60,6 +60,11 @@ class Store:
         """Return the path of the file."""
         return self._file.path
 
+    @property
+    def file(self) -> DatabaseFile:
+        """Return the file."""
+        return self._file
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -72,16 +77,31 @@ class Store:
     ) -> None:
         self.close()
 
-    def conversation(self, which: str | None = None) -> Conversation:
-        """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one."""
+    def conversation(self, which: str | None = None, *, with_gateway: bool = False) -> Conversation:
+        """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one.
+
+        Those of a gateway's clients cannot go on here: their words are not stored. `with_gateway` finds them, too.
+        """
         if which is not None:
             _require_text("which", which)
             which = str.__str__(which)
-        return Conversation(self._file, os.urandom(5).hex() if which is None else self._find_id(which))
+        return Conversation(self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_gateway))
 
-    def _find_id(self, prefix: str) -> str:
+    def _find_id(self, prefix: str, with_gateway: bool) -> str:
+        id_ = self._matching_id(prefix, with_gateway)
+        if not with_gateway:
+            rows = self._file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
+            if rows:
+                raise CnllmError(
+                    f"conversation {id_} went through a gateway, and its words are not stored",
+                    hint="cnllm logs show names its calls",
+                )
+        return id_
+
+    def _matching_id(self, prefix: str, with_gateway: bool) -> str:
         if prefix == "last":
-            rows = self._file.rows("SELECT conversation FROM turns ORDER BY id DESC LIMIT 1")
+            condition = "1" if with_gateway else "client IS NULL"
+            rows = self._file.rows(f"SELECT conversation FROM turns WHERE {condition} ORDER BY id DESC LIMIT 1")
             if not rows:
                 raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])
@@ -208,7 +228,7 @@ class Store:
         *more: Any,
         **options: bool,
     ) -> RecordedTurn:
-        from cnllm.store.records import Failure, RecordedTurn, state_of
+        from cnllm.store.records import Failure, PrefixRecord, RecordedTurn, state_of
         from cnllm.types import Note, ToolCall, Usage
 
         protocol, base_url, finish, raw, reply_id, reply_model, usage, cost, currency, seconds, error, *rest = more
@@ -239,6 +259,9 @@ class Store:
             notes=self._json(rest[0], list[Note], [], place, "the notes"),
             incomplete=calls,
             registry=None if rest[2] is None else as_text(rest[2]),
+            client=None if rest[3] is None else as_text(rest[3]),
+            tag=None if rest[4] is None else as_text(rest[4]),
+            prefix=self._json(rest[5], PrefixRecord, None, place, "the prefix"),
             exchanges=[entry for entry in entries if entry is not None],
         )
 

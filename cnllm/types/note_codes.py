@@ -145,6 +145,7 @@ NoteCode = Literal[
     # Gateway
     "reasoning-ambiguous",
     "state-unavailable",
+    "prefix-broken",
 ]
 """The code of a note. `NOTE_CODES` says what each means."""
 
@@ -299,6 +300,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     "Gateway": {
         "reasoning-ambiguous": "two kept replies fit one turn of a client: no reasoning goes with it",
         "state-unavailable": "the store of a gateway failed: what it keeps was not used, or the reply was not kept",
+        "prefix-broken": "a request does not begin as the one before it: the endpoint's cache does not serve it",
     },
 }
 """Group → code → meaning."""

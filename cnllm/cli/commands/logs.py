@@ -82,7 +82,7 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        (record,) = store.records([store.conversation(ident).id])
+        (record,) = store.records([store.conversation(ident, with_gateway=True).id])
         _report_damage(store)
     if as_json:
         answer.print_json(_to_plain(record))
@@ -136,7 +136,7 @@ def export(ident: str | None) -> None:
     from cnllm.store.text import as_json
 
     with Store.open() as store:
-        ids = None if ident is None else [store.conversation(ident).id]
+        ids = None if ident is None else [store.conversation(ident, with_gateway=True).id]
         for record in store.records(ids, exchanges=True):
             line = as_json(record)
             answer.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
     from cnllm.cli.cache_report import CacheReport, RequestReport
+    from cnllm.types import Cost
 
 __all__ = ["cache"]
 
@@ -28,13 +30,14 @@ def cache(ident: str, as_json: bool) -> None:
 
     An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache
     often cost a tenth. Each request is compared with the last one before it to the same model.
+    What cannot come from the cache has a cost: its tokens at the price of input, less that of the cache.
     """
     from cnllm.cli.cache_report import cache_report
     from cnllm.store import Store
 
     with Store.open() as store:
-        (record,) = store.records([store.conversation(ident).id], exchanges=True)
-    report = cache_report(record)
+        (record,) = store.records([store.conversation(ident, with_gateway=True).id], exchanges=True)
+    report = cache_report(record, _loss_cost)
     if as_json:
         import msgspec
 
@@ -47,7 +50,21 @@ def cache(ident: str, as_json: bool) -> None:
             stdio.print_line(f"turns whose requests are not stored: {report.unstored}")
 
 
+def _loss_cost(model: str, tokens: int) -> Cost | None:
+    """Return how much more tokens of a model cost than from the cache; None where a price is unknown."""
+    from cnllm.errors import CnllmError
+    from cnllm.estimates.cache_loss import loss_cost
+    from cnllm.registry import Registry
+
+    try:
+        return loss_cost(tokens, Registry.load().resolve(model).flags.price)
+    except CnllmError:  # a model of an address that no file has any more
+        return None
+
+
 def _lines(report: CacheReport) -> Iterator[str]:
+    from cnllm.estimates.cache_loss import loss_text
+
     for request in report.requests:
         head = f"request {request.request} (turn {request.turn}, {request.model})"
         if request.compared_with is None:
@@ -61,13 +78,34 @@ def _lines(report: CacheReport) -> Iterator[str]:
                 yield f"  before: {_one_line(request.broken.before)}"
             if request.broken.after is not None:
                 yield f"  after:  {_one_line(request.broken.after)}"
+            if request.lost is not None:
+                yield f"  {loss_text(request.lost, request.cost)}"
         if request.parameters:
             yield f"  other parameters, which may matter to the cache: {', '.join(request.parameters)}"
         if request.kept and not request.cached and request.gap is not None and request.gap > _LONG_GAP:
             yield f"  {request.gap / 60:.0f} minutes lie between them; a cache may forget after five"
     broken = sum(request.broken is not None for request in report.requests)
+    total = _total(report)
     compared = sum(request.compared_with is not None for request in report.requests)
-    yield f"conversation {report.conversation}: {broken} of {compared} later requests broke the prefix"
+    yield f"conversation {report.conversation}: {broken} of {compared} later requests broke the prefix{total}"
+
+
+def _total(report: CacheReport) -> str:
+    """Return what all of it costs, by currency, empty where nothing broke."""
+    from cnllm.estimates.cache_loss import short_amount
+
+    broken = [request for request in report.requests if request.lost is not None]
+    if not broken:
+        return ""
+    sums: dict[str, Decimal] = {}
+    for request in broken:
+        if request.cost is not None:
+            sums[request.cost.currency] = sums.get(request.cost.currency, Decimal(0)) + request.cost.amount
+    unknown = sum(request.cost is None for request in broken)
+    amounts = " + ".join(f"{short_amount(amount)} {currency}" for currency, amount in sorted(sums.items()))
+    if not amounts:
+        return "; what that costs is unknown"
+    return f"; that costs about {amounts}" + (f", and {unknown} times an unknown amount" if unknown else "")
 
 
 def _read(request: RequestReport) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cost"]
 
-_HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION"}
+_HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION", "tag": "TAG"}
 
 
 @click.command(
@@ -33,6 +33,8 @@ _HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION"}
 def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
     """Sum the tokens and the cost of logged calls, all or those of one conversation.
 
+    Calls of a gateway's clients count too. Their tag is the name of the client's key.
+
     Where the cost of a turn is unknown, the sum is a lower bound: it has a ≥, and the turns without a cost are counted.
     Calls that were not logged or were taken back are in no sum. Simulated calls cost nothing.
     """
@@ -41,7 +43,7 @@ def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
 
     begin = None if since is None else utc_time(since, "--since")
     with Store.open() as store:
-        id_ = None if ident is None else store.conversation(ident).id
+        id_ = None if ident is None else store.conversation(ident, with_gateway=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
     if as_json:
         import msgspec

@@ -122,6 +122,11 @@ class _Serve(options.Group):
 @click.option(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
 )
+@click.option(
+    "--log-calls/--no-log-calls",
+    default=None,
+    help="Write what calls cost to the file of cnllm logs, without their words. Default: as cnllm logs says.",
+)
 @click.option("--admin-key", metavar="K", help=f"The key of /metrics and /ui. Default: {_ADMIN}, else that of --key.")
 @click.option("--ui", is_flag=True, help="Keep the last requests and show them at /ui, with their bodies.")
 @click.option("--no-metrics", is_flag=True, help="Count nothing, and have no /metrics.")
@@ -150,6 +155,7 @@ def serve(
     max_held: int | None,
     simulate: bool,
     log: str | None,
+    log_calls: bool | None,
     admin_key: str | None,
     ui: bool,
     no_metrics: bool,
@@ -217,6 +223,7 @@ def serve(
     if ui and not (admin_key or environment.read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
+    logs_calls = _logs_calls(log_calls)
     with _named("--store"):
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
@@ -229,6 +236,7 @@ def serve(
 
     def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.call_log import CallLog
         from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.monitoring.spans import ServerSpans
         from cnllm.gateway.tokens import Keyring
@@ -247,6 +255,7 @@ def serve(
             admin_key=admin_key,
             metrics=not no_metrics,
             recent=Recent(folder.name if folder is not None else None) if ui else None,
+            call_log=CallLog() if logs_calls else None,
             spans=ServerSpans() if otel else None,
             bounds=bounds,
             trusted_proxies=proxies,
@@ -389,6 +398,19 @@ def _keep_limits(where: str, key: str, options: str, book: KeyBook | None) -> No
     except (CnllmError, click.ClickException) as error:
         text = error.message
         raise CnllmError(f"{where}: {text}", hint=getattr(error, "hint", None)) from error
+
+
+def _logs_calls(choice: bool | None) -> bool:
+    """Return whether calls are logged: by the option, else by the mode of `cnllm logs`. Where it is unreadable: no."""
+    from cnllm.config import log_mode
+
+    if choice is not None:
+        return choice
+    try:
+        return log_mode.mode() != "off"
+    except CnllmError as error:
+        stdio.print_line(f"calls are not logged: {error.message}")
+        return False
 
 
 def _start_log(log: str | None) -> None:
