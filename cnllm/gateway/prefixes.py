@@ -6,6 +6,7 @@ No word of a client is kept: of each request the digests and the lengths of its 
 from __future__ import annotations
 
 import secrets
+import time
 from collections import OrderedDict
 
 from cnllm.engine.encode.plan import Plan
@@ -68,7 +69,7 @@ def _loss(thread: Thread, loss: PrefixLoss, plan: Plan) -> tuple[PrefixRecord, N
     rules = plan.flags.reasoning
     is_thought = rules is not None and rules.replay == "since-user" and loss.where.endswith("(assistant)")
     cause = _THOUGHTS if is_thought else loss.cause
-    cost = loss_cost(tokens, plan.flags.price)
+    cost = loss_cost(tokens, plan.model.flags.price, time.time())  # a simulated request has no price of its own
     broken = PrefixBreak(loss.where, cause, None, None)
     note = Note("prefix-broken", "price.cached", f"{loss.where}: {cause}", loss_text(tokens, cost))
     return PrefixRecord(kept=False, broken=broken, lost=tokens, cost=cost), note
