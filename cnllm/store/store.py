@@ -100,8 +100,8 @@ class Store:
 
     def _matching_id(self, prefix: str, with_gateway: bool) -> str:
         if prefix == "last":
-            condition = "1" if with_gateway else "client IS NULL"
-            rows = self._file.rows(f"SELECT conversation FROM turns WHERE {condition} ORDER BY id DESC LIMIT 1")
+            query = "SELECT conversation FROM turns WHERE ? OR client IS NULL ORDER BY id DESC LIMIT 1"
+            rows = self._file.rows(query, with_gateway)
             if not rows:
                 raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])

@@ -91,7 +91,7 @@ def _lines(report: CacheReport) -> Iterator[str]:
 
 
 def _total(report: CacheReport) -> str:
-    """Return what all of it costs, by currency, empty where nothing broke."""
+    """Return what all of it costs, by currency, with a ? where some of it is unknown; empty where nothing broke."""
     from cnllm.estimates.cache_loss import short_amount
 
     broken = [request for request in report.requests if request.lost is not None]
@@ -102,10 +102,8 @@ def _total(report: CacheReport) -> str:
         if request.cost is not None:
             sums[request.cost.currency] = sums.get(request.cost.currency, Decimal(0)) + request.cost.amount
     unknown = sum(request.cost is None for request in broken)
-    amounts = " + ".join(f"{short_amount(amount)} {currency}" for currency, amount in sorted(sums.items()))
-    if not amounts:
-        return "; what that costs is unknown"
-    return f"; that costs about {amounts}" + (f", and {unknown} times an unknown amount" if unknown else "")
+    amounts = [f"{short_amount(amount)} {currency}" for currency, amount in sorted(sums.items())]
+    return ": " + " + ".join([*amounts, *(["?"] if unknown else [])])
 
 
 def _read(request: RequestReport) -> str:
