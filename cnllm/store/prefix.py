@@ -32,7 +32,9 @@ _HARMLESS = {"stream", "stream_options", "stop", "user", "store"}
 """Parameters that no prompt holds. Numbers, as those of sampling, count as such too."""
 
 _SYSTEM_LABELS = ("(system)", "(developer)")
+_CACHE_MARK = b'"cache_control"'
 _MARGIN = 24
+_encode = msgspec.json.Encoder().encode
 _TIME = re.compile(
     r"\d{1,2}:\d{2}(:\d{2})?|\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\b1[6-9]\d{8}(\d{3})?\b|\d年|\d月|\d日"
 )
@@ -91,7 +93,7 @@ class PrefixLoss(Struct, frozen=True):
 
 def fingerprint(body: Mapping[str, Any]) -> Fingerprint:
     """Return the parts of a body without their words."""
-    return Fingerprint(*(tuple(map(_mark, _items(body, names))) for names in (_TOOLS, _SYSTEM, _MESSAGES)))
+    return Fingerprint(*(tuple(map(_mark, _raw_items(body, names))) for names in (_TOOLS, _SYSTEM, _MESSAGES)))
 
 
 def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
@@ -149,21 +151,28 @@ def _mark(item: _Item) -> _Mark:
     """Return a part without its words."""
     place, value = item
     try:
-        data = msgspec.json.encode(value)
+        data = _encode(value)
+        if _CACHE_MARK in data:
+            data = _encode(_plain(value))
     except UnicodeEncodeError:  # half a surrogate pair
-        data = _bytes(value).encode("utf-8", "surrogatepass")
+        data = _bytes(_plain(value)).encode("utf-8", "surrogatepass")
     return place, hashlib.blake2b(data, digest_size=12).digest(), len(data)
 
 
 def _items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
     """Return the parts of a section, each with its place."""
+    return [(place, _plain(item)) for place, item in _raw_items(body, names)]
+
+
+def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
+    """Return the parts of a section as they are, cache marks included."""
     name = next((name for name in names if body.get(name) is not None), None)
     if name is None:
         return []
     value = body[name]
     values = value if isinstance(value, list) else [value]
     places = [name] if not isinstance(value, list) else [f"{name}[{number}]" for number in range(len(value))]
-    return [(f"{place}{_label(item)}", _plain(item)) for place, item in zip(places, values, strict=True)]
+    return [(f"{place}{_label(item)}", item) for place, item in zip(places, values, strict=True)]
 
 
 def _label(item: Any) -> str:
