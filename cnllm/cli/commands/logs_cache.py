@@ -30,7 +30,7 @@ def cache(ident: str, as_json: bool) -> None:
 
     An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache
     often cost a tenth. Each request is compared with the last one before it to the same model.
-    What cannot come from the cache has a cost: its tokens at the price of input, less that of the cache.
+    A break costs the tokens behind it: at the price of input, less that of the cache.
     """
     from cnllm.cli.cache_report import cache_report
     from cnllm.store import Store
@@ -58,7 +58,7 @@ def _loss_cost(model: str, tokens: int) -> Cost | None:
 
     try:
         return loss_cost(tokens, Registry.load().resolve(model).flags.price)
-    except CnllmError:  # a model of an address that no file has any more
+    except CnllmError:  # a model that no file describes now
         return None
 
 
