@@ -27,6 +27,7 @@ from cnllm.store.prefix import fingerprint, first_break, first_loss
 from cnllm.types import Cost
 
 from .support import KEY, THOUGHT, call, say
+from .test_http import serving
 from .test_keys_http import setting
 
 Json = dict[str, Any]
@@ -223,3 +224,20 @@ def test_a_file_that_cannot_be_written_costs_no_call(tmp_path: Path, caplog: pyt
     lines = [record for record in caplog.records if "calls cannot be logged" in record.getMessage()]
     assert len(lines) == 1, "one warning a minute"
     assert lines[0].exc_info is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mode", "is_written"), [((), "on", True), (("--no-log-calls",), "on", False), ((), "off", False)]
+)
+def test_the_operator_turns_the_log_of_calls_off(
+    arguments: tuple[str, ...], mode: str, is_written: bool, tmp_path: Path
+) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path), "CNLLM_LOG": mode}
+    with serving("--simulate", "--key", KEY, "--store", "memory:", *arguments, env=env) as (_, url):
+        headers = {"authorization": f"Bearer {KEY}"}
+        body = {"model": MODEL, "messages": turns("Hi")}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers).status_code == 200
+    path = tmp_path / "cnllm" / "conversations.db"
+    assert path.exists() is is_written
+    if is_written:
+        assert [turn.origin for record in rows_of(path, 1) for turn in record.turns] == ["simulated"]
