@@ -28,7 +28,10 @@ FIELDS = read_fields(
                 thinkingConfig
             """,
             "answer": "candidateCount=n",
-            "forward": "presencePenalty frequencyPenalty topK logprobs=top_logprobs responseLogprobs=logprobs",
+            "forward": """
+                presencePenalty:number frequencyPenalty:number topK:integer logprobs=top_logprobs:integer
+                responseLogprobs=logprobs:boolean
+            """,
             "keep": """
                 responseModalities mediaResolution speechConfig imageConfig
                 enableEnhancedCivicAnswers audioTranscriptionConfig audioTimestamp routingConfig modelConfig
