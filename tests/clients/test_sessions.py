@@ -2,8 +2,8 @@
 
 The endpoints refuse everything that the models' flags deny. A turn has parallel calls, one a call that leaked into the
 text; the gateway is killed in the middle of one, and one goes to another model. What is asserted: no request is
-refused, every command ran and its result came back, and each model gets its own reasoning back, to the byte, and no
-other's.
+refused, every command ran and its result came back, each model gets its own reasoning back, to the byte, and no
+other's, and all else that a client sends reaches the endpoint.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ from cnllm.launch.setup import Values, build_setup, write_files
 from cnllm.registry import Registry
 
 from .programs import AGENTS, FOLDERS, Program, search_path
+from .recorder import Recorder, losses, recorder
 from .upstream import Seen, Step, Upstream, scripted_upstream, thought
 
 pytestmark = pytest.mark.long
 
-MODELS = ("zai/glm-4.7", "deepseek/deepseek-flash", "moonshotai/kimi-k2.6", "minimax/MiniMax-M3")
-KEYS = ("ZAI_API_KEY", "DEEPSEEK_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY")
+MODELS = (
+    "zai/glm-4.7",
+    "deepseek/deepseek-flash",
+    "moonshotai/kimi-k2.6",
+    "minimax/MiniMax-M3",
+    "alibaba-cn/qwen3.5-plus",
+)
+KEYS = ("ZAI_API_KEY", "DEEPSEEK_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "DASHSCOPE_API_KEY")
 KEY = "sk-cnllm-the-key-of-this-test"
 SECONDS = 120
 
@@ -153,9 +160,9 @@ def start_turn(program: Program, machine: Machine, url: str, model: str, turn: i
     )
 
 
-def run_turn(program: Program, machine: Machine, gateway: Gateway, model: str, turn: int) -> None:
+def run_turn(program: Program, machine: Machine, gateway: Gateway, url: str, model: str, turn: int) -> None:
     """Run one turn, and kill the gateway in the middle of the fourth."""
-    process = start_turn(program, machine, gateway.url, model, turn)
+    process = start_turn(program, machine, url, model, turn)
     try:
         if turn == 4:
             wait_for(machine.work / "started", process)
@@ -188,11 +195,22 @@ def test_six_turns(program: Program, model: str, tmp_path: Path) -> None:
     registry = Registry.load()
     with scripted_upstream(registry, SCRIPT) as upstream:
         machine = Machine(tmp_path, upstream)
-        with gateway_of(machine, find_client(program.name)[1].models, model) as gateway:
+        names = find_client(program.name)[1].models
+        with gateway_of(machine, names, model) as gateway, recorder(gateway.port) as between:
             for turn in PROMPTS:
-                run_turn(program, machine, gateway, other if turn == 5 else model, turn)
+                run_turn(program, machine, gateway, between.url, other if turn == 5 else model, turn)
                 assert upstream.record.refused == []
         check(upstream.record.seen, model, other, program.keeps_history)
+        check_nothing_is_lost(between, upstream.record.seen)
+
+
+def check_nothing_is_lost(between: Recorder, seen: Sequence[Seen]) -> None:
+    """Each request of the script reached an endpoint whole."""
+    bodies = [body for body in between.bodies if "TURN-" in json.dumps(body) and body.get("tools")]
+    assert bodies
+    for body in bodies:
+        lost = [losses(body, request.body) for request in seen]
+        assert [] in lost, min(lost, key=len)
 
 
 def check(seen: Sequence[Seen], model: str, other: str, keeps_history: bool) -> None:
