@@ -18,6 +18,7 @@ from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.protocols import PROTOCOLS, server_api, server_codec
 
 from .support import Upstream, say
+from .test_deploy import balancer
 from .test_keys_http import requests
 from .test_keys_machines import make_key, serve
 from .test_keys_machines import store as redis_url  # noqa: F401 — a fixture
@@ -116,15 +117,20 @@ class Gateway:
 
 
 @contextlib.contextmanager
-def running(store: str, folder: Path, workers: int) -> Iterator[tuple[Gateway, Upstream]]:
+def running(store: str, folder: Path, workers: int, has_nginx: bool) -> Iterator[tuple[Gateway, Upstream]]:
     upstream = Upstream(say("Hello"))
-    options = ("--workers", str(workers), "--ui", "--admin-key", OPERATOR, "--log", str(folder / "log"))
+    options = ["--workers", str(workers), "--ui", "--admin-key", OPERATOR, "--log", str(folder / "log")]
+    if has_nginx:
+        options += ["--public", "--trusted-proxy", "127.0.0.1"]
     process: subprocess.Popen[str]
     process, url = serve(store, folder, upstream.url, *options)
     book = open_book(store)
     assert book is not None
     try:
-        yield Gateway(url, book), upstream
+        with balancer(folder, url) if has_nginx else contextlib.nullcontext(url) as front:
+            gateway = Gateway(front, book)
+            with gateway.http:
+                yield gateway, upstream
     finally:
         process.kill() if workers == 1 else process.terminate()
         process.communicate()
@@ -184,8 +190,8 @@ class Walk:
             assert self.gateway.send(odd, self.gateway.mine, **self.names).status_code == 405
 
 
-def walk(store: str, folder: Path, workers: int) -> None:
-    with running(store, folder, workers) as (gateway, upstream):
+def walk(store: str, folder: Path, workers: int, *, has_nginx: bool = False) -> None:
+    with running(store, folder, workers, has_nginx) as (gateway, upstream):
         visit = Walk(gateway, upstream, workers)
         for verb, rows in {**TABLE, "unknown": UNKNOWN}.items():
             for row in rows:
@@ -220,3 +226,8 @@ def test_the_table_holds_with_three_workers_and_a_file(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_table_holds_with_three_workers_and_redis(redis_url: str, tmp_path: Path) -> None:  # noqa: F811
     walk(redis_url, tmp_path, 3)
+
+
+@pytest.mark.long
+def test_the_table_holds_behind_nginx(tmp_path: Path) -> None:
+    walk(f"sqlite:{tmp_path / 'gateway.db'}", tmp_path, 1, has_nginx=True)
