@@ -34,9 +34,10 @@ _USAGE = Usage(input=900, output=90, total=990, reasoning=20, cached=0)
 
 @dataclass(frozen=True)
 class Step:
-    """One reply: commands to run (at once), as calls or as text in the model's own markup; or a text."""
+    """One reply: commands to run (at once), as calls or in the model's own markup; calls of other tools; or a text."""
 
     commands: Sequence[str] = ()
+    calls: Sequence[tuple[str, dict[str, Any]]] = ()
     text: str = ""
     leaked: bool = False
 
@@ -107,16 +108,19 @@ class Upstream(ThreadingHTTPServer):
 
 
 def _reply(model: Model, tool: ParsedTool, turn: int, step: int, entry: Step) -> SimulatedReply:
-    calls = tuple(_call(model, tool, command, f"{turn}.{step}.{n}") for n, command in enumerate(entry.commands))
+    calls = [_call(model, tool, command, f"{turn}.{step}.{n}") for n, command in enumerate(entry.commands)]
+    for name, arguments in entry.calls:
+        content = json.dumps(arguments, ensure_ascii=False)
+        calls.append(ParsedCall(_call_id(model, f"{turn}.{step}.{len(calls)}"), name, content))
     text = entry.text
     if entry.leaked:
-        text, calls = "".join(_LEAKS[model.provider](call) for call in calls), ()
+        text, calls = "".join(_LEAKS[model.provider](call) for call in calls), []
     return SimulatedReply(
         id=sha256(f"{model.name}{turn}.{step}".encode()).hexdigest()[:24],
         model=model.id,
         reasoning=thought(model.name, turn, step),
         text=text,
-        calls=calls,
+        calls=tuple(calls),
         finish="tool_calls" if calls else "stop",
         usage=_USAGE,
     )
@@ -128,11 +132,14 @@ def _call(model: Model, tool: ParsedTool, command: str, seed: str) -> ParsedCall
         name: ([command] if isinstance(value, list) else command) if value in ("ls", ["ls"]) else value
         for name, value in sample.items()
     }
+    return ParsedCall(_call_id(model, seed), tool.name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _call_id(model: Model, seed: str) -> str:
+    """An id as the model makes them."""
     pattern = model.flags.tools.call_id_pattern if model.flags.tools is not None else None
     id = f"call_{sha256(f'{model.name}{seed}'.encode()).hexdigest()[:20]}"
-    if pattern is not None:
-        id = sample_match(pattern, seed) or id
-    return ParsedCall(id=id, name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False))
+    return id if pattern is None else sample_match(pattern, seed) or id
 
 
 def _pairs(call: ParsedCall) -> str:
