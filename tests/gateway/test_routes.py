@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import secrets
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Gateway:
     def __init__(self, url: str, book: KeyBook) -> None:
         self.http = httpx.Client(base_url=url, timeout=60)
         self.book = book
-        self._names = map(str, itertools.count())
+        self._names = (f"{secrets.token_hex(4)}-{number}" for number in itertools.count())  # tests share the server
         self.mine = self.key(models=(MODEL,))
 
     def key(self, **limits: Any) -> str:
