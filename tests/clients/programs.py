@@ -59,3 +59,21 @@ AGENTS = (
     ),
     Program("opencode", ("run", "--auto"), ("run", "--auto", "--continue")),
 )
+
+PLANNER = Program(
+    "claude",
+    ("--permission-mode", "plan", *_CLAUDE[1:]),
+    ("--continue", *_CLAUDE),
+    {"IS_SANDBOX": "1", "ENABLE_TOOL_SEARCH": "true"},
+)
+"""Claude Code that begins with a plan, and searches its tools instead of sending them all."""
+
+_AIDER = ("--no-git", "--yes", "--no-check-update", "--edit-format", "diff", "--file", "code.py")
+
+EDITOR = Program(
+    "aider",
+    (*_AIDER, "--message"),
+    (*_AIDER, "--restore-chat-history", "--message"),
+    {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+)
+"""aider, which has no tools: it edits files by blocks in the text of the reply."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +27,7 @@ from cnllm.launch.clients import find_client
 from cnllm.launch.setup import Values, build_setup, write_files
 from cnllm.registry import Registry
 
-from .programs import AGENTS, FOLDERS, Program, search_path
+from .programs import AGENTS, EDITOR, FOLDERS, PLANNER, Program, search_path
 from .recorder import Recorder, losses, recorder
 from .upstream import Seen, Step, Upstream, scripted_upstream, thought
 
@@ -204,13 +206,92 @@ def test_six_turns(program: Program, model: str, tmp_path: Path) -> None:
         check_nothing_is_lost(between, upstream.record.seen)
 
 
-def check_nothing_is_lost(between: Recorder, seen: Sequence[Seen]) -> None:
-    """Each request of the script reached an endpoint whole."""
-    bodies = [body for body in between.bodies if "TURN-" in json.dumps(body) and body.get("tools")]
+def check_nothing_is_lost(between: Recorder, seen: Sequence[Seen], *, has_tools: bool = True) -> None:
+    """Each request of the script reached an endpoint whole, and no result of a tool is empty."""
+    bodies = [body for body in between.bodies if "TURN-" in json.dumps(body) and bool(body.get("tools")) is has_tools]
     assert bodies
     for body in bodies:
         lost = [losses(body, request.body) for request in seen]
         assert [] in lost, min(lost, key=len)
+    for request in seen:
+        assert all(message["content"] for message in request.body["messages"] if message["role"] == "tool"), request
+
+
+def png(size: int) -> bytes:
+    """A red picture."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        """A piece of the file, with its length and its checksum."""
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = (b"\0" + b"\xc8\x1e\x1e" * size) * size
+    head = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+    pieces = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + pieces
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_plans_pictures_and_searched_tools(model: str, tmp_path: Path) -> None:
+    """Claude Code begins in plan mode, reads a picture, searches for tools, and goes on after a restart."""
+    if PLANNER.path() is None:
+        pytest.skip(f"{PLANNER.name} is neither on PATH nor in a folder of {FOLDERS}")
+    work = tmp_path / "work"
+    reads = [("Read", {"file_path": str(work / name)}) for name in ("picture.png", "a.txt")]
+    search = ("ToolSearch", {"query": "select:WebFetch,NotebookEdit", "max_results": 5})
+    script = {
+        **SCRIPT,
+        1: [Step(["cat a.txt"]), Step(text="Turn one is done.")],
+        2: [Step(calls=reads), Step(text="Turn two is done.")],
+        3: [Step(calls=[search]), Step(["cat c.txt"]), Step(text="Turn three is done.")],
+    }
+    registry = Registry.load()
+    with scripted_upstream(registry, script) as upstream:
+        machine = Machine(tmp_path, upstream)
+        (work / "picture.png").write_bytes(png(32))
+        names = find_client(PLANNER.name)[1].models
+        with gateway_of(machine, names, model) as gateway, recorder(gateway.port) as between:
+            for turn in PROMPTS:
+                run_turn(PLANNER, machine, gateway, between.url, model, turn)
+                assert upstream.record.refused == []
+        seen = upstream.record.seen
+        assert [(s.turn, s.step) for s in seen] == [
+            (turn, step) for turn in script for step in range(len(script[turn]))
+        ]
+        check_nothing_is_lost(between, seen)
+        picture = json.dumps([request.body["messages"] for request in seen if (request.turn, request.step) == (2, 1)])
+        takes = "image" in (registry.resolve(model).flags.input or ())
+        assert ("data:image/png;base64," in picture) is takes
+        assert takes or "image" in picture.replace("picture.png", "")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_edits_in_the_text_of_replies(model: str, tmp_path: Path) -> None:
+    """aider changes a file in each of six turns, and sends what it holds by then."""
+    if EDITOR.path() is None:
+        pytest.skip(f"{EDITOR.name} is neither on PATH nor in a folder of {FOLDERS}")
+    script = {
+        turn: [
+            Step(
+                text=f"code.py\n```python\n<<<<<<< SEARCH\nx = {turn - 1}\n=======\nx = {turn}\n>>>>>>> REPLACE\n```\n"
+            )
+        ]
+        for turn in PROMPTS
+    }
+    with scripted_upstream(Registry.load(), script, has_tools=False) as upstream:
+        machine = Machine(tmp_path, upstream)
+        code = machine.work / "code.py"
+        code.write_text("x = 0\ny = '你好 <&>'\n")
+        with gateway_of(machine, (), model) as gateway, recorder(gateway.port) as between:
+            for turn in PROMPTS:
+                process = start_turn(EDITOR, machine, between.url, model, turn)
+                output, _ = process.communicate(timeout=SECONDS)
+                assert process.returncode == 0, output
+                assert code.read_text() == f"x = {turn}\ny = '你好 <&>'\n", output
+                assert upstream.record.refused == []
+                if turn == 3:
+                    gateway.restart()
+        assert [(s.turn, s.step) for s in upstream.record.seen] == [(turn, 0) for turn in PROMPTS]
+        check_nothing_is_lost(between, upstream.record.seen, has_tools=False)
 
 
 def check(seen: Sequence[Seen], model: str, other: str, keeps_history: bool) -> None:

@@ -1,7 +1,8 @@
 """Endpoints with a script: each request is checked as strictly as the simulator can, and answered by the script.
 
 The script is chosen by a mark in the user's words (`TURN-3`) and by the number of replies since. Requests without a
-mark or without a tool that runs commands (titles, summaries) get the simulator's own reply.
+mark or without a tool that runs commands (titles, summaries) get the simulator's own reply; a client that has no tools
+at all gets its script by the mark alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -71,7 +72,8 @@ class Upstream(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, registry: Registry, script: dict[int, Sequence[Step]]) -> None:
+    def __init__(self, registry: Registry, script: Mapping[int, Sequence[Step]], *, has_tools: bool = True) -> None:
+        self.has_tools = has_tools
         self.registry = registry
         self.script = script
         self.record = Record()
@@ -97,7 +99,7 @@ class Upstream(ThreadingHTTPServer):
     def _scripted(self, model: Model, request: ParsedRequest, body: dict[str, Any]) -> SimulatedReply | None:
         tool = command_tool(request.functions)
         marks = [(i, m) for i, t in enumerate(request.turns) if t.role == "user" for m in _MARK.findall(t.text)]
-        if tool is None or not marks:
+        if (tool is None and self.has_tools) or not marks:
             self.record.others += 1
             return None
         index, turn = marks[-1][0], int(marks[-1][1])
@@ -107,8 +109,9 @@ class Upstream(ThreadingHTTPServer):
         return _reply(model, tool, turn, step, steps[min(step, len(steps) - 1)])
 
 
-def _reply(model: Model, tool: ParsedTool, turn: int, step: int, entry: Step) -> SimulatedReply:
-    calls = [_call(model, tool, command, f"{turn}.{step}.{n}") for n, command in enumerate(entry.commands)]
+def _reply(model: Model, tool: ParsedTool | None, turn: int, step: int, entry: Step) -> SimulatedReply:
+    commands = enumerate(entry.commands)
+    calls = [] if tool is None else [_call(model, tool, command, f"{turn}.{step}.{n}") for n, command in commands]
     for name, arguments in entry.calls:
         content = json.dumps(arguments, ensure_ascii=False)
         calls.append(ParsedCall(_call_id(model, f"{turn}.{step}.{len(calls)}"), name, content))
@@ -172,7 +175,11 @@ def _invoke(call: ParsedCall) -> str:
     return f'<minimax:tool_call>\n<invoke name="{call.name}">\n{parameters}</invoke>\n</minimax:tool_call>'
 
 
-_LEAKS = {"zai": _pairs, "deepseek": _sections, "moonshotai": _kimi, "minimax": _invoke}
+def _json(call: ParsedCall) -> str:
+    return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
+
+
+_LEAKS = {"zai": _pairs, "deepseek": _sections, "moonshotai": _kimi, "minimax": _invoke, "alibaba-cn": _json}
 """The markup in which the models of each provider leak a call."""
 
 
@@ -194,9 +201,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scripted_upstream(registry: Registry, script: dict[int, Sequence[Step]]) -> Iterator[Upstream]:
+def scripted_upstream(
+    registry: Registry, script: Mapping[int, Sequence[Step]], *, has_tools: bool = True
+) -> Iterator[Upstream]:
     """The endpoints, served while the block runs."""
-    with Upstream(registry, script) as server:
+    with Upstream(registry, script, has_tools=has_tools) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
