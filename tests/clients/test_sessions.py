@@ -38,7 +38,7 @@ MODELS = (
     "deepseek/deepseek-flash",
     "moonshotai/kimi-k2.6",
     "minimax/MiniMax-M3",
-    "alibaba-cn/qwen3.5-plus",
+    "alibaba-cn/qwen3.6-plus",
 )
 KEYS = ("ZAI_API_KEY", "DEEPSEEK_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "DASHSCOPE_API_KEY")
 KEY = "sk-cnllm-the-key-of-this-test"
