@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncSimTransport", "OutgoingRequest", "SimTransport"]
 
-_LONG = 256 * 1024  # bytes of a request that is answered in a thread: others on the event loop go on
+_LONG = 32 * 1024  # bytes of a request that is answered in a thread: others on the event loop go on
 
 
 class OutgoingRequest(Protocol):
