@@ -138,11 +138,11 @@ def require_readable(registry: Registry, model: Model, messages: Sequence[Messag
     if not media:
         return
     from cnllm.engine.history.media import media_problem
-    from cnllm.types.media import media_kind
+    from cnllm.types.media import is_pdf, media_kind
 
     for medium in media:
         reason = media_problem(medium, model.flags, model.protocol)
-        if reason is None:
+        if reason is None or (options.get("pdf_text") and is_pdf(medium)):
             continue
         noun = "PDFs" if medium.type == "application/pdf" else _NOUNS[media_kind(medium)]
         if reason == "the model does not read it":

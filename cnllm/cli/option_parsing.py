@@ -30,6 +30,7 @@ CALL_OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "if_cut": ((str,), "error, again-whole or keep"),
     "on_unsupported": ((str,), "adjust, error or send"),
     "recover_text_calls": ((str,), "recover, strip or keep"),
+    "pdf_text": ((bool,), "true or false"),
 }
 """Options that `-p` passes to the call by name, with their types. Any other name is a parameter of the model."""
 

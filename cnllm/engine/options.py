@@ -92,6 +92,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     recover_text_calls: TextCalls | None = None
     recovery: Recovery | None = None
     prefill: bool | None = None
+    pdf_text: bool = False
     defaults: frozenset[str] = frozenset()
 
 
@@ -458,6 +459,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "recover_text_calls": _word_reader("recover_text_calls", get_args(TextCalls)),
     "recovery": Recovery.of,
     "prefill": _bool_reader("prefill"),
+    "pdf_text": _bool_reader("pdf_text"),
 }
 """The readers of options that are one field of `RequestOptions` each, with the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *CLIENT_OPTIONS, "tool_choice", "schema"}

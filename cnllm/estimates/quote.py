@@ -17,6 +17,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Reply, ToolResult
+from cnllm.types.documents import file_text
 from cnllm.types.media import media_kind
 
 __all__ = ["Quote", "input_bound", "output_bound", "quote", "reply_cost", "settled_cost", "worst_cost"]
@@ -106,6 +107,8 @@ def input_bound(plan: Plan) -> int | None:
         return window
     tokens = len(plan.content) + _TEMPLATE + _PER_MESSAGE * len(plan.messages)
     for medium in _media(plan.messages):
+        if file_text(medium) is not None:
+            continue
         if media_kind(medium) != "image":
             return window
         tokens += _PER_PICTURE - len(medium.data or "")  # its bytes in the body are no text

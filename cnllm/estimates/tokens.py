@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.documents import file_text
 
 __all__ = ["estimate_tokens"]
 
@@ -41,9 +42,10 @@ def _part_tokens(part: Any) -> int:
         case ToolCall():
             return _text_tokens(part.name) + _text_tokens(part.raw)
         case ToolResult():
-            return _text_tokens(part.text) + _PER_PICTURE * len(part.media)
+            return _text_tokens(part.text) + sum(map(_part_tokens, (*part.media, *part.blocks)))
         case Media():
-            return _PER_PICTURE
+            text = file_text(part)
+            return _PER_PICTURE if text is None else _text_tokens(text)
         case Opaque():
             return _text_tokens(msgspec.json.encode(part.data).decode())
     return 0

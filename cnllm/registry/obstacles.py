@@ -7,6 +7,7 @@ from typing import Any
 
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message
+from cnllm.types.documents import file_text
 from cnllm.types.media import media_kind
 
 __all__ = ["obstacle"]
@@ -24,7 +25,12 @@ def obstacle(model: Model, messages: Sequence[Message], options: Mapping[str, An
     if flags.input is not None:
         for message in messages:
             for part in message.parts:
-                if type(part) is Media and (kind := media_kind(part)) in _NAMES and kind not in flags.input:
+                if (
+                    type(part) is Media
+                    and (kind := media_kind(part)) in _NAMES
+                    and kind not in flags.input
+                    and file_text(part) is None
+                ):
                     return f"it takes no {_NAMES[kind]}"
     if options.get("schema") is not None and flags.schema is not None and model.layer("schema.methods") != "defaults":
         methods = flags.schema.methods

@@ -159,6 +159,9 @@ class BaseOptions(TypedDict, total=False):
     prefill: bool | None
     """the last message is the beginning of the reply, for the model to go on from"""
 
+    pdf_text: bool | None
+    """whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`)"""
+
     extra_body: Mapping[str, Any] | None
     """merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses"""
 

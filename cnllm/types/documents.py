@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import msgspec
 
-from cnllm.types import Media, Text
+from cnllm.errors import CnllmError
+from cnllm.types import Media, Text, checks
 from cnllm.types.convert import result_text
 from cnllm.types.media import as_media, file_name, is_pdf
 
-__all__ = ["as_document", "block_kind", "block_parts", "decoded_text", "file_text", "unreadable_line"]
+__all__ = ["as_document", "block_kind", "block_parts", "decoded_text", "file_text", "pdf_text", "unreadable_line"]
 
 _TEXT_TYPES = ("text", "message")
 _TEXT_SUFFIXES = ("+xml", "+json", "+yaml", "+toml")
@@ -70,6 +72,40 @@ def file_text(media: Media) -> str | None:
     """Return the text of a file for the model, between marks that name it; None where it is no text file."""
     text = decoded_text(media)
     return None if text is None else as_document(file_name(media), text, _extra_text(media, "context"))
+
+
+def pdf_text(media: Media) -> str | None:
+    """Return the text of a PDF, between marks that name it; None where it has none that can be read.
+
+    Raises `CnllmError` without the extra `pdf`.
+    """
+    if media.data is None or not is_pdf(media):
+        return None
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError as error:
+        raise CnllmError(
+            "the text of a PDF needs pypdf, which is not installed", hint="pip install 'cnllm-client[pdf]'"
+        ) from error
+    texts: list[str] = []
+    left = _MAX_PDF_TEXT
+    try:
+        pages = PdfReader(BytesIO(base64.b64decode(media.data))).pages
+        for number, page in enumerate(pages):
+            if number >= _MAX_PDF_PAGES or left <= 0:
+                texts.append(f"[{len(pages) - number} more pages are left out]")
+                break
+            texts.append(page.extract_text().strip()[:left])
+            left -= len(texts[-1])
+    except (PyPdfError, OSError, *checks.FAILURES):  # a file that is broken, or has a password
+        return None
+    text = result_text(texts)
+    return as_document(file_name(media), text, _extra_text(media, "context")) if text else None
+
+
+_MAX_PDF_PAGES = 1_000
+_MAX_PDF_TEXT = 2_000_000  # characters; no model's window holds more
 
 
 def _extra_text(media: Media, key: str) -> str | None:

@@ -403,6 +403,44 @@ def test_the_flag_of_a_failure_is_never_lost(registry: Registry) -> None:
     assert '"ValueError: no"' in made.content.decode()
 
 
+def written_pdf(text: str) -> str:
+    """A PDF with one line of text, in base64."""
+    content = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content),
+    ]
+    body, places = b"%PDF-1.4\n", []
+    for number, data in enumerate(objects, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%b\nendobj\n" % (number, data)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"xref\n0 5\n0000000000 65535 f \n%btrailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (
+        table,
+        len(body),
+    )
+    return base64.b64encode(body + end).decode()
+
+
+def test_the_text_of_a_pdf_is_sent_where_the_caller_wants_it(registry: Registry) -> None:
+    data = written_pdf("Costs fell by 7 percent.")
+    for client, target in PAIRS:
+        file = part(client, "application/pdf", data, "report.pdf")
+        for body in (user_body(client, file), result_body(client, file)):
+            made = plan(client, blind(registry, target), body, pdf_text=True)
+            assert "Costs fell by 7 percent." in seen(made), (client, target)
+            assert "report.pdf" in seen(made)
+            assert data not in made.content.decode()
+            assert "file-as-text" in codes(made)
+            assert data in plan(client, readers()[target], body, pdf_text=True).content.decode()
+    broken = result_body(MESSAGES, part(MESSAGES, "application/pdf", PDF, "report.pdf"))
+    made = plan(MESSAGES, blind(registry, CHAT), broken, pdf_text=True)
+    assert "[PDF report.pdf: this model cannot read it]" in seen(made)
+
+
 # ── the system prompt ─────────────────────────────────────────────────────────
 
 

@@ -175,7 +175,7 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prepared.prompted))
     if output is not None:
         messages = structured.add_instruction(messages, output)
-    history = fit(messages, model, flags, options.tools, ledger, request.images)
+    history = fit(messages, model, flags, options.tools, ledger, request.images, options.pdf_text)
     ledger.extend(prepared.later_notes)
     if (filled := _fill(prepared, history)) is not None and prepared.frame is not None:
         ledger.extend(prepared.frame.notes)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+from cnllm.types.convert import text_with_error
 from cnllm.types.lenient_json import replace_surrogates
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _call_text(call: ToolCall) -> str:
 
 def _result_text(result: ToolResult) -> str:
     """Return a result as text."""
-    return f"[result{f' of {result.name}' if result.name else ''}: {result.text}]"
+    return f"[result{f' of {result.name}' if result.name else ''}: {text_with_error(result)}]"
 
 
 IN_WORDS = TextForm(_call_text, _result_text, "tools-as-text", "tools.supported", "told in words")
@@ -63,7 +64,7 @@ def calls_to_text(turns: Sequence[Turn], form: TextForm, ledger: Ledger) -> list
             parts: list[Part] = []
             for part in message.parts:
                 if type(part) is ToolResult:
-                    parts += [Text(form.result(part)), *part.media]
+                    parts += [Text(form.result(part)), *part.media, *part.blocks]
             indexes.append(index)
             if results:
                 results += [Text("\n"), *parts]

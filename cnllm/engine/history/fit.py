@@ -27,11 +27,12 @@ def fit(
     tools: Sequence[Function],
     ledger: Ledger,
     has_media: bool,
+    pdf_text: bool = False,
 ) -> list[Message]:
     """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
 
     `tools` are those of the request; their schemas show which arguments were encoded twice. `has_media` says whether
-    any message holds an image, a sound or a file.
+    any message holds an image, a sound or a file, `pdf_text` whether the text of a PDF stands for it.
     """
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
@@ -40,7 +41,7 @@ def fit(
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
     else:
-        turns = _repair(messages, model, flags, tools, ledger, has_media)
+        turns = _repair(messages, model, flags, tools, ledger, has_media, pdf_text)
     if rules.system in ("first", "user"):
         turns = roles.gather_system(turns, rules.system, ledger)
     elif rules.system is None and None not in codec.separate_system and roles.has_late_system(turns):
@@ -80,6 +81,7 @@ def _repair(
     tools: Sequence[Function],
     ledger: Ledger,
     has_media: bool,
+    pdf_text: bool = False,
 ) -> list[repair.Turn]:
     """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
     codec = wire(model.protocol)
@@ -90,7 +92,7 @@ def _repair(
     if "developer" in used_roles and not rules.developer:
         turns = roles.rename_developer(turns, ledger)
     if has_media:
-        turns = media.drop_unreadable(turns, model, flags, ledger)
+        turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
         form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
         turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)

@@ -13,7 +13,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.types.convert import result_text
-from cnllm.types.documents import block_kind, block_parts, file_text, unreadable_line
+from cnllm.types.documents import block_kind, block_parts, file_text, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
     MediaKind,
@@ -44,13 +44,15 @@ def placeholder_text(media: Media) -> str:
     return unreadable_line(media_noun(media), file_name(media) or url_name(media))
 
 
-def drop_unreadable(turns: Sequence[Turn], model: Model, flags: Flags, ledger: Ledger) -> list[Turn]:
+def drop_unreadable(
+    turns: Sequence[Turn], model: Model, flags: Flags, ledger: Ledger, *, reads_pdfs: bool = False
+) -> list[Turn]:
     """Return the turns with text in place of media and blocks that the model cannot read.
 
-    Text files are sent as text. A line stands for what has no text. In the newest message of the user that is an error,
-    unless the caller allows it.
+    Text files are sent as text, and with `reads_pdfs` PDFs as well. A line stands for what has no text. In the newest
+    message of the user that is an error, unless the caller allows it.
     """
-    reader = _Reader(model, flags, ledger, _newest_index(turns))
+    reader = _Reader(model, flags, ledger, _newest_index(turns), reads_pdfs)
     out: list[Turn] = []
     for index, message in turns:
         by_model = message.role == "assistant"
@@ -133,12 +135,13 @@ class _Reader:
     `newest` is the index of the message in which nothing may be left out.
     """
 
-    def __init__(self, model: Model, flags: Flags, ledger: Ledger, newest: int | None) -> None:
+    def __init__(self, model: Model, flags: Flags, ledger: Ledger, newest: int | None, reads_pdfs: bool) -> None:
         self._model = model
         self._flags = flags
         self._wire = find_wire(model.protocol)
         self._ledger = ledger
         self._newest = newest
+        self._reads_pdfs = reads_pdfs
         self._own_blocks = (flags.messages or Messages()).blocks or []
         self._result_media = bool((flags.tools or Tools()).result_media)
 
@@ -204,6 +207,10 @@ class _Reader:
             self._note_text(index, kind)
             marks = {key: value for key, value in (media.extra or {}).items() if key == "cache_control"}
             return [Text(text, None, marks if marks and self._has_documents else None)]
+        if reason is not None and self._reads_pdfs and (text := pdf_text(media)) is not None:
+            did = "its text was sent, without its pictures and its layout"
+            self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
+            return [Text(text)]
         if reason is None:
             return [Text(f"<context>\n{context}\n</context>"), media]
         if not reason.startswith("the endpoint"):

@@ -37,6 +37,9 @@ class Call(Base, frozen=True):
     if_cut: Annotated[
         Literal["error", "again-whole", "keep"] | None, flag("What happens to a stream that was cut.")
     ] = None
+    pdf_text: Annotated[
+        bool | None, flag("Whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`).")
+    ] = None
     recover_text_calls: Annotated[
         Literal["recover", "strip", "keep"] | None, flag("What happens to tool calls written as text.")
     ] = None

@@ -40,6 +40,7 @@ reply = client.call(
     recovery=cnllm.Recovery(steps=3),
     on_unsupported="adjust",
     prefill=False,
+    pdf_text=True,
     extra_body={"user": "me"},
     extra_headers={"x-trace": "1"},
     timeout=30,
