@@ -40,6 +40,7 @@ Options, each a keyword that may be left out:
   on_unsupported: how to treat a value that the endpoint does not take: adjust it with a note
       (the default), raise CannotSend, or send it as it is
   prefill: the last message is the beginning of the reply, for the model to go on from
+  pdf_text: whether the text of a PDF is sent to a model that reads no PDFs (extra pdf)
   extra_body: merged into the body last, verbatim, whatever the endpoint takes; a note says what
       it refuses
   extra_headers: further headers, verbatim
