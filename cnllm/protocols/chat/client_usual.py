@@ -28,6 +28,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
     read_usage = strict_counts_reader(flags)
     citations_at = (flags.citations.at if flags.citations else None) or ()
     known = known_keys(flags)
+    plain_keys = frozenset(["role", "content", "tool_calls", *fields])
     fault_keys = tuple({path.partition(".")[0] for path in (flags.error.at if flags.error else None) or ()})
 
     def read(data: dict[str, Any]) -> UsualMessage | None:
@@ -44,7 +45,7 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             if content is not None:
                 return None
             content = ""
-        if any(map(message.get, _RARE_KEYS)):
+        if not plain_keys.issuperset(message) and any(map(message.get, _RARE_KEYS)):
             return None
         if citations_at and get_first(data, citations_at):
             return None
@@ -65,8 +66,11 @@ def usual_reader(flags: Flags) -> UsualReader | None:
         counts = read_usage(usage) if type(usage) is dict else _NO_USAGE
         if counts is None:
             return None
-        extra: dict[str, Any] = {key: value for key in EXTRA_KEYS if type(value := data.get(key)) is str and value}
-        if type(usage) is dict and (rest := other_counts(usage, known)):
+        extra: dict[str, Any] = {}
+        for key in EXTRA_KEYS:
+            if key in data and type(value := data[key]) is str and value:
+                extra[key] = value
+        if type(usage) is dict and not known.issuperset(usage) and (rest := other_counts(usage, known)):
             extra["usage"] = rest
         created = data.get("created")
         return UsualMessage(
