@@ -62,6 +62,10 @@ def say(content: Any, role: str = "user", **more: Any) -> Json:
 def test_a_whole_answer(url: str, model: str, messages: list[Json]) -> None:
     response = ask(url, model, *messages)
     body = response.json()
+    if model == "zai/glm-4.7" and "input_image" in str(messages):  # it reads none
+        assert (response.status_code, body["error"]["code"]) == (400, "unsupported_media")
+        assert body["error"]["message"].startswith("input[0].content[1]: ")
+        return
     assert response.status_code == 200, body
     assert (body["object"], body["status"], body["error"]) == ("response", "completed", None)
     assert [item["role"] for item in body["output"] if item["type"] == "message"] == ["assistant"]
