@@ -48,10 +48,13 @@ def gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"],
     if place != "user":
         subject = f"{len(systems)} system messages, the last at messages[{systems[-1][0]}]"
         did = "one, at the start"
-        if has_late_system(turns):
-            did += ": a cache of prompts begins anew with each new one"
-            if place == "unknown":
-                did += ", and whether the endpoint takes one elsewhere is unknown"
+        if place == "unknown":
+            did = (
+                "one, at the start, because it is unknown whether the endpoint takes one elsewhere: a cache of prompts "
+                "begins anew with each new one"
+            )
+        elif has_late_system(turns):
+            did = "one, at the start: a cache of prompts begins anew with each new one"
         ledger.note("system-folded", "messages.system", subject, did)
         return [(index, Message(head.role, _system_parts([m for _, m in systems]))), *rest]
     text = "\n\n".join(m.text for _, m in systems if m.text)
