@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Fact, Model
     from cnllm.sentences import Sentences
-    from cnllm.tools import Tool, tool
+    from cnllm.tools import Tool, tool, web_search
     from cnllm.types import (
         BlockEnd,
         Citation,
@@ -124,7 +124,7 @@ _MODULES = {
     "cnllm.sentences": "Sentences",
     "cnllm.client.sanitizer": "Sanitized Sanitizer sanitize",
     "cnllm.client.api": "Fitted call fit run stream",
-    "cnllm.tools": "Tool tool",
+    "cnllm.tools": "Tool tool web_search",
     "cnllm.types": (
         "BlockEnd Citation CitationAdded Cost Event ExtraAdded Finish Finished Media Message Note NoteAdded Opaque "
         "Part Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing "
@@ -232,6 +232,7 @@ __all__ = [
     "sdk",
     "stream",
     "tool",
+    "web_search",
 ]
 
 

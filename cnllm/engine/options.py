@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
+from cnllm.types.web_search import WebSearch
 
 __all__ = [
     "CLIENT_OPTIONS",
@@ -44,6 +46,7 @@ CLIENT_OPTIONS = ("api_key", "fallback", "limits", "timeout")
 
 
 _TEXT_OR_NONE = (str, type(None))
+_SEARCH = attrgetter("search")
 
 
 class Function(Struct, frozen=True):
@@ -52,6 +55,7 @@ class Function(Struct, frozen=True):
     `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
     holds the keys beside the function (cache marks). `custom` is set for a function that stands for a custom tool: the
     tool's own description and format.
+    `search` is set for a web search that has no endpoint's form yet.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Function(Struct, frozen=True):
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
+    search: WebSearch | None = None
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):
@@ -70,11 +75,13 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
 
     `schema_kind` is the model class that the caller gave as the schema, `schema_keys` what stands beside the schema in
     OpenAI's wrapper (`strict`, `description`). `defaults` are the names of the options that
-    come from the model's own defaults. `other_params` are parameters that no rule of the registry is about.
+    come from the model's own defaults. `other_params` are parameters that no rule of the registry is about. `search` is
+    the web search that the caller wants, which is not among the `tools`.
     """
 
     reasoning: str | int | None = None
     tools: tuple[Function, ...] = ()
+    search: WebSearch | None = None
     choice: Literal["auto", "none", "required", "named"] | None = None
     tool_name: str | None = None
     parallel_tool_calls: bool | None = None
@@ -136,6 +143,9 @@ def read_options(
             raise TypeError(
                 f"unknown option {name!r}{question}; what only the endpoint knows is for params or extra_body"
             )
+    if "tools" in fields and any(map(_SEARCH, fields["tools"])):
+        fields["search"] = next(filter(None, map(_SEARCH, fields["tools"])))
+        fields["tools"] = tuple(tool for tool in fields["tools"] if tool.search is None)
     return RequestOptions(**fields)
 
 
@@ -308,6 +318,7 @@ def _tool(tool: Any, index: int) -> Function:
         definition.definition,
         definition.extra,
         definition.custom,
+        definition.search,
     )
 
 

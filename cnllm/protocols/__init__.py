@@ -23,6 +23,7 @@ from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.fields import Fields
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
+from cnllm.types.web_search import WebSearch
 
 if TYPE_CHECKING:
     from cnllm.protocols.server_interface import ServerApi
@@ -94,11 +95,12 @@ class ServerCodec(Struct, frozen=True):
     request)` returns a whole body, `write_error(status, message, code)` the body of an error, `stream(id, model,
     request)` an encoder of a stream; `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
-    `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
-    clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
-    token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
-    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls. `one_block`:
-    a stream has one part after the other, calls too.
+    `read_search(data)` returns the web search that a tool or the further keys of a body ask for, None where they ask
+    for none. `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the
+    field that clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the
+    part with a token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are
+    the headers with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
+    `one_block`: a stream has one part after the other, calls too.
 
     The rest is for a server without a provider's prefix and for the simulator. `paths`: where clients of the protocol
     send requests below a base URL, the usual one first; `{model}` stands for the model's name. `json_mode`: the dotted
@@ -114,6 +116,7 @@ class ServerCodec(Struct, frozen=True):
     write_reply: Callable[[Reply, Mapping[str, Any] | None], dict[str, Any]]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     stream: Callable[[str, str, Mapping[str, Any] | None], ServerStream]
+    read_search: Callable[[Mapping[str, Any]], WebSearch | None] = lambda data: None
     bearer: bool = False
     result_names: bool = False
     read_token: Callable[[Part], str | None] = lambda part: None

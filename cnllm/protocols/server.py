@@ -82,7 +82,9 @@ def decode_request(
     name = None if author is None else author.name
     messages = [_with_author(message, name, stamp) for message in request.messages]
     return msgspec.structs.replace(
-        request, messages=messages, options=client_options(request.options, protocol, codec.feature_headers, headers)
+        request,
+        messages=messages,
+        options=client_options(request.options, protocol, codec.feature_headers, headers, codec.read_search),
     )
 
 

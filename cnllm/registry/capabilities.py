@@ -14,6 +14,7 @@ from msgspec import Struct
 from cnllm.config.process import cached_property
 from cnllm.registry.flags import LEVELS
 from cnllm.registry.model import Fact, Model, conditions
+from cnllm.registry.web_search import SEARCH_MODE, search_rules
 
 __all__ = ["KINDS", "Capability", "CapabilityRule", "CapabilityState", "capabilities"]
 
@@ -213,6 +214,13 @@ def _stream_tools(model: Model) -> CapabilityState:
     return _state(model.flags.stream.tools if model.flags.stream else None, "stream.tools")
 
 
+def _web_search(model: Model) -> CapabilityState:
+    """Read `web_search`, over the wire that takes a search: a way to ask for one, or a model that always searches."""
+    rules = search_rules(model)
+    name = next((name for name in ("tool", "set", "always") if rules is not None and getattr(rules, name)), None)
+    return CapabilityState() if name is None else _state(True, f"web_search.{name}", SEARCH_MODE)
+
+
 # ── reasoning ────────────────────────────────────────────────────────────────
 
 
@@ -306,6 +314,7 @@ _ALL = (
     CapabilityRule("parallel-tools", "Tools", "takes parallel_tool_calls", _parallel),
     CapabilityRule("strict-tools", "Tools", "takes strict on a function", _strict),
     CapabilityRule("stream-tools", "Tools", "a reply with tool calls can be streamed", _stream_tools),
+    CapabilityRule("web_search", "Tools", "can search the web itself", _web_search),
     CapabilityRule("reasoning", "Reasoning", "can reason", _reasoning),
     CapabilityRule("reasoning-off", "Reasoning", "can answer without reasoning", _reasoning_off),
     CapabilityRule("reasoning-default", "Reasoning", "reasons by default", _reasoning_default),

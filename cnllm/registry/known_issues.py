@@ -27,6 +27,7 @@ _MODES = {
     "strict": "with strict tools",
     "forced": "with a forced call",
     "images": "with pictures",
+    "search": "with a web search",
 }
 
 

@@ -19,7 +19,7 @@ __all__ = ["ATOMS", "Fact", "Model", "conditions"]
 
 _MOST_PLACES = 256  # lines of flags that a model keeps
 
-ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images")
+ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images", "search")
 """The conditions that a `when` may name, each also as `no-…`."""
 
 

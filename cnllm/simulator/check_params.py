@@ -64,9 +64,13 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
 
 
 def _dropped(context: RequestContext) -> Iterator[Violation]:
-    for path in (context.flags.body.drop if context.flags.body is not None else None) or ():
+    """Yield the keys that the endpoint never takes. One that it takes in another mode is of no use, but not refused."""
+    body, reasoning = context.flags.body, context.flags.reasoning
+    is_always = reasoning is not None and reasoning.mode == "never"
+    for path in (body.drop if body is not None else None) or ():
         value = get(context.body, path)
-        if value is not None and context.refuses_by_name:
+        is_own = not is_always and body is not None and get(body.set or {}, path) is not None
+        if value is not None and not is_own and context.refuses_by_name:
             yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
 

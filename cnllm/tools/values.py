@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cnllm.tools.sets import expand_sets
 from cnllm.types import checks
 from cnllm.types.custom_tools import custom_function
+from cnllm.types.web_search import SEARCH, WebSearch
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -24,7 +25,7 @@ else:
     P = ParamSpec("P")
     R_co = TypeVar("R_co", covariant=True)
 
-__all__ = ["Tool", "ToolMaker", "as_tool", "as_tools", "tool"]
+__all__ = ["Tool", "ToolMaker", "as_tool", "as_tools", "tool", "web_search"]
 
 Function = Callable[..., Any]
 
@@ -38,6 +39,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
     them. `custom` is set for a custom tool, whose input is plain text: its own `description` and `format`, for
     endpoints that know such tools. For all others the tool is a function with one argument, `input`, and cnllm checks
     the input by the grammar of the format.
+    `search` is set for a web search by the endpoint (`web_search`), which is sent in the endpoint's own form.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
     custom: dict[str, Any] | None = None
+    search: WebSearch | None = None
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function. The result of an async function is a coroutine."""
@@ -165,6 +168,17 @@ def _custom_tool(
     return Tool(name, offered["description"], offered["parameters"], function, None, timeout, custom=made["custom"])
 
 
+def web_search(*, count: int | None = None, domains: Sequence[str] | None = None) -> Tool[..., Any]:
+    """Return a tool with which the endpoint searches the web itself: `tools=[cnllm.web_search()]`.
+
+    It goes to each endpoint in the form that the registry has for it. A model without a search is called without one,
+    and a note says so. `count` is the number of results, `domains` are those that are searched; a note says where an
+    endpoint has no such setting. The sources of an answer are in `Reply.citations`. Raise `TypeError` or `ValueError`
+    naming the value that is wrong.
+    """
+    return Tool(SEARCH, search=WebSearch.of(count, domains))
+
+
 def as_tools(items: Sequence[Any]) -> list[Tool]:
     """Return each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
@@ -176,7 +190,7 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
     if type(items) is not list:
         items = checks.as_list("items (the tools)", items, "a list")
     tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(expand_sets(items))]
-    names = [item.name for item in tools if item.definition is None]
+    names = [item.name for item in tools if item.definition is None and item.search is None]
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ValueError(f"two tools have the name {name}; rename one of them")
@@ -224,6 +238,8 @@ def _check_tool(item: Tool, place: str) -> Tool:
         raise checks.wrong_type(f"{place}.function", item.function, "a function or None")
     if item.strict is not None and type(item.strict) is not bool:
         raise checks.wrong_type(f"{place}.strict", item.strict, "True, False or None")
+    if item.search is not None:
+        checks.require_type(f"{place}.search", item.search, WebSearch, "what `cnllm.web_search` sets, or None,")
     return item
 
 

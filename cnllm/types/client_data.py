@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnllm.types.web_search import WebSearch
+
 __all__ = ["ClientData"]
 
 
@@ -12,11 +14,15 @@ class ClientData(dict[str, Any]):
     """A dict that goes to endpoints of one protocol only; the engine leaves it out anywhere else, with a note.
 
     The options of a decoded request hold such dicts: keys of the body without an option of their own, tools that are
-    no functions, headers that ask for features of the protocol.
+    no functions, headers that ask for features of the protocol. `search` is the web search that the data ask for, in
+    the form for all endpoints; None where they ask for none.
     """
 
-    __slots__ = ("protocol",)
+    __slots__ = ("protocol", "search")
 
-    def __init__(self, protocol: str = "", data: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, protocol: str = "", data: Mapping[str, Any] | None = None, search: WebSearch | None = None
+    ) -> None:
         super().__init__(data or {})
         self.protocol = protocol
+        self.search = search

@@ -61,6 +61,7 @@ NoteCode = Literal[
     "input-corrected",
     "input-invalid",
     "input-unjudged",
+    "web-search",
     # Structured output
     "schema-as-tool",
     "schema-in-prompt",
@@ -209,6 +210,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "input-corrected": "a call was asked for again, because its input did not follow the grammar of the tool",
         "input-invalid": "the input of a call does not follow the grammar of the tool; the call is passed on as it is",
         "input-unjudged": "the input of a call could not be checked by the grammar of the tool",
+        "web-search": "a web search, or a setting of it, was left out or changed: the endpoint has none",
     },
     "Structured output": {
         "schema-as-tool": "the schema was sent as the parameters of a tool whose call is the answer",

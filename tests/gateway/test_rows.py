@@ -181,9 +181,10 @@ def test_litellm_32536_31571_35878_tools_of_other_kinds_are_bridged(tmp_path: Pa
         assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
         output = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "patched"}
         http.post(client.path(), json={**body, "input": [*client.history, item, output]})
-    names = [tool["function"]["name"] for tool in upstream.bodies[0]["tools"]]
+    names = [tool["function"]["name"] for tool in upstream.bodies[0]["tools"] if "function" in tool]
     assert len(names) == 2
     assert names[0] == "apply_patch"
+    assert upstream.bodies[0]["tools"][2]["type"] == "web_search"
     assert "read" in names[1]
     assert "start: X" in json.dumps(upstream.bodies[0]["tools"][0])
     assert upstream.bodies[1]["messages"][-1]["content"] == "patched"
@@ -192,7 +193,7 @@ def test_litellm_32536_31571_35878_tools_of_other_kinds_are_bridged(tmp_path: Pa
 def test_bifrost_3596_a_tool_that_cannot_be_served_goes_with_its_choice(tmp_path: Path) -> None:
     upstream = Upstream(say("I cannot search."))
     with gateway_for(upstream, tmp_path) as http:
-        client = ResponsesClient(http, "zai/glm-4.7", tools=False)
+        client = ResponsesClient(http, "deepseek/deepseek-v4-pro", tools=False)
         client.user("Search.")
         tools = [{"type": "file_search", "vector_store_ids": ["v"]}]
         forced = {**client.request(), "tools": tools, "tool_choice": {"type": "file_search"}}

@@ -64,8 +64,11 @@ PATHS = {
     "batch.job.finished": "['{path}']",
     "batch.list.items": "'{path}'",
     "batch.result.body": "['{path}']",
+    "web_search.count": "'{path}'",
+    "web_search.domains": "'{path}'",
+    "web_search.uses": "['{path}']",
 }
-READ = ("reply.", "usage.", "error.", "batch.job.", "batch.list.", "batch.result.")
+READ = ("reply.", "usage.", "error.", "batch.job.", "batch.list.", "batch.result.", "web_search.uses")
 
 
 def lines(text: str, files: Files) -> dict[int | None, str]:

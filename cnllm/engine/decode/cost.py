@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from cnllm.engine.decode.hours import is_within, local_day
-from cnllm.registry.flags import Price
+from cnllm.registry.flags import Price, WebSearch
 from cnllm.types import Cost, Usage
 
-__all__ = ["cost_of", "is_off_peak", "promotion_of"]
+__all__ = ["add_fees", "cost_of", "is_off_peak", "promotion_of"]
 
 _ZERO = Decimal(0)
 _UTC = "+00:00"
@@ -75,6 +75,19 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> 
         + _multiply(usage.output, rates["output"])
     )
     return Cost(amount / 1_000_000, price.currency)
+
+
+def add_fees(cost: Cost | None, rules: WebSearch | None, searches: int | None) -> Cost | None:
+    """Return the cost with the fees of the reply's web searches; None where their number or their price is unknown.
+
+    `rules` are those of the search that was requested; without them nothing is added.
+    """
+    if cost is None or rules is None or searches == 0 or rules.fee == 0:
+        return cost
+    if rules.fee is None or searches is None:
+        return None
+    count = 1 if rules.fee_per == "request" else searches
+    return Cost(cost.amount + count * _exact_rate(rules.fee), cost.currency)
 
 
 def _multiply(tokens: int, rate: float) -> Decimal:

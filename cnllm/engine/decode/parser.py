@@ -44,6 +44,7 @@ class StreamParser:
         "_arrays",
         "_builder",
         "_busy",
+        "_counts_searches",
         "_damaged",
         "_decode_chunk",
         "_fast_decode",
@@ -127,6 +128,7 @@ class StreamParser:
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
         self._busy = False  # a filter waits for more text
         leaks = self._builder.leaks
+        self._counts_searches = plan is not None and plan.search is not None
         self._may_begin: Any = leaks.may_begin if leaks is not None else None
 
     # ── reading ──────────────────────────────────────────────────────────────
@@ -276,6 +278,8 @@ class StreamParser:
             return
         if self._raw is not None:
             self._raw.append(decoded)
+        if self._counts_searches:
+            self._builder.count_searches(decoded)
         if self._builder.finished and self._proof != "event":
             self._read_after_finish(decoded, out)
         else:
@@ -423,6 +427,7 @@ class StreamParser:
             return
         builder.whole = True
         builder.raw = decoded
+        builder.count_searches(decoded)
         out += self._decode_chunk(decoded, builder.flags, builder, whole=True)
         builder.finished = builder.finished or builder.answered
         if not builder.answered and builder.fault is None:

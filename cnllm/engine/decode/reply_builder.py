@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cnllm.engine.decode.answer_tags import AnswerTags
 from cnllm.engine.decode.blocks import BlockKind, Blocks
 from cnllm.engine.decode.citations import Citations
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import add_fees, cost_of
 from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, pack_pieces
 from cnllm.engine.decode.final_notes import ids_note, price_note, silence_note
 from cnllm.engine.decode.reply_notes import ReplyNotes
@@ -24,11 +24,12 @@ from cnllm.engine.decode.text_tool_calls import TextCalls, removal
 from cnllm.engine.decode.think_tags import TagSplitter
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
+from cnllm.jsonpath import get
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.decode_sink import REPEATABLE
 from cnllm.protocols.reported import finish_kind, finish_word
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, WebSearch
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import (
@@ -106,6 +107,9 @@ class ReplyBuilder:
         "_packed_thoughts",
         "_repeat_checks",
         "_rules",
+        "_search",
+        "_search_echo",
+        "_searches",
         "_stops",
         "_surrogates",
         "_tool_calls",
@@ -186,6 +190,9 @@ class ReplyBuilder:
         self._repeat_checks = _MAX_REPEAT_CHECKS
         self._max_output: int | None = None
         self._stops: StopTexts | None = None
+        self._search: WebSearch | None = None
+        self._search_echo: str | None = None
+        self._searches: int | None = None
         reasoning = flags.reasoning
         answer_tags = reasoning.answer_tags if reasoning else None
         self._answer_tags = AnswerTags(answer_tags) if answer_tags else None
@@ -206,6 +213,30 @@ class ReplyBuilder:
         """Set what the request said about the end: the most tokens of the reply, and the stop texts."""
         self._max_output = max_output
         self._stops = StopTexts(stops) if stops else None
+
+    def expect_search(self, rules: WebSearch | None, echo: str | None) -> None:
+        """Set the rules of the web search that was requested, and the function that stands for one search."""
+        self._search, self._search_echo = rules, echo
+
+    def count_searches(self, data: dict[str, Any]) -> None:
+        """Read the number of web searches so far from a body or a chunk, where the endpoint reports it."""
+        for path in (self._search and self._search.uses) or ():
+            value = get(data, path)
+            if type(value) is list:
+                self._searches = max(self._searches or 0, len(value))
+            elif type(value) is int and value >= 0:
+                self._searches = value
+
+    def _search_count(self) -> int | None:
+        """Return the number of web searches; None where it is unknown."""
+        rules = self._search
+        if rules is None or self._searches is not None:
+            return self._searches
+        if self._search_echo is not None:
+            return sum(call.name == self._search_echo for call in self._tool_calls)
+        if rules.item is not None:
+            return sum(type(p) is Opaque and _is_item(p.data, rules.item) for p in self._message)
+        return 1 if rules.always else None
 
     @property
     def has_text(self) -> bool:
@@ -898,7 +929,7 @@ class ReplyBuilder:
             finish=self.finish,
             raw_finish=self.raw_finish,
             usage=self.usage,
-            cost=cost_of(self.usage, self.flags.price, self.created),
+            cost=add_fees(cost_of(self.usage, self.flags.price, self.created), self._search, self._search_count()),
             model=_replace_surrogates(self.model),
             id=_replace_surrogates(self.id),
             notes=[*notes, *self.notes],
@@ -939,6 +970,11 @@ class ReplyBuilder:
             or self._details
             or is_explained
         ) and (self._blocks is None or not self._message)
+
+
+def _is_item(data: Any, kind: str) -> bool:
+    """Whether the data of a part are an item of this type."""
+    return type(data) is dict and data.get("type") == kind
 
 
 def _unproven_code(reported: str | None) -> NoteCode:

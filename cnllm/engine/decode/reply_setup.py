@@ -35,6 +35,7 @@ def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan:
     if plan is not None:
         builder.expect(plan.max_output, plan.stops)
         builder.strict_forms = plan.strict_forms
+        builder.expect_search(plan.search, plan.echo)
     return builder
 
 

@@ -69,7 +69,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     rules = _rules(plan)
     if rules.read is None or status >= 300 or len(body) > plan.limits.reply:
         return None
-    if plan.answer is not None or plan.prompted or plan.stops:
+    if plan.answer is not None or plan.prompted or plan.stops or plan.search is not None:
         return None
     try:
         raw = _decode(body)

@@ -224,6 +224,8 @@ def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
         stops=stops,
         limits=limits,
         recovery=prepared.recovery,
+        search=prepared.search,
+        echo=prepared.echo,
         prefill=prefill.prefill_rules(flags) if continues else None,
         if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )

@@ -16,16 +16,20 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
 from cnllm.engine.encode.params import drop_refused_keys
+from cnllm.engine.encode.web_search import is_search, tool_type
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
 from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, WebSearch
 from cnllm.registry.model import Model
+from cnllm.registry.web_search import search_rules
+from cnllm.tools import Tool
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
+from cnllm.types.web_search import SEARCH
 
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
@@ -39,6 +43,8 @@ _JSON_OBJECT = (
 """Paths and values with which the protocols request a JSON object without a schema."""
 _WITHOUT_WORD = ("generationConfig.responseMimeType",)
 """Those of them that need no word JSON in a message."""
+_SEARCH_KEYS = ("web_search_options",)
+"""Keys of a body that ask for a web search."""
 _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
@@ -51,10 +57,15 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         return options, []
     foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offered)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
-    if not foreign and not foreign_tools:
+    has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offered))
+    if not foreign and not foreign_tools and not has_search:
         return options, []
     out = dict(options)
     notes: list[Note] = []
+    if has_search:
+        _resolve_search(out, model, notes)
+        body = out.get("extra_body")
+        foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in out.get("tools", ()))
     if type(headers) is ClientData and headers.protocol != model.protocol:
         del out["extra_headers"]
         notes += [_left_out("extra_headers", f"the header {name}", headers.protocol) for name in headers]
@@ -199,6 +210,48 @@ def _allow_functions(config: Any, options: dict[str, Any]) -> bool:
     return False
 
 
+def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) -> None:
+    """Put a client's own web search into the form for all endpoints, unless the endpoint takes the client's form."""
+    rules = search_rules(model)
+    body = options.get("extra_body")
+    data = body if type(body) is ClientData else ClientData()
+    choice = options.get("tool_choice", data.get("tool_choice"))
+    offered = list(options.get("tools") or ())
+    searches = [tool for tool in offered if type(tool) is ClientData and tool.search is not None]
+    names = {name for tool in searches for name in (tool_type(tool), tool.get("name")) if name is not None}
+    is_named = _choice_name(choice) in names or (isinstance(choice, Mapping) and choice.get("type") in names)
+    if rules is None:
+        for tool in [*searches, *([data] if data.search is not None else [])]:
+            if tool.protocol == model.protocol:
+                did = "sent as it is: whether this endpoint searches is unknown"
+                notes.append(Note("web-search", "web_search", tool_type(tool) if tool is not data else "the body", did))
+        return
+    own = model.flags.web_search  # that of the client's wire, where the model is asked over it
+    search = None
+    for index, tool in enumerate(offered):
+        if tool not in searches or (tool.protocol == model.protocol and own is not None and is_search(tool, own)):
+            continue
+        search = offered[index] = Tool(SEARCH, search=tool.search)
+    if search is not None:
+        options["tools"] = offered
+    if data.search is not None and not (data.protocol == model.protocol and _is_own_key(data, own)):
+        search = Tool(SEARCH, search=data.search)
+        options["tools"] = [*offered, search]
+        rest = {key: value for key, value in data.items() if key not in _SEARCH_KEYS}
+        options["extra_body"] = data = ClientData(data.protocol, rest)
+    if search is not None and is_named:
+        options["tool_choice"] = SEARCH
+        if "tool_choice" in data:
+            rest = {key: value for key, value in data.items() if key != "tool_choice"}
+            options["extra_body"] = ClientData(data.protocol, rest)
+
+
+def _is_own_key(data: ClientData, rules: WebSearch | None) -> bool:
+    """Whether the endpoint itself takes the key of a body that asks for a search."""
+    accepted = {*(rules.set or ()), *(rules.forms or ())} if rules is not None else set()
+    return any(key in data and key in accepted for key in _SEARCH_KEYS)
+
+
 def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> None:
     """Leave out the tools of another protocol, and a choice that needs one of them."""
     kept: list[Any] = []
@@ -207,7 +260,7 @@ def _drop_tools(options: dict[str, Any], model: Model, notes: list[Note]) -> Non
         if type(tool) is not ClientData or tool.protocol == model.protocol:
             kept.append(tool)
             continue
-        kind = tool.get("type") or next(iter(tool), "")
+        kind = tool_type(tool)
         dropped |= {kind, tool.get("name")} - {None}
         did = f"left out: only endpoints of {tool.protocol} execute it"
         notes.append(Note("tool-foreign", "tools", f"tools[{index}]: {kind}", did))

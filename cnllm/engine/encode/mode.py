@@ -102,4 +102,5 @@ def _mode(model: Model, options: RequestOptions, *, stream: bool, images: bool) 
         strict=any(map(_STRICT, options.tools)),
         forced=options.choice in ("required", "named"),
         images=images,
+        search=options.search is not None,
     )

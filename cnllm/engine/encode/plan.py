@@ -10,7 +10,7 @@ from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.options import Function, TextCalls
 from cnllm.protocols import wire
-from cnllm.registry.flags import Flags, Prefill
+from cnllm.registry.flags import Flags, Prefill, WebSearch
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
 from cnllm.types.policy import Limits, Recovery, Timeouts
@@ -35,7 +35,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     `max_output` is the limit of output tokens that was sent, `stops` are the caller's stop texts.
 
     For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
-    when the reply breaks off), `prefill` (how a cut reply can be continued).
+    when the reply breaks off), `prefill` (how a cut reply can be continued). `search` are the rules of the web search
+    that was requested, `echo` is the function whose calls are answered with their arguments to run that search.
     """
 
     method: str
@@ -68,6 +69,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     recovery: Recovery = Recovery()
     strict_forms: dict[str, dict[str, Any]] = {}
     prefill: Prefill | None = None
+    search: WebSearch | None = None
+    echo: str | None = None
 
     @property
     def turns(self) -> list[dict[str, Any]]:

@@ -28,13 +28,15 @@ from cnllm.engine.encode.tools import (
     shorten_names,
     takes_parallel,
 )
+from cnllm.engine.encode.web_search import place_search, turn_off_reasoning
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.history.prompted_tools import PromptedTools
 from cnllm.engine.history.reasoning import reasoning_gap
 from cnllm.engine.options import Function, RequestOptions, read_options
+from cnllm.jsonpath import merge_patch
 from cnllm.protocols import wire
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, WebSearch
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Note
@@ -72,6 +74,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     streams: bool = False
     rules: CallRules | None = None
     recovery: Recovery = Recovery()
+    search: WebSearch | None = None
+    echo: str | None = None
     url: str = ""
     headers: dict[str, str] = {}
     template: bytes | None = None
@@ -90,8 +94,10 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
     # Mode and flags.
     if (other := _other_wire(request)) is not None:
         return Prepared(request=request, over=other)
+    placed = place_search(request, ledger)
+    wish = placed.request.options
     options, prompted = drop_unsupported(wish, request.model.flags, ledger)
-    request = settle(request.with_options(options), _STEPS, ledger)
+    request = settle(placed.request.with_options(options), _STEPS, ledger)
     if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
         arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
         request = settle(with_schema, _STEPS, ledger)
@@ -120,6 +126,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
     wire_tools = adapt_tools(tools, flags, ledger.for_option("tools")) if tools else ()
     body: dict[str, Any] = {}
     params.apply_params(body, values, flags, ledger)
+    merge_patch(body, placed.patch)
     rules = _call_rules(wish, request, prompted, forced, single)
     url, headers = ("", {}) if options.prefill else address(request, flags, streams, ledger)
     later_notes = tuple(ledger.notes[len(notes) :])
@@ -141,6 +148,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
         streams=streams,
         rules=rules,
         recovery=_recovery(options, flags),
+        search=placed.rules,
+        echo=placed.echo,
         url=url,
         headers=headers,
         is_reusable=not request.depends_on_messages,
@@ -189,7 +198,7 @@ def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
     return request if options is request.options else replace(request.with_options(options), tools=tools)
 
 
-_STEPS = (_reasoning_off, _strict_tools, _tool_choice)
+_STEPS = (_reasoning_off, turn_off_reasoning, _strict_tools, _tool_choice)
 
 
 def _other_wire(request: Draft) -> Model | None:

@@ -32,6 +32,14 @@ from cnllm.engine.run.call_effects import (
     Steps,
 )
 from cnllm.engine.run.continuation import remaining_events
+from cnllm.engine.run.echo_search import (
+    EchoFilter,
+    dropped_note,
+    echo_turns,
+    join_steps,
+    search_calls,
+    without_searches,
+)
 from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.types import (
@@ -44,6 +52,7 @@ from cnllm.types import (
     ReasoningDelta,
     Reply,
     TextDelta,
+    ToolCall,
     ToolCallEnd,
 )
 from cnllm.types.policy import Retry, Timeouts
@@ -51,6 +60,7 @@ from cnllm.types.policy import Retry, Timeouts
 __all__ = ["Call"]
 
 _USAGE_WAIT = 2.0  # seconds in which usage may follow a finish
+_MOST_SEARCHES = 10  # steps of one reply in which a search is handed to the client
 _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registry sets no number
 
 
@@ -81,21 +91,30 @@ class Call:
         self._chance = chance
         self._delivered = False
         self._is_nested = is_nested
+        self._earlier: Reply | None = None  # what the steps before a search delivered
+        self._searches_left = _MOST_SEARCHES
+        self._step: Call | None = None  # the step after a search
 
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read, where nothing more will be read; None before the first byte."""
+        if self._step is not None:
+            return self._step.partial_reply()
         if self.parser is None:
-            return None
+            return self._earlier
         try:
-            return _close_parser(self.parser, is_broken=True)
+            reply: Reply | None = _close_parser(self.parser, is_broken=True)
         except (StreamCut, EndpointError) as error:
-            return error.reply
+            reply = error.reply
+        return reply if reply is None or self._earlier is None else join_steps(self._earlier, reply)
 
     # ── whole replies ────────────────────────────────────────────────────────
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        reply = yield from self._correct((yield from self._whole()))
+        reply = yield from self._whole()
+        if self.plan.echo is not None:
+            reply = yield from self._search(reply, None)
+        reply = yield from self._correct(reply)
         return (yield from self._check_inputs(reply, input_checks.plan_grammars(self.plan)))
 
     def _whole(self) -> Steps:
@@ -186,9 +205,9 @@ class Call:
     def _answer(self) -> Steps:
         """Return the reply and deliver its events; an answer by a schema is corrected where the plan says so."""
         if not self.plan.corrections or self.plan.answer is None:
-            return (yield from self._stream())
+            return (yield from self._stream_searched())
         final: list[Event] = []  # held back: the reply does not end here if the answer is to be corrected
-        steps, answer = self._stream(), None
+        steps, answer = self._stream_searched(), None
         while True:
             try:
                 effect = steps.send(answer)
@@ -313,6 +332,71 @@ class Call:
             yield DrainBody()
         return reply
 
+    # ── a search that is handed to the client ────────────────────────────────
+
+    def _stream_searched(self) -> Steps:
+        """Return the reply and deliver its events, without the calls of a search, which are answered."""
+        name = self.plan.echo
+        if name is None:
+            return (yield from self._stream())
+        events = EchoFilter(name, self._earlier)
+        steps, answer = self._stream(), None
+        while True:
+            try:
+                effect = steps.send(answer)
+            except StopIteration as stop:
+                reply: Reply = stop.value
+                break
+            answer = yield type(effect)(events.feed(effect)) if isinstance(effect, list) else effect
+        return (yield from self._search(reply, events))
+
+    def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
+        """Return the reply after its searches, whose calls are answered with their arguments.
+
+        `events` is the filter of a stream, which goes on; None for a whole reply.
+        """
+        name = self.plan.echo
+        calls = [] if name is None else search_calls(reply, name)
+        if name is not None and calls:
+            bare = without_searches(reply, name)
+            if bare.tool_calls:
+                did = "not run: the model called functions as well; it can search when it has their results"
+                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, did)])
+            elif self._searches_left:
+                return (yield from self._after_search(reply, bare, calls, stream=events is not None))
+            else:
+                bare = replace(bare, notes=[*bare.notes, dropped_note(calls, "not run: the limit of searches")])
+            if events is not None:
+                yield FinalEvents([NoteAdded(bare.notes[-1])])
+            reply = bare
+        if self._earlier is not None:
+            reply = join_steps(self._earlier, reply)
+        if events is not None:
+            yield FinalEvents(events.ending(reply))
+        return reply
+
+    def _after_search(self, reply: Reply, bare: Reply, calls: list[ToolCall], *, stream: bool) -> Steps:
+        """Return the whole reply, whose next step has the results of the searches."""
+        turns = echo_turns(reply, calls, self.plan)
+        nested = Call(
+            replace(self._replan(*turns, stream=stream), corrections=0),
+            retry=self._retry,
+            timeouts=self._timeouts,
+            replan=lambda *more, **over: self._replan(*turns, *more, **over),
+            clock=self._clock,
+            chance=self._chance,
+            is_nested=True,
+        )
+        nested._earlier = bare if self._earlier is None else join_steps(self._earlier, bare)
+        nested._searches_left = self._searches_left - 1
+        self._step = nested
+        try:
+            return (yield from nested._answer() if stream else nested.complete())
+        except CnllmError as error:
+            if error.reply is not None and nested._step is None:
+                error.reply = join_steps(nested._earlier, error.reply)
+            raise
+
     # ── corrections ──────────────────────────────────────────────────────────
 
     def _correct(self, reply: Reply) -> Steps:
@@ -370,8 +454,8 @@ class Call:
     def _nested_call(self, retry: Retry, *more: Message) -> Call:
         """Return a nested call: whole, with the messages since, and without corrections."""
 
-        def replan(*later: Message) -> Plan:
-            return replace(self._replan(*more, *later), corrections=0)
+        def replan(*later: Message, **over: Any) -> Plan:
+            return replace(self._replan(*more, *later, **over), corrections=0)
 
         return Call(
             replace(replan(), if_cut="error"),  # where an endpoint only streams, this call may be cut as well

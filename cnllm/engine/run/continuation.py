@@ -28,6 +28,7 @@ __all__ = [
     "has_lost_calls",
     "is_repeating",
     "join_replies",
+    "moved",
     "needs_continuation",
     "remaining_events",
     "result_turn",
@@ -138,11 +139,11 @@ def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:
     if whole:
         parts.insert(index, Text(whole))
     message = replace(reply.message, parts=tuple(parts))
-    citations = [_moved(citation, len(whole) - len(reply.text)) for citation in reply.citations]
+    citations = [moved(citation, len(whole) - len(reply.text)) for citation in reply.citations]
     return replace(reply, text=whole, reasoning=reasoning + reply.reasoning, message=message, citations=citations)
 
 
-def _moved(citation: Citation, offset: int) -> Citation:
+def moved(citation: Citation, offset: int) -> Citation:
     """Return a citation for a text that stands behind other text."""
     if not offset or citation.start is None or citation.end is None:
         return citation

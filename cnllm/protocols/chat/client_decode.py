@@ -322,6 +322,7 @@ def fast_decoder(flags: Flags) -> FastDecoder | None:
         *((flags.usage.at if flags.usage else None) or ()),
         *((flags.error.at if flags.error else None) or ()),
         *((flags.citations.at if flags.citations else None) or ()),
+        *((flags.web_search.uses if flags.web_search else None) or ()),
     ]
     if "." in paths or chunk_reader(flags) is not None:
         return None

@@ -46,6 +46,7 @@ from cnllm.types import (
 from cnllm.types.convert import from_dict
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
+from cnllm.types.web_search import WebSearch
 
 __all__ = ["CODEC"]
 
@@ -121,6 +122,21 @@ def _tool(tool: Any) -> Any:
         case {"type": "custom", "custom": {"name": str(name)} as custom}:
             return custom_function(name, custom)
     return tool
+
+
+def read_search(data: Mapping[str, Any]) -> WebSearch | None:
+    """Return the web search that a tool or the further keys of a body ask for."""
+    options = data.get(_SEARCH_OPTIONS)
+    if isinstance(options, Mapping):
+        return WebSearch.of_client(options)
+    kind = data.get("type")
+    if not isinstance(kind, str) or not kind.startswith("web_search"):  # a tool of Responses, sent on this wire
+        return None
+    return WebSearch.of_client({key: value for key, value in data.items() if key != "type"})
+
+
+_SEARCH_OPTIONS = "web_search_options"
+"""The key of a body that asks for a web search."""
 
 
 def _tool_name(entry: Any) -> str | None:
@@ -427,6 +443,7 @@ class StreamEncoder:
 
 CODEC = ServerCodec(
     read_request=read_request,
+    read_search=read_search,
     write_reply=write_reply,
     write_error=write_error,
     stream=StreamEncoder,

@@ -6,7 +6,7 @@ mapping: `generationConfig` and `generation_config`.
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.batch_form import BatchForm
-from cnllm.protocols.gemini.server_decode import read_request
+from cnllm.protocols.gemini.server_decode import read_request, read_search
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning, Text, ToolCall
@@ -19,6 +19,7 @@ _CARRIERS = (Reasoning, Text, ToolCall)
 CODEC = ServerCodec(
     takes_media=lambda media: True,
     read_request=read_request,
+    read_search=read_search,
     write_reply=write_reply,
     write_error=write_error,
     stream=StreamEncoder,

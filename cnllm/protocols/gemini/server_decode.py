@@ -13,8 +13,9 @@ from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
+from cnllm.types.web_search import WebSearch
 
-__all__ = ["read_request"]
+__all__ = ["read_request", "read_search"]
 
 _PATH = re.compile(r"(?:.*?/)?models/(?P<model>.+?):(?P<verb>\w+)")
 _STREAM_VERB = "streamGenerateContent"
@@ -27,6 +28,8 @@ _PARAMS = {
     "stopSequences": "stop",
     "seed": "seed",
 }
+_SEARCHES = ("googleSearch", "googleSearchRetrieval")
+"""The tools that search the web."""
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
@@ -263,10 +266,17 @@ def _tools(data: Any, options: dict[str, Any]) -> None:
         path = f"tools[{index}].functionDeclarations"
         for position, function in enumerate(_list(fields.pop("functionDeclarations", None), path)):
             tools.append(_function(_object(function, f"{path}[{position}]"), f"{path}[{position}]"))
+        tools += [{key: fields.pop(key)} for key in _SEARCHES if key in fields]
         if fields:
             tools.append(fields)
     if tools:
         options["tools"] = tools
+
+
+def read_search(tool: Mapping[str, Any]) -> WebSearch | None:
+    """Return the web search that a tool asks for."""
+    settings = next((tool[key] for key in _SEARCHES if key in tool), None)
+    return None if settings is None else WebSearch.of_client(settings if isinstance(settings, Mapping) else {})
 
 
 def _function(function: dict[str, Any], path: str) -> dict[str, Any]:

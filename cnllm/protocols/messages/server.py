@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.batch_form import BatchForm
-from cnllm.protocols.messages.server_decode import read_request
+from cnllm.protocols.messages.server_decode import read_request, read_search
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
@@ -15,6 +15,7 @@ _PROTOCOL = "anthropic-messages"
 
 CODEC = ServerCodec(
     read_request=read_request,
+    read_search=read_search,
     write_reply=write_reply,
     write_error=write_error,
     stream=StreamEncoder,

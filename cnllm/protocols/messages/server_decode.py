@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,13 +14,15 @@ from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 from cnllm.types.media import as_media, is_file_part
+from cnllm.types.web_search import WebSearch
 
-__all__ = ["read_request"]
+__all__ = ["read_request", "read_search"]
 
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "stop_sequences": "stop"}
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
+_SEARCH = re.compile("web_search_[0-9]+")
 
 _BILLING = "x-anthropic-billing-header"
 """The beginning of a line in which a client puts a header for its vendor's gateway, before the text."""
@@ -245,6 +248,14 @@ def _tool(tool: Block, path: str) -> Block:
     function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
     other_keys = {key: value for key, value in tool.items() if key not in _FUNCTION and value is not None}
     return {"type": "function", "function": function, **other_keys}
+
+
+def read_search(tool: Mapping[str, Any]) -> WebSearch | None:
+    """Return the web search that a tool asks for."""
+    if not isinstance(kind := tool.get("type"), str) or _SEARCH.fullmatch(kind) is None:
+        return None
+    settings = {key: value for key, value in tool.items() if key not in ("type", "name", "cache_control")}
+    return WebSearch.of_client(settings, tool.get("allowed_domains"), ("allowed_domains",))
 
 
 def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, Any]) -> None:

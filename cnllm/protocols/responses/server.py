@@ -6,7 +6,7 @@ from typing import Any
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.batch_form import BatchForm
-from cnllm.protocols.responses.server_decode import read_request
+from cnllm.protocols.responses.server_decode import read_request, read_search
 from cnllm.protocols.responses.server_encode import StreamEncoder, takes_media, token_fields, write_error, write_reply
 from cnllm.protocols.tokens import token_reader, token_writer
 from cnllm.types import Reasoning
@@ -28,6 +28,7 @@ def _seal_example(token: str, text: str) -> dict[str, Any]:
 
 CODEC = ServerCodec(
     read_request=read_request,
+    read_search=read_search,
     write_reply=write_reply,
     write_error=write_error,
     stream=StreamEncoder,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -23,10 +24,12 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, 
 from cnllm.types.convert import result_text
 from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
+from cnllm.types.web_search import WebSearch
 
-__all__ = ["read_request"]
+__all__ = ["read_request", "read_search"]
 
 _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
+_SEARCH = re.compile("web_search(_preview)?([_0-9]*)")
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
 _OUTPUTS = (
@@ -99,6 +102,16 @@ def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: 
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
         case _:
             extra["tool_choice"] = options.pop("tool_choice")
+
+
+def read_search(tool: Mapping[str, Any]) -> WebSearch | None:
+    """Return the web search that a tool asks for. The last versions have a date in their type, the first a word."""
+    if not isinstance(kind := tool.get("type"), str) or _SEARCH.fullmatch(kind) is None:
+        return None
+    settings = {key: value for key, value in tool.items() if key not in ("type", "filters") and value is not True}
+    filters = tool.get("filters")
+    filters = filters if isinstance(filters, Mapping) else {}
+    return WebSearch.of_client({**settings, **filters}, filters.get("allowed_domains"), ("allowed_domains",))
 
 
 def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from cnllm.registry.flags.reply import CitationPaths, ErrorPaths, ErrorRule, Rec
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
 from cnllm.registry.flags.simulator import Refusal, Simulator
 from cnllm.registry.flags.sources import Citation, Source
-from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools
+from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearch
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "ToolChoice",
     "Tools",
     "UsagePaths",
+    "WebSearch",
     "about",
     "inner_table",
 ]
@@ -188,6 +189,13 @@ class Flags(Base, frozen=True):
     tools: Annotated[
         Tools | None,
         flag("The endpoint's rules for tools.", "Endpoints refuse schemas, names and ids that others take."),
+    ] = None
+    web_search: Annotated[
+        WebSearch | None,
+        flag(
+            "How the endpoint is asked to search the web; absent: whether it can is unknown.",
+            "Vendors search for their models, each in a form of its own.",
+        ),
     ] = None
     params: Annotated[
         dict[str, str | bool | Param] | None,

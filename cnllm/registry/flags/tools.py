@@ -1,10 +1,10 @@
 """Flags of tools: the endpoint's rules for them, and the markup in which a model may write a call as text."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools"]
+__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearch"]
 
 _ONE_SPEC = "a rule of the one subset that a vendor published; each of its models obeys it"
 
@@ -208,6 +208,107 @@ class Tools(Base, frozen=True):
         flag(
             "Whether a result may hold pictures. If not, they follow in a user message.",
             "Many endpoints take only text in a result.",
+        ),
+    ] = None
+
+
+_SEARCH = "Every vendor has a form of its own for a search that it runs itself."
+
+
+class WebSearch(Base, frozen=True):
+    """How the endpoint is asked to search the web itself, and what a search costs.
+
+    Where there is no `tool`, the paths are those of the body.
+    """
+
+    tool: Annotated[dict[str, Any] | None, flag("The tool that is offered, as the endpoint takes it.", _SEARCH)] = None
+    set: Annotated[dict[str, Any] | None, flag("The keys of the body that turn the search on.", _SEARCH)] = None
+    always: Annotated[
+        bool | None,
+        flag(
+            "Whether the model searches for every answer, without a request.",
+            "Some vendors sell a search engine that answers as a model.",
+            reasons={"true": "one vendor; each of its models searches"},
+        ),
+    ] = None
+    count: Annotated[
+        str | None,
+        flag("The path of the number of results, in the tool or the body.", _SEARCH, path="write"),
+    ] = None
+    domains: Annotated[
+        str | None,
+        flag("The path of the list of domains to search, in the tool or the body.", _SEARCH, path="write"),
+    ] = None
+    one_domain: Annotated[
+        bool | None,
+        flag(
+            "Whether `domains` is the path of one domain as a text, not of a list.",
+            "Some endpoints limit a search to one domain.",
+            reasons={"true": "one vendor, at one of its two addresses"},
+        ),
+    ] = None
+    force: Annotated[
+        dict[str, Any] | None,
+        flag(
+            "The keys of the tool or the body that make the search certain.",
+            "Some endpoints leave it to the model unless a key of their own says otherwise.",
+        ),
+    ] = None
+    choice: Annotated[
+        str | dict[str, Any] | None,
+        flag("The `tool_choice` that makes the search certain.", "Wires name such a tool in different ways."),
+    ] = None
+    reasoning: Annotated[
+        bool | None,
+        flag(
+            "Whether the endpoint searches while the model reasons. If not, reasoning is off for this call.",
+            "Some endpoints refuse the combination.",
+            reasons={"true": "one vendor, with two addresses"},
+        ),
+    ] = None
+    echo: Annotated[
+        str | None,
+        flag(
+            "The function whose calls are answered with their own arguments: the endpoint searches when it gets them "
+            "back.",
+            "One vendor hands its search to the client as a call of a function.",
+        ),
+    ] = None
+    forms: Annotated[
+        list[str] | None,
+        flag(
+            "Patterns of the types of a client's own search tools that the endpoint takes as they are.",
+            "The wires have several versions of the tool, and endpoints take some of them.",
+        ),
+    ] = None
+    uses: Annotated[
+        list[str] | None,
+        flag(
+            "The paths of the number of searches in a body or a chunk; of a list, its length counts.",
+            "Vendors charge for searches, and report them in different places.",
+            path="read",
+        ),
+    ] = None
+    item: Annotated[
+        str | None,
+        flag(
+            "The type of the block or item of a reply that stands for one search.",
+            "Some wires report a search as a part of the reply, and have no count of them.",
+        ),
+    ] = None
+    fee: Annotated[
+        float | None,
+        flag(
+            "The price of a search, in the currency of the prices.",
+            "Vendors charge for a search beside the tokens.",
+        ),
+    ] = None
+    fee_per: Annotated[
+        Literal["search", "request"] | None,
+        flag(
+            "Whether each search is charged, or each request with one or more of them; left out: each search.",
+            "A model may search several times for one answer.",
+            reasons={"search": "what holds where it is left out; an overlay restores it"},
         ),
     ] = None
 
