@@ -44,7 +44,7 @@ def answers(verb: str, text: str = "", *names: str) -> Script:
     pieces = [delta(text)] if text else []
     for n, call in enumerate(calls):
         pieces += [
-            call_delta(n, "", id=call["id"], type=call["type"], function={**call["function"], "arguments": ""}),
+            call_delta(n, "", id=call["id"], type=call["type"], function={"name": names[n], "arguments": ""}),
             call_delta(n, ARGUMENTS),
         ]
     return [stream(*pieces, delta(finish=finish), frame({"choices": [], "usage": USAGE}))]

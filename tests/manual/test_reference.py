@@ -121,7 +121,8 @@ def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
     # 161 before the paths of what a wire has at one place: each is a quirk that could not be described.
     # 175 before citations, custom tools, a search of tools, blocks of content, and the wires on which an endpoint
     # answers for a model.
-    assert len(rows) < 185
+    # 185 before web searches: the forms of a dozen vendors, in place of code.
+    assert len(rows) < 203
     for name in ("reasoning.replay", "params.NAME", "tools.schema"):
         assert f"| `{name}` |" in page("flags")
     for value in ("tool-turns", "since-user"):

@@ -64,11 +64,14 @@ PATHS = {
     "batch.job.finished": "['{path}']",
     "batch.list.items": "'{path}'",
     "batch.result.body": "['{path}']",
+    "citations.at": "['{path}']",
+    "citations.url": "['{path}']",
+    "citations.title": "['{path}']",
     "web_search.count": "'{path}'",
     "web_search.domains": "'{path}'",
     "web_search.uses": "['{path}']",
 }
-READ = ("reply.", "usage.", "error.", "batch.job.", "batch.list.", "batch.result.", "web_search.uses")
+READ = ("reply.", "usage.", "error.", "batch.job.", "batch.list.", "batch.result.", "web_search.uses", "citations.")
 
 
 def lines(text: str, files: Files) -> dict[int | None, str]:

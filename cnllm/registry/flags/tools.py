@@ -216,7 +216,7 @@ _SEARCH = "Every vendor has a form of its own for a search that it runs itself."
 
 
 class WebSearch(Base, frozen=True):
-    """How the endpoint is asked to search the web itself, and what a search costs.
+    """The way to ask the endpoint for a web search, and its price.
 
     Where there is no `tool`, the paths are those of the body.
     """
