@@ -23,7 +23,6 @@ from cnllm import AsyncClient
 from cnllm.gateway import app
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
-from cnllm.registry.web_search import search_rules
 from cnllm.simulator.transport import AsyncSimTransport
 
 from .client_requests import REQUESTS, ClientRequest, Json
@@ -32,7 +31,6 @@ SHAPING = (
     *("protocol", "input", "reasoning", "tool_choice", "tools", "params", "messages", "schema", "stream", "body"),
     "web_search",
 )
-FORCED_SEARCH = "messages: search"
 ENDS = {
     "/v1/messages": "event: message_stop\n",
     "/v1/responses": "event: response.completed\n",
