@@ -39,7 +39,7 @@ CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
 
 _SECTIONS = ("protocols", "families", "providers", "models", "sources")
-_FORMAT = b"cnllm-registry-39"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-41"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
