@@ -88,6 +88,7 @@ class Tools(Base, frozen=True):
             "Whether the endpoint knows custom tools, whose input is plain text, with their grammars. If not, each of "
             "them is a function with one argument, and cnllm checks the input.",
             "Most endpoints know functions alone.",
+            reasons={"true": "one vendor, whose wire others copy without them"},
         ),
     ] = None
     search: Annotated[
