@@ -30,7 +30,7 @@ def command(*options: str) -> str:
 
 def own(machine: Machine, text: str) -> None:
     """Write the user's own file."""
-    machine.config.mkdir(mode=0o700, exist_ok=True)
+    machine.config.mkdir(mode=0o700, parents=True, exist_ok=True)
     (machine.config / "providers.toml").write_text(text)
 
 

@@ -31,7 +31,7 @@ def test_an_alias_is_set_used_and_removed(machine: Machine) -> None:
 
 
 def test_comments_stay(machine: Machine) -> None:
-    machine.config.mkdir()
+    machine.config.mkdir(parents=True)
     file = machine.config / "providers.toml"
     file.write_text(MINE)
     machine.run("aliases", "set", "FAST", "glm-4.7")

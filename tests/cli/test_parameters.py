@@ -106,7 +106,7 @@ def test_a_refused_parameter_is_left_out_however_it_was_given(machine: Machine) 
         assert "frequency_penalty" not in body
         assert notes["param-dropped"] == "1: left out: the endpoint does not take it"
     file = machine.config / "providers.toml"
-    machine.config.mkdir()
+    machine.config.mkdir(parents=True)
     file.write_text('[models."zai/glm-4.7".call]\nfrequency_penalty = 1\n')
     assert "did you mean" not in machine.run("registry", "check").err
     file.unlink()
@@ -175,7 +175,7 @@ def test_python_takes_parameters_by_name_and_as_a_dict() -> None:
     with cnllm.Client(simulate=True) as client:
         for model in ("glm-4.7", "claude", "gemini", "openai/gpt-5.2", "openai-compatible/x"):
             for name in names:
-                special = {"reasoning_effort": "low", "parallel_tool_calls": True, "logit_bias": {"42": 1}}
+                special = {"stop": "x", "reasoning_effort": "low", "parallel_tool_calls": True, "logit_bias": {"42": 1}}
                 value: Any = special.get(name, 1)
                 by_name = client.plan(model, "hi", **{name: value})
                 in_dict = client.plan(model, "hi", params={name: value})

@@ -228,6 +228,7 @@ def test_sampling_parameters_where_they_are_taken() -> None:
     assert "temperature" not in plan("Hi", temperature=0.3, reasoning=2000).body
     assert "temperature" not in plan("Hi", of="anthropic/claude-opus-5", temperature=0.3).body
     assert plan("Hi", stop=["END"], seed=3).body["stop_sequences"] == ["END"]
+    assert plan("Hi", stop="END").body["stop_sequences"] == ["END"]
     assert "seed" not in plan("Hi", seed=3).body
 
 

@@ -15,4 +15,5 @@ WIRE = Wire(
     separate_system=(None, "any", "first"),
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
+    list_params=("stop",),
 )
