@@ -63,6 +63,10 @@ class CallRunner:
         if self.box is not None:
             self.box.open()
             self.options["tools"] = self.box.tools
+        elif self.params["web_search"]:
+            from cnllm.tools import web_search
+
+            self.options["tools"] = [*self.options.get("tools", ()), web_search()]
         self.model = self._model()
         self.stream = self._wants_stream()
         require_readable(self.registry, self.model, self.new, self.options)
@@ -89,7 +93,7 @@ class CallRunner:
 
         ask = terminal_answer if sys.stdin.isatty() and sys.stderr.isatty() else None
         servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], ask)
-        return tools.Toolbox(params["tool"], params["approve"], ask, servers)
+        return tools.Toolbox(params["tool"], params["approve"], ask, servers, web_search=params["web_search"])
 
     def _close_tools(self) -> None:
         if self.box is not None:

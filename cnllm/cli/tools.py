@@ -33,7 +33,10 @@ _HINT = f"it looks like MODULE:FUNCTION or FILE.py:FUNCTION, or is one of {', '.
 
 
 class Toolbox:
-    """The tools of a command. It calls `ask` before each call if `approval` is "ask". `close` ends the MCP servers."""
+    """The tools of a command. It calls `ask` before each call if `approval` is "ask". `close` ends the MCP servers.
+
+    `web_search`: the endpoint may search the web, too.
+    """
 
     def __init__(
         self,
@@ -41,10 +44,14 @@ class Toolbox:
         approval: Approval,
         ask: Callable[[ToolCall], Answer] | None = None,
         servers: McpServers | None = None,
+        *,
+        web_search: bool = False,
     ) -> None:
         from cnllm.tools import as_tools, tool
+        from cnllm.tools import web_search as search_tool
 
         self._functions: list[Tool] = []
+        self._search: list[Tool] = [search_tool()] if web_search else []
         self._servers = servers
         self._safe = {name for name in names if name in SAFE}
         self._approval = approval
@@ -68,7 +75,7 @@ class Toolbox:
     @property
     def tools(self) -> list[Tool]:
         """Return the tools; those of MCP servers as their servers describe them now."""
-        return self._functions if self._servers is None else [*self._functions, *self._servers.tools()]
+        return [*self._functions, *(self._servers.tools() if self._servers is not None else ()), *self._search]
 
     def open(self) -> None:
         """Start the MCP servers. Raise `McpError` for one that does not start."""

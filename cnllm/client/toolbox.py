@@ -38,8 +38,8 @@ class Toolbox:
     def add(self, tools: Sequence[Tool]) -> None:
         """Add tools. Raise `ValueError` for one that cannot be executed or checked."""
         for index, tool in enumerate(tools):
-            if tool.definition is not None:
-                continue  # a built-in tool of the endpoint, which executes it itself
+            if tool.definition is not None or tool.search is not None:
+                continue  # a tool of the endpoint, which executes it itself
             if tool.function is None:
                 raise ValueError(
                     f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"

@@ -314,7 +314,7 @@ _ALL = (
     CapabilityRule("parallel-tools", "Tools", "takes parallel_tool_calls", _parallel),
     CapabilityRule("strict-tools", "Tools", "takes strict on a function", _strict),
     CapabilityRule("stream-tools", "Tools", "a reply with tool calls can be streamed", _stream_tools),
-    CapabilityRule("web_search", "Tools", "can search the web itself", _web_search),
+    CapabilityRule("web-search", "Tools", "can search the web itself", _web_search),
     CapabilityRule("reasoning", "Reasoning", "can reason", _reasoning),
     CapabilityRule("reasoning-off", "Reasoning", "can answer without reasoning", _reasoning_off),
     CapabilityRule("reasoning-default", "Reasoning", "reasons by default", _reasoning_default),

@@ -50,6 +50,36 @@ def test_a_whole_answer_looks_the_same(machine: Machine) -> None:
         assert not peer.received[0].json().get("stream")
 
 
+def test_a_web_search_goes_in_the_endpoints_form_and_its_sources_are_shown(machine: Machine) -> None:
+    page = {"title": "Sky", "url": "https://sky.test/blue", "start_index": 0, "end_index": 5}
+    answer = whole(content="Hello", annotations=[{"type": "url_citation", "url_citation": page}] * 2)
+    flags = "web_search = { tool = { type = 'find' }, fee = 0.5 }"
+    streamed = [HEAD, chunk(content="Hello", annotations=[{"type": "url_citation", "url_citation": page}])]
+    for way, script in (("--no-stream", [http(200, answer)]), ("--stream", [*streamed, chunk(finish="stop"), DONE])):
+        with Server(script) as peer:
+            machine.overlay(peer.url, flags)
+            done = machine.run(*CALL, way, "--web-search", "hi")
+        assert (done.status, done.out) == (0, "Hello\n"), done.err
+        assert done.err.splitlines().count("source: Sky · https://sky.test/blue") == 1
+        assert peer.received[0].json()["tools"] == [{"type": "find"}]
+
+
+def test_a_model_without_a_web_search_is_asked_without_one(machine: Machine, server: Server) -> None:
+    done = machine.run(*CALL, "--web-search", "hi")
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert "search" in done.err
+    assert "tools" not in server.received[0].json()
+
+
+def test_a_web_search_stands_beside_tools_that_run(machine: Machine) -> None:
+    flags = "web_search = { tool = { type = 'find' } }"
+    with Server([http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, flags)
+        assert machine.run(*CALL, "--no-stream", "--web-search", "--tool", "calc", "hi").status == 0
+    offered = peer.received[0].json()["tools"]
+    assert [tool["type"] for tool in offered] == ["function", "find"]
+
+
 @pytest.mark.parametrize("arguments", ['{"path": "/tm', "[1]", '{"path": '])
 def test_half_a_call_is_no_whole_answer(machine: Machine, arguments: str) -> None:
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "wipe", "arguments": arguments}}

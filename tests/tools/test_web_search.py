@@ -169,7 +169,7 @@ def test_reasoning_is_off_where_it_cannot_be_on(registry: Registry) -> None:
 
 def test_models_say_whether_they_search(registry: Registry) -> None:
     names = ["tool/m", "body/m", "other-wire/m", "searcher/m", "thinks/some", "thinks/always", "none/m"]
-    found = [capabilities(registry.resolve(name))["web_search"].value for name in names]
+    found = [capabilities(registry.resolve(name))["web-search"].value for name in names]
     assert found == [True, True, True, True, True, None, None]
 
 

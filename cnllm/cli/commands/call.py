@@ -48,6 +48,7 @@ EXAMPLES = options.examples(
     help="Before a call of a tool that is not built in: ask at a terminal, or run it (all), or refuse it (none).",
     show_default=True,
 )
+@click.option("--web-search", is_flag=True, help="Let the endpoint search the web; its sources go to stderr.")
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."

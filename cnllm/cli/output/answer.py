@@ -208,6 +208,8 @@ class TextView:
             return
         for call in reply.incomplete:
             self._print(translate(f"tool call, cut off: {call.name} {call.raw}"))
+        for page in dict.fromkeys((citation.title, citation.url) for citation in reply.citations):
+            self._print(translate(f"source: {' · '.join(text for text in page if text)}"))
         self.notes(reply.notes)
         if line := usage_line(reply):
             line = translate(line + (self.pace.text(reply) if self._err.terminal else ""))
