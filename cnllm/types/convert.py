@@ -16,8 +16,10 @@ from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
-__all__ = ["as_messages", "from_dict", "result_text", "text_with_error", "to_dict"]
+__all__ = ["CACHE_MARK", "as_messages", "from_dict", "result_text", "text_with_error", "to_dict"]
 
+CACHE_MARK = "cache_control"
+"""The key of a content part that marks the end of a prefix to keep in the prompt cache."""
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
     "role",
@@ -232,15 +234,16 @@ def content_part(part: Text | Media) -> dict[str, Any]:
     if type(part) is Text:
         return {"type": "text", "text": part.text} | _further_keys(part.extra, "type", "text")
     media = cast(Media, part)
-    extra = media.extra or {}
+    extra = _further_keys(media.extra, CACHE_MARK)
+    mark = {CACHE_MARK: media.extra[CACHE_MARK]} if media.extra and CACHE_MARK in media.extra else {}
     kind = media_kind(media)
     if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
-        return {"type": "input_audio", "input_audio": sound | _further_keys(extra, *sound)}
+        return {"type": "input_audio", "input_audio": sound | _further_keys(extra, *sound), **mark}
     if kind == "file" and media.data is not None:
-        return {"type": "file", "file": {"file_data": data_url(media)} | _further_keys(extra, "file_data")}
+        return {"type": "file", "file": {"file_data": data_url(media)} | _further_keys(extra, "file_data"), **mark}
     form = f"{kind}_url"
-    return {"type": form, form: {"url": data_url(media)} | _further_keys(extra, "url")}
+    return {"type": form, form: {"url": data_url(media)} | _further_keys(extra, "url"), **mark}
 
 
 def result_text(texts: Iterable[str]) -> str:
@@ -308,6 +311,11 @@ def _content_parts(content: Any) -> list[Part]:
     return [_part(item) for item in content]
 
 
+def _cache_mark(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the key of a content part that is its mark of the prompt cache; nothing where it has none."""
+    return {CACHE_MARK: item[CACHE_MARK]} if item.get(CACHE_MARK) is not None else {}
+
+
 def _part(item: Any) -> Part:
     """Return a content part as a part."""
     if isinstance(item, str):
@@ -326,7 +334,7 @@ def _part(item: Any) -> Part:
         url = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
         if isinstance(url, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
-            return _media(url, kind.removesuffix("_url"), extra or None)
+            return _media(url, kind.removesuffix("_url"), {**extra, **_cache_mark(item)} or None)
     sound = item.get("input_audio")
     if type(sound) is not dict and isinstance(sound, Mapping):
         sound = checks.as_dict("input_audio", sound)
@@ -336,7 +344,7 @@ def _part(item: Any) -> Part:
         and isinstance(sound.get("data"), str)
         and ":" not in sound["data"][:12]
     ):
-        extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
+        extra = {k: v for k, v in sound.items() if k not in ("data", "format")} | _cache_mark(item)
         return Media(
             f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
         )

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from cnllm.errors import CnllmError
 from cnllm.types import Media, Text, checks
 from cnllm.types.convert import result_text
 from cnllm.types.media import as_media, file_name, is_pdf
@@ -77,17 +76,13 @@ def file_text(media: Media) -> str | None:
 def pdf_text(media: Media) -> str | None:
     """Return the text of a PDF, between marks that name it; None where it has none that can be read.
 
-    Raises `CnllmError` without the extra `pdf`.
+    Raises `ImportError` without the extra `pdf`.
     """
     if media.data is None or not is_pdf(media):
         return None
-    try:
-        from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
-    except ImportError as error:
-        raise CnllmError(
-            "the text of a PDF needs pypdf, which is not installed", hint="pip install 'cnllm-client[pdf]'"
-        ) from error
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
     texts: list[str] = []
     left = _MAX_PDF_TEXT
     try:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
+from cnllm.errors import CnllmError
 from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
@@ -106,6 +107,16 @@ def media_problem(media: Media, flags: Flags, protocol: str) -> str | None:
     """Return why a model does not get a medium; None where it does, if need be as text."""
     reason = _media_refusal(media, flags, protocol)
     return None if reason is None or file_text(media) is not None else reason
+
+
+def _pdf_text(media: Media) -> str | None:
+    """Return the text of a PDF; None where it has none. Raises `CnllmError` where the reader is not installed."""
+    try:
+        return pdf_text(media)
+    except ImportError as error:
+        raise CnllmError(
+            "the text of a PDF needs pypdf, which is not installed", hint="pip install 'cnllm-client[pdf]'"
+        ) from error
 
 
 def _media_refusal(media: Media, flags: Flags, protocol: str) -> str | None:
@@ -207,7 +218,7 @@ class _Reader:
             self._note_text(index, kind)
             marks = {key: value for key, value in (media.extra or {}).items() if key == "cache_control"}
             return [Text(text, None, marks if marks and self._has_documents else None)]
-        if reason is not None and self._reads_pdfs and (text := pdf_text(media)) is not None:
+        if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:
             did = "its text was sent, without its pictures and its layout"
             self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
             return [Text(text)]

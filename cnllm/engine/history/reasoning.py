@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.media import placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
-from cnllm.registry.flags import Patch
+from cnllm.registry.flags import Messages, Patch
 from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
+from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
 
 __all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
@@ -49,25 +51,42 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
 def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     """Return the turns without seals of another origin in turns whose role is not assistant.
 
-    A line stands for a block of the caller's; other parts lose their seals.
+    A line stands for a block of the caller's; other parts lose their seals. A mark of the prompt cache stays where the
+    endpoint takes such a mark on its own wire.
     """
+    takes_marks = CACHE_MARK in ((model.flags.messages or Messages()).fields or ())
+    marks = 0
     out: list[Turn] = []
     for index, message in turns:
-        has_seal = message.role != "assistant" and any(map(_SEAL, message.parts))
-        if has_seal and any(_has_foreign_seal(part, model) for part in message.parts):
+        is_assistant = message.role == "assistant"
+        if any(map(_SEAL, message.parts)) and any(is_assistant or _has_foreign_seal(p, model) for p in message.parts):
             parts: list[Part] = []
             for part in message.parts:
-                if not _has_foreign_seal(part, model):
-                    parts.append(part)
-                elif type(part) is Opaque:
+                is_foreign = _has_foreign_seal(part, model)
+                mark = _cache_mark(part) if is_foreign or is_assistant else None
+                if mark is not None and (takes_marks or not is_foreign) and (type(part) is Text or type(part) is Media):
+                    part = replace(part, extra={**(part.extra or {}), CACHE_MARK: mark})
+                elif mark is not None and is_foreign:
+                    marks += 1
+                if is_assistant or not is_foreign:
+                    parts.append(part)  # `replay_reasoning` decides about seals of the assistant
+                elif type(part) is not Opaque:
+                    parts.append(replace(part, seal=None))
+                else:
                     _note_dropped_block(index, ledger)
                     if part.seal is not None and not part.seal.provider:  # the caller's own
                         parts.append(Text(unreadable_line(block_kind(part.data))))
-                else:
-                    parts.append(replace(part, seal=None))
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
+    if marks:
+        ledger.note("cache-mark", "messages.fields", f"{CACHE_MARK} of {marks} parts", "left out")
     return out
+
+
+def _cache_mark(part: Part) -> Any:
+    """Return the mark of the prompt cache in a caller's own part; None where it has none."""
+    seal = part.seal
+    return None if seal is None or seal.provider or type(seal.data) is not dict else seal.data.get(CACHE_MARK)
 
 
 def _last_user_index(messages: Sequence[Message]) -> int:

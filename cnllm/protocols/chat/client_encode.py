@@ -15,13 +15,13 @@ from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import content_part, text_with_error
+from cnllm.types.convert import CACHE_MARK, content_part, text_with_error
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
 
 _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
-_MARKS = ("cache_control",)
+_MARKS = (CACHE_MARK,)
 
 
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:

@@ -58,11 +58,11 @@ FIELDS = read_fields(
                 thinking.signature redacted_thinking server_tool_use web_search_tool_result web_fetch_tool_result
                 code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result
                 tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result compaction
-                tool_addition tool_removal mcp_tool_listing fallback text.citations
+                tool_addition tool_removal mcp_tool_listing fallback text.citations *.cache_control
             """,
             "describe": "container_upload",
             "lose": """
-                *.cache_control document.citations search_result.citations image.transformations
+                document.citations search_result.citations image.transformations
                 tool_use.caller tool_use.toolset_name tool_result.toolset_name
             """,
         },

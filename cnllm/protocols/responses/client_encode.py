@@ -16,7 +16,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.convert import result_text, text_with_error
+from cnllm.types.convert import CACHE_MARK, result_text, text_with_error
 from cnllm.types.media import data_url, media_kind, upload_name
 
 __all__ = ["encode_body"]
@@ -282,7 +282,7 @@ def takes_medium(media: Media, flags: Flags) -> bool:
 
 def _media(media: Media) -> dict[str, Any]:
     """Encode a medium."""
-    extra = media.extra or {}
+    extra = {key: value for key, value in (media.extra or {}).items() if key != CACHE_MARK}  # of other wires
     kind = media_kind(media)
     if kind == "file":
         if media.data is None:

@@ -1,0 +1,102 @@
+"""Marks of the prompt cache from a client of Messages go to endpoints that take them; else a note counts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cases import each
+
+from cnllm import Plan, Registry, engine
+
+MARK = {"type": "ephemeral", "ttl": "1h"}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+OWN = """
+[providers.takes]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+messages.fields = ["cache_control"]
+[models."takes/m"]
+input = ["text", "image"]
+[providers.unknown]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+[models."unknown/m"]
+input = ["text", "image"]
+"""
+
+
+def marked(part: dict[str, Any]) -> dict[str, Any]:
+    return {**part, "cache_control": MARK}
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+BODY = {
+    "model": "x",
+    "max_tokens": 9,
+    "system": [marked({"type": "text", "text": "Be short."})],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "A picture:"}, marked(IMAGE)]},
+        {"role": "assistant", "content": [marked({"type": "text", "text": "I look."}), CALL]},
+        {"role": "user", "content": [marked({"type": "tool_result", "tool_use_id": "t1", "content": "a pixel"})]},
+        {"role": "assistant", "content": [{"type": "text", "text": "It is a pixel."}]},
+        {"role": "user", "content": [marked({"type": "text", "text": "Why?"})]},
+    ],
+    "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+}
+
+
+def plan(name: str, folder: Path, **options: Any) -> Plan:
+    file = folder / "providers.toml"
+    file.write_text(OWN, encoding="utf-8")
+    request = engine.decode_request("anthropic-messages", BODY)
+    model = Registry.load(file).resolve(name)
+    return engine.build_request(model, request.messages, **request.options, **options)
+
+
+@each("name", ["takes/m", "openrouter/anthropic/claude-opus-5", "alibaba/qwen3.8-max"])
+def test_an_endpoint_that_takes_marks_gets_them_where_its_wire_has_a_place(name: str, tmp_path: Path) -> None:
+    made = plan(name, tmp_path)
+    system, picture, looks, result, _, question = made.body["messages"]
+    assert system["content"] == [marked({"type": "text", "text": "Be short."})]
+    assert [part.get("cache_control") for part in picture["content"]] == [None, MARK]
+    assert looks["content"] == [marked({"type": "text", "text": "I look."})]
+    assert question["content"] == [marked({"type": "text", "text": "Why?"})]
+    assert result["content"] == "a pixel"  # the content of a result is a string on this wire
+    notes = [note for note in made.notes if note.code == "cache-mark"]
+    assert [note.said for note in notes] == ["cache_control of 1 parts"]
+
+
+def test_other_endpoints_get_none_and_a_note_counts_them(tmp_path: Path) -> None:
+    made = plan("unknown/m", tmp_path)
+    assert "cache_control" not in json.dumps(made.body)
+    (note,) = [note for note in made.notes if note.code == "cache-mark"]
+    assert (note.flag, note.said, note.did) == ("messages.fields", "cache_control of 5 parts", "left out")
+
+
+def test_marks_of_a_chat_client_stay_beside_the_part(tmp_path: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "low"}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
+    parts = [marked({"type": "text", "text": "Hi"}), marked(image), marked(sound)]
+    file = tmp_path / "providers.toml"
+    file.write_text(OWN.replace('["text", "image"]', '["text", "image", "audio"]'), encoding="utf-8")
+    registry = Registry.load(file)
+    made = engine.build_request(registry.resolve("takes/m"), [{"role": "user", "content": parts}])
+    assert made.body["messages"][0]["content"] == parts
+    foreign = engine.build_request(
+        registry.resolve("anthropic/claude-opus-5"), [{"role": "user", "content": parts[:2]}]
+    )
+    assert [part["cache_control"] for part in foreign.body["messages"][0]["content"]] == [MARK, MARK]
+    for name, protocol in (("openai/gpt-6.1-terra", "openai-responses"), ("google/gemini-4-argon", "gemini")):
+        other = engine.build_request(
+            registry.resolve(name, protocol=protocol), [{"role": "user", "content": parts[:2]}]
+        )
+        assert "cache_control" not in json.dumps(other.body), name
+
+
+def test_the_own_wire_keeps_them_all(tmp_path: Path) -> None:
+    made = plan("anthropic/claude-opus-5", tmp_path)
+    assert json.dumps(made.body).count("cache_control") == json.dumps(BODY).count("cache_control")
+    assert "cache-mark" not in [note.code for note in made.notes]
