@@ -95,7 +95,7 @@ def test_in_the_middle_of_a_tool_the_results_that_came_are_kept(client: Loops) -
         assert not over.is_set()
         assert (run.stopped, len(run.steps), run.steps[0].returned) == ("cancelled", 1, 1)
         goes_on(client, peer, run)
-        assert list(results(peer).values()) == ["quick", *["cancelled before it gave a result"] * 2]
+        assert list(results(peer).values()) == ["quick", *["Error: cancelled before it gave a result"] * 2]
     over.set()
 
 

@@ -160,7 +160,7 @@ def test_a_generator_that_takes_too_long_is_not_waited_for(client: Loops) -> Non
     with Peer(*turns("run", [("slow", "{}")], "Done.")) as peer:
         client.run(at(peer), tools=[slow], tool_timeout=0.05)
         over.set()
-    assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s"]
+    assert list(results(peer).values()) == ["Error: Timeout: it gave no result in 0.05 s"]
 
 
 def test_halves_of_characters_in_a_result_stop_nothing(client: Loops, verb: str) -> None:
@@ -227,12 +227,12 @@ async def agiven_up() -> None:
 @pytest.mark.parametrize(
     ("tool", "told"),
     [
-        (odd, "Odd: seen"),
-        (aodd, "Odd: seen"),
+        (odd, "Error: Odd: seen"),
+        (aodd, "Error: Odd: seen"),
         (given_up, "CancelledError"),
         (agiven_up, "CancelledError"),
-        (wordless, "Wordless"),
-        (exhausted, "StopIteration"),
+        (wordless, "Error: Wordless"),
+        (exhausted, "Error: StopIteration"),
     ],
 )
 def test_what_is_raised_past_exception_is_told_too(backend: Backend, tool: Any, told: str) -> None:
@@ -298,7 +298,7 @@ def test_a_tool_that_takes_too_long_is_not_waited_for(client: Loops, verb: str, 
     with Peer(*turns(verb, [("stuck", "{}"), ("quick", "{}")], "Done.")) as peer:
         ran(client, verb, at(peer), tools=[tool, cnllm.tool(lambda: "quick", name="quick")], **options)
         over.set()
-    assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s", "quick"]
+    assert list(results(peer).values()) == ["Error: Timeout: it gave no result in 0.05 s", "quick"]
 
 
 def test_a_time_without_end_is_a_time(client: Loops) -> None:
@@ -319,7 +319,7 @@ def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loop
         run = ran(client, verb, at(peer), tools=[write])[1]
     assert made == []
     unknown, invalid, torn = results(peer).values()
-    assert unknown == "There is no tool 'wirte'. The tools are: write."
+    assert unknown == "Error: There is no tool 'wirte'. The tools are: write."
     assert "path" in invalid
     assert "not executed" in invalid
     assert "not executed" in torn
@@ -371,7 +371,7 @@ def test_only_what_was_approved_runs(client: Loops, verb: str, asynchronous: boo
     with Peer(*turns(verb, calls, "Done.")) as peer:
         ran(client, verb, at(peer), tools=[pay], approve=aapprove if asynchronous else approve)
     told = list(results(peer).values())
-    assert told[:4] == ["paid 1", "not approved", "not approved: too much", "not approved"]
+    assert told[:4] == ["paid 1", "Error: not approved", "Error: not approved: too much", "Error: not approved"]
     assert len(asked) == 4  # nobody is asked about a call that cannot run
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cnllm.cli import options
+from cnllm.cli.key_limits import limits_of
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cnllm.gateway.limits.book import KeyBook, KeyUse
     from cnllm.gateway.limits.keys import KeyRecord
 
-__all__ = ["keep_file_key", "keys", "limits_of", "teams"]
+__all__ = ["keep_file_key", "keys", "teams"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -218,130 +218,6 @@ def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
 def list_teams(store: str, as_json: bool) -> None:
     """List the teams with their limits and what is used of them."""
     _list(store, as_json, teams=True)
-
-
-# ── options ──────────────────────────────────────────────────────────────────
-def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
-    """Return a record with the limits that options give. Raise `UsageError` for values that mean nothing."""
-    from msgspec.structs import replace
-
-    from cnllm.gateway.limits.keys import zone_of
-
-    new: dict[str, Any] = {}
-    for name in ("rpm", "tpm", "concurrency", "team"):
-        if (value := given.get(name)) is not None:
-            new[name] = None if value == options.NONE else value
-    if words := given.get("models"):
-        new["models"] = () if words == (options.NONE,) else _models(words)
-    if (zone := given.get("time_zone")) is not None:
-        zone_of(zone)
-        new["time_zone"] = zone
-    if (day := given.get("expires")) is not None:
-        new["expires"] = None if day == options.NONE else _moment(day, new.get("time_zone", record.time_zone))
-    new |= _money(record, given)
-    if (price := given.get("assume_price")) is not None:
-        budgets = new.get("budgets", record.budgets)
-        new["assumed_price"] = None if price == options.NONE else _price(price, given.get("currencies", ()), budgets)
-    return replace(record, **new)
-
-
-def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the budgets, their periods and the soft budgets. Raise `UsageError`."""
-    from cnllm.estimates.money import CURRENCY, LARGEST
-    from cnllm.gateway.limits.keys import PERIODS
-
-    amounts, softs, currencies = (given.get(name) or () for name in ("budgets", "soft_budgets", "currencies"))
-    new: dict[str, Any] = {"budgets": dict(record.budgets), "periods": dict(record.periods)}
-    new["soft_budgets"] = dict(record.soft_budgets)
-    if amounts == (options.NONE,):
-        return {name: {} for name in new}
-    if len(amounts) not in (0, len(currencies)):
-        raise errors.UsageError("a budget needs an amount and a currency", "--budget 20 --currency CNY")
-    if not amounts and not softs and currencies and given.get("assume_price") is None:
-        raise errors.UsageError("--currency without --budget", "--budget 20 --currency CNY")
-    for currency in currencies:
-        if not CURRENCY.fullmatch(currency):
-            raise errors.UsageError(f"--currency {currency!a}: a code such as CNY or USD is expected")
-        if currencies.count(currency) > 1:
-            raise errors.UsageError(f"two budgets in {currency}", "give one for each currency")
-    if amounts:
-        new["budgets"], new["periods"] = {}, {}
-    for text, currency in zip(amounts, currencies, strict=False):
-        amount, slash, period = text.partition("/")
-        if slash and period not in PERIODS:
-            raise errors.UsageError(f"--budget {text}: a period is day, week or month", "--budget 20/month")
-        new["budgets"][currency] = _units(f"--budget {text}", amount, LARGEST)
-        if slash:
-            new["periods"][currency] = period
-    if softs == (options.NONE,):
-        new["soft_budgets"] = {}
-    elif softs:
-        names = currencies or tuple(new["budgets"])
-        if len(softs) != len(names):
-            raise errors.UsageError("a soft budget needs a budget in its currency", "name one for each --currency")
-        new["soft_budgets"] = {
-            currency: _units(f"--soft-budget {text}", text, LARGEST)
-            for text, currency in zip(softs, names, strict=True)
-        }
-    elif amounts:
-        kept = {currency: soft for currency, soft in record.soft_budgets.items() if currency in new["budgets"]}
-        new["soft_budgets"] = kept
-    for currency, soft in new["soft_budgets"].items():
-        if currency not in new["budgets"]:
-            raise errors.UsageError(f"a soft budget in {currency} without a budget", "--budget 20 --soft-budget 15")
-        if soft > new["budgets"][currency]:
-            raise errors.UsageError(f"the soft budget in {currency} is above the budget", "it warns before the budget")
-    return new
-
-
-def _units(option: str, text: str, largest: int) -> int:
-    """Return an amount in units. Raise `UsageError`."""
-    from cnllm.estimates.money import units_of
-
-    amount = _decimal(text)
-    if not amount.is_finite() or not 0 <= amount <= largest:
-        raise errors.UsageError(f"{option}: an amount from 0 to {largest:,} is expected")
-    return units_of(amount)
-
-
-def _decimal(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("NaN")
-
-
-def _price(text: str, currencies: tuple[str, ...], budgets: Mapping[str, int]) -> tuple[str, float, float]:
-    """Return a currency and the prices of a million tokens of input and output. Raise `UsageError`."""
-    prices = [_decimal(part.strip()) for part in text.split(",")]
-    if len(prices) != 2 or not all(price.is_finite() and price >= 0 for price in prices):
-        raise errors.UsageError(f"--assume-price {text}: two prices of a million tokens", "--assume-price 2,8")
-    names = currencies or tuple(budgets)
-    if len(names) != 1:
-        raise errors.UsageError("--assume-price needs one currency", "--assume-price 2,8 --currency CNY")
-    return names[0], float(prices[0]), float(prices[1])
-
-
-def _moment(text: str, zone: str) -> float:
-    """Return a time in seconds since 1970; a day is its first moment in a time zone. Raise `UsageError`."""
-    from cnllm.gateway.limits.keys import zone_of
-
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone_of(zone))).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise errors.UsageError(f"--expires {text}: a day is expected", "--expires 2027-01-01") from error
-
-
-def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return patterns; a name without a wildcard as the model's full name. Raise `UnknownModel`."""
-    words = [word.strip() for pattern in patterns for word in pattern.split(",")]
-    if "" in words:
-        raise errors.UsageError("--models is empty", "leave it out to allow every model")
-    from cnllm.registry import Registry
-
-    registry = Registry.load()
-    return tuple(word if any(sign in word for sign in "*?[") else registry.resolve(word).name for word in words)
 
 
 def keep_file_key(book: KeyBook, key: str, text: str) -> None:
