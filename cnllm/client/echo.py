@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cnllm.client.secret_filter import CUT_SIZE, ArgumentFilter, TextFilter, clean_data, clean_text, secret_search
 from cnllm.types import (
     BlockEnd,
+    Citation,
     Event,
     Finished,
     Message,
@@ -166,6 +167,8 @@ class Echo:
             return reply
         # A whole reply has its decoded body in `raw`, which holds the content of every part. Texts are checked below.
         values: Any = (reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
+        if reply.citations or reply.extra:
+            values = (reply.citations, reply.extra, values)
         if type(reply.raw) is not dict:
             values = ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw, values)
         elif not self._has_clean_body:
@@ -186,6 +189,8 @@ class Echo:
                 notes=[self._note(note) for note in reply.notes],
                 message=self._message(reply.message),
                 raw=clean_data(reply.raw, finder),
+                citations=[_citation(citation, finder) for citation in reply.citations],
+                extra=clean_data(reply.extra, finder),
                 **fields,
             )
         )
@@ -273,6 +278,11 @@ def _rebuilt(parsed: Any, plain: Any) -> Any:
     from cnllm.schemas.python_types import python_type
 
     return python_type(type(parsed)).model_validate_json(json.dumps(plain))
+
+
+def _citation(citation: Citation, finder: Any) -> Citation:
+    """Return a citation without secrets."""
+    return msgspec.convert(clean_data(msgspec.to_builtins(citation), finder), Citation)
 
 
 def _without_text(part: Part) -> Part:

@@ -218,7 +218,10 @@ def _web_search(model: Model) -> CapabilityState:
     """Read `web_search`, over the wire that takes a search: a way to ask for one, or a model that always searches."""
     rules = search_rules(model)
     name = next((name for name in ("tool", "set", "always") if rules is not None and getattr(rules, name)), None)
-    return CapabilityState() if name is None else _state(True, f"web_search.{name}", SEARCH_MODE)
+    if name is None:
+        return CapabilityState()
+    is_own = rules is model.flags.web_search  # else over the wire that `protocol` names for this mode
+    return _state(True, f"web_search.{name}" if is_own else "protocol", SEARCH_MODE)
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────

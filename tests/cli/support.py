@@ -110,7 +110,8 @@ class Machine:
 
     def overlay(self, url: str, flags: str = "status = { is = 'current' }") -> None:
         """Declares `home/m`, whose key is in HOME_TEST_KEY, and sets that variable."""
-        self.config.mkdir(parents=True, exist_ok=True)
+        self.config.parent.mkdir(mode=0o700, exist_ok=True)
+        self.config.mkdir(exist_ok=True)
         (self.config / "providers.toml").write_text(
             '[providers.home]\ntitle = "A server at home"\nprotocol = "openai-chat"\n'
             f'base_url = "{url}"\nkeys = ["HOME_TEST_KEY"]\n[models."home/m"]\n{flags}\n'

@@ -23,7 +23,7 @@ status = {{ is = "retired" }}
 
 
 def prepare(machine: Machine, url: str) -> None:
-    machine.config.mkdir(exist_ok=True)
+    machine.config.mkdir(parents=True, exist_ok=True)
     (machine.config / "providers.toml").write_text(OVERLAY.format(url=url))
 
 

@@ -183,7 +183,7 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
         path = machine.home / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)
-    before = {path for path in machine.home.rglob("*") if machine.data not in path.parents}
+    before = {path for path in machine.home.rglob("*") if path.is_file() and machine.data not in path.parents}
     env = {
         "PATH": f"{bin}{os.pathsep}{os.environ['PATH']}",
         "ANTHROPIC_API_KEY": "sk-the-users-own",
@@ -201,8 +201,8 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
         assert seen["NO_PROXY"] == seen["no_proxy"] == "intern,127.0.0.1,localhost,::1"
         removed = {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} if name == "claude" else set()
         assert env.keys() - seen.keys() == removed
-    new = {path for path in machine.home.rglob("*") if machine.data not in path.parents} - before
-    assert new <= {machine.config, machine.config / "serve.keys"}
+    new = {path for path in machine.home.rglob("*") if path.is_file() and machine.data not in path.parents} - before
+    assert new <= {machine.config / "serve.keys"}
     assert all((machine.home / name).read_text() == content for name, content in own.items())
 
 

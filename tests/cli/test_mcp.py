@@ -18,7 +18,7 @@ import pytest
 
 from .support import Machine, chat
 
-SERVER = Path(__file__).parent.parent / "mcp_client" / "server.py"
+SERVER = Path(__file__).parent.parent / "mcp_client" / "plain" / "server.py"
 CALL = ("call", "--model", "glm-4.7", "--simulate", "--hide-reasoning", "--no-log")
 CHAT = ("chat", "--model", "glm-4.7", "--simulate", "--no-log")
 SOON = 30  # seconds

@@ -51,7 +51,7 @@ def test_a_name_that_resembles_a_setting_is_pointed_out_in_one_line(machine: Mac
 
 @pytest.mark.parametrize("file", ["default-model", "logging"])
 def test_what_a_file_sets_is_read_by_the_same_class(machine: Machine, file: str) -> None:
-    folder = machine.home / "system" / "cnllm"
+    folder = machine.config if file == "default-model" else machine.data
     folder.mkdir(parents=True)
     (folder / file).write_text({"default-model": " glm-4.7\n", "logging": "off\n"}[file])
     code = (
@@ -62,4 +62,4 @@ def test_what_a_file_sets_is_read_by_the_same_class(machine: Machine, file: str)
     command = [sys.executable, "-c", code, *args]
     done = subprocess.run(command, env=machine.env, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "True"
-    assert not (folder / "conversations.db").exists()
+    assert not (machine.data / "conversations.db").exists()

@@ -128,7 +128,7 @@ def test_saving_again_keeps_the_old_one(machine: Machine) -> None:
     assert "one" in (machine.config / "templates" / "a.toml~").read_text()
     assert machine.run("templates", "list", "--json").json() == ["a"]
     assert machine.run("templates", "show", "a").out == 'system = "two"\n'
-    machine.file("config/templates/bad.toml", "x = ")
+    (machine.config / "templates" / "bad.toml").write_text("x = ")
     listed = machine.run("templates", "list")
     assert listed.status == 0
     assert "two" in listed.out

@@ -59,9 +59,10 @@ def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
 def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: cnllm.Role) -> None:
     block = cnllm.Opaque({"type": "block"}, cnllm.Seal("openai-chat", "zai", "glm-4.7"))
     history = [ASK, cnllm.Message(role, [cnllm.Text("hi"), block]), ASK]
-    assert {"type": "block"} in plan("zai/glm-4.7", history).body["messages"][1]["content"]
+    place = 0 if role == "system" else 1  # it goes first
+    assert {"type": "block"} in plan("zai/glm-4.7", history).body["messages"][place]["content"]
     request = plan("deepseek/deepseek-flash", history)
-    assert request.body["messages"][1]["content"] == "hi"
+    assert request.body["messages"][place]["content"] == "hi"
     [note] = [n for n in request.notes if n.code == "block-foreign"]
     assert "messages[1]" in note.said
     bare = plan("deepseek/deepseek-flash", [ASK, cnllm.Message(role, [block]), ASK])

@@ -244,7 +244,7 @@ def test_resolving_reads_no_environment(registry: Registry, monkeypatch: pytest.
 
 def test_every_model_resolves_in_every_mode(registry: Registry) -> None:
     every = list(modes())
-    assert len(every) == 128
+    assert len(every) == 256
     for name in registry.names():
         model = registry.resolve(name)
         assert model.name == name

@@ -110,7 +110,7 @@ def test_what_was_open_to_others_is_closed(tmp_path: Path, monkeypatch: pytest.M
     with Server(ANSWER) as server:
         machine.overlay(server.url)
         machine.run(*CALL, "--record", str(tape))
-        data = tmp_path / "data"
+        data = machine.data
         (data / "conversations.db-journal").write_text("")
         for each in (tape, data, *data.iterdir()):
             each.chmod(0o777)

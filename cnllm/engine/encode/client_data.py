@@ -204,7 +204,8 @@ def _allow_functions(config: Any, options: dict[str, Any]) -> bool:
     """Offer only the functions that a config of calls allows, in its mode."""
     match config:
         case {"mode": str(mode), "allowedFunctionNames": list(names)} if mode in _MODES and options.get("tools"):
-            options["tools"] = [t for t in options["tools"] if t.get("function", {}).get("name") in names]
+            tools: list[Any] = options["tools"]  # a web search is no function, and stays
+            options["tools"] = [t for t in tools if isinstance(t, Tool) or t.get("function", {}).get("name") in names]
             options["tool_choice"] = _MODES[mode]
             return True
     return False
