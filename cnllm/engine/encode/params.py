@@ -42,7 +42,10 @@ def drop_refused_keys(keys: dict[str, Any], flags: Flags, ledger: Ledger) -> Non
     reasoning = flags.reasoning
     paths: dict[str, str] = {}
     if flags.body is not None:
-        paths |= dict.fromkeys(flags.body.drop or (), "body.drop")
+        # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
+        # unless the model has no other mode.
+        own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
+        paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
     if reasoning is not None:
         patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
         if patch is not None and contains(keys, patch.set or {}):
