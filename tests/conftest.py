@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers: more than there are cores, because tests also wait for sockets and programs."""
-    return round(1.5 * (os.cpu_count() or 2))
+    return 2 * (os.cpu_count() or 2)
 
 
 @pytest.fixture

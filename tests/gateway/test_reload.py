@@ -183,6 +183,7 @@ def terminal(*command: str, env: dict[str, str]) -> Iterator[tuple[int, int]]:
     """A process in a terminal of its own: its id, and the other end of the terminal."""
     pid, end = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
         os.execvpe(command[0], command, {**os.environ, **env})
     try:
         yield pid, end
