@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cnllm.cli import options
-from cnllm.cli.key_limits import limits_of
+from cnllm.cli.commands.key_limits import limits_of
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
