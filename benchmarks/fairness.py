@@ -201,7 +201,8 @@ def main(*, quick: bool) -> int:
     assert best
     said = ", ".join(f"{n} x {status}" for status, n in sorted(answered.items()))
     print(f"the flood was answered with {said}; memory {before / 2**20:.0f} → {after / 2**20:.0f} MB")
-    is_fair = max(best) <= _MOST and set(answered) == {"429"}
+    permitted = sum(answered.values()) - answered["429"]  # the key may send one request a minute
+    is_fair = max(best) <= _MOST and permitted <= len(pairs)
     print(f"at most {_MOST:g} x the idle times: {'yes' if is_fair else 'no'}")
     return int(not is_fair)
 
