@@ -356,10 +356,10 @@ def test_the_callers_messages_are_never_changed_and_always_written(
 ) -> None:
     given: list[Any] = [m.to_dict() for m in said] if as_dicts else said
     before = copy.deepcopy(given)
-    plan = engine.build_request(demanding[which], given)
+    plan = engine.build_request(demanding[which], given, on_unsupported="adjust")
     assert given == before
     assert json.loads(plan.content) == json.loads(json.dumps(plan.body))
-    assert engine.build_request(demanding[which], before).content == plan.content
+    assert engine.build_request(demanding[which], before, on_unsupported="adjust").content == plan.content
     for message in plan.body["messages"]:
         assert not {"parts", "by", "kind", "seal", "error"} & message.keys()
 
@@ -368,7 +368,7 @@ def test_the_callers_messages_are_never_changed_and_always_written(
 @given(st.lists(messages, min_size=1, max_size=3))
 def test_a_body_may_be_changed_without_the_messages_changing(plain: cnllm.Model, said: list[Message]) -> None:
     before = msgspec.json.encode(said)
-    for message in engine.build_request(plain, said).body["messages"]:
+    for message in engine.build_request(plain, said, on_unsupported="adjust").body["messages"]:
         message["content"] = "changed"
         message.pop("tool_calls", None)
     assert msgspec.json.encode(said) == before
