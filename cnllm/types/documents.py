@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cnllm.types import Media, Text, checks
-from cnllm.types.convert import result_text
+from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.media import as_media, file_name, is_pdf
 
 __all__ = ["as_document", "block_kind", "block_parts", "decoded_text", "file_text", "pdf_text", "unreadable_line"]
@@ -126,7 +126,7 @@ def block_parts(data: Any) -> list[Text | Media] | None:
         case {"type": "tool_reference", "tool_name": str(name)}:
             return [Text(f"The tool {name} can be called now.")]
         case {"type": "browser_state", "tabs": list()}:
-            fields = {key: value for key, value in data.items() if key != "cache_control"}
+            fields = {key: value for key, value in data.items() if key != CACHE_MARK}
             return [Text(msgspec.json.encode(fields).decode())]
     return None
 

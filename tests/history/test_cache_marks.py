@@ -76,6 +76,24 @@ def test_other_endpoints_get_none_and_a_note_counts_them(tmp_path: Path) -> None
     assert (note.flag, note.said, note.did) == ("messages.fields", "cache_control of 5 parts", "left out")
 
 
+@each("name", ["takes/m", "unknown/m"])
+@each("mime", ["application/pdf", "text/plain"])
+def test_a_document_keeps_its_mark_as_other_parts_do(name: str, mime: str, tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(OWN.replace('["text", "image"]', '["text", "file"]'), encoding="utf-8")
+    plain = {"type": "text", "media_type": mime, "data": "Hello"}
+    source = plain if mime == "text/plain" else {"type": "base64", "media_type": mime, "data": "JVBERi0xLjQgeA=="}
+    document = marked({"type": "document", "title": "t", "source": source})
+    body = {"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": [document]}]}
+    request = engine.decode_request("anthropic-messages", body)
+    made = engine.build_request(Registry.load(file).resolve(name), request.messages, **request.options)
+    content = made.body["messages"][0]["content"]
+    if name == "takes/m":
+        assert content[0]["cache_control"] == MARK
+    assert ("cache_control" in json.dumps(made.body)) is (name == "takes/m")
+    assert ("cache-mark" in [note.code for note in made.notes]) is (name == "unknown/m")
+
+
 def test_marks_of_a_chat_client_stay_beside_the_part(tmp_path: Path) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "low"}}
     sound = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}

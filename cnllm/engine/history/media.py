@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
-from cnllm.types.convert import result_text
+from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.documents import block_kind, block_parts, file_text, pdf_text, unreadable_line
 from cnllm.types.media import (
     KIND_OF_PART,
@@ -26,7 +27,7 @@ from cnllm.types.media import (
     url_name,
 )
 
-__all__ = ["drop_unreadable", "has_media", "media_problem", "move_result_media", "placeholder_text"]
+__all__ = ["drop_unreadable", "has_media", "media_problem", "move_result_media", "note_lost_marks", "placeholder_text"]
 
 
 def has_media(messages: Sequence[Message]) -> bool:
@@ -69,7 +70,14 @@ def drop_unreadable(
             new is old for new, old in zip(parts, message.parts, strict=True)
         )
         out.append((index, message if is_same else replace(message, parts=_spaced(parts, message.parts))))
+    note_lost_marks(reader.lost_marks, ledger)
     return out
+
+
+def note_lost_marks(count: int, ledger: Ledger) -> None:
+    """Note how many parts lost their mark of the prompt cache."""
+    if count:
+        ledger.note("cache-mark", "messages.fields", f"{CACHE_MARK} of {count} parts", "left out")
 
 
 def _spaced(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:
@@ -154,7 +162,9 @@ class _Reader:
         self._newest = newest
         self._reads_pdfs = reads_pdfs
         self._own_blocks = (flags.messages or Messages()).blocks or []
+        self._takes_marks = CACHE_MARK in ((flags.messages or Messages()).fields or ())
         self._result_media = bool((flags.tools or Tools()).result_media)
+        self.lost_marks = 0
 
     def read(self, part: Media | Opaque, index: int) -> list[Part]:
         """Return a medium or a block as the parts that are sent."""
@@ -163,7 +173,7 @@ class _Reader:
         assert type(part) is Opaque
         is_file = is_file_part(part.data) and (part.seal is None or not part.seal.provider)
         if is_file and (media := as_media(part.data)) is not None:
-            return self._medium(media, index)
+            return self._medium(self._with_mark(media, part.data), index)
         inner = block_parts(part.data)
         if inner is None:
             return [self._stored_file(part, index) if is_file else part]
@@ -216,8 +226,8 @@ class _Reader:
         kind = media_noun(media)
         if (text := file_text(media)) is not None:
             self._note_text(index, kind)
-            marks = {key: value for key, value in (media.extra or {}).items() if key == "cache_control"}
-            return [Text(text, None, marks if marks and self._has_documents else None)]
+            mark = (media.extra or {}).get(CACHE_MARK)
+            return [Text(text, None, None if mark is None else {CACHE_MARK: mark})]
         if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:
             did = "its text was sent, without its pictures and its layout"
             self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
@@ -229,6 +239,17 @@ class _Reader:
         else:
             subject = f"{kind} by URL" if media.data is None else f"{kind} of type {media.type}"
         return [Text(placeholder_text(media)) if self._may_drop(subject, index, reason, media) else media]
+
+    def _with_mark(self, media: Media, data: Mapping[str, Any]) -> Media:
+        """Return the medium of a part with its mark of the prompt cache, where the endpoint takes such a mark."""
+        if (mark := data.get(CACHE_MARK)) is None:
+            return media
+        extra = {key: value for key, value in (media.extra or {}).items() if key != CACHE_MARK}
+        if self._has_documents or self._takes_marks:
+            extra[CACHE_MARK] = mark
+        else:
+            self.lost_marks += 1
+        return replace(media, extra=extra or None)
 
     @property
     def _has_documents(self) -> bool:

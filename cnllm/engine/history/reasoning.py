@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.media import placeholder_text
+from cnllm.engine.history.media import note_lost_marks, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
 from cnllm.registry.flags import Messages, Patch
 from cnllm.registry.flags import Reasoning as Rules
@@ -78,8 +78,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                         parts.append(Text(unreadable_line(block_kind(part.data))))
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
-    if marks:
-        ledger.note("cache-mark", "messages.fields", f"{CACHE_MARK} of {marks} parts", "left out")
+    note_lost_marks(marks, ledger)
     return out
 
 

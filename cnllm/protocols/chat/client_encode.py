@@ -171,7 +171,8 @@ def _media(media: Media, rules: Messages) -> dict[str, Any]:
         case "audio" if media.data is None:
             return {"type": "audio_url", "audio_url": {"url": media.url}}
         case "file" if media.data is not None or rules.file_url != "file_url":
-            return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}}
+            mark = {key: media.extra[key] for key in _MARKS if media.extra and key in media.extra}
+            return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}, **mark}
     return content_part(media)
 
 

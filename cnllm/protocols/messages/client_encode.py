@@ -14,14 +14,14 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.convert import result_text
+from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.documents import decoded_text
 from cnllm.types.media import file_name, media_kind
 
 __all__ = ["encode_body"]
 
 _SYSTEM = ("system", "developer")
-_CALLER_KEYS = ("cache_control", "citations")
+_CALLER_KEYS = (CACHE_MARK, "citations")
 """Keys that a caller may add to a block of text or a picture."""
 
 Block = dict[str, Any]
