@@ -16,16 +16,14 @@ from msgspec.structs import replace
 from cnllm.errors import RegistryError, UnknownModel, Untrusted
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
+from cnllm.registry.routing import split_wire
 from cnllm.registry.tiers import PREFIX
 from cnllm.types.route import Fallback
 
-__all__ = ["WIRE", "ModelNames", "client_wire"]
+__all__ = ["ModelNames", "client_wire"]
 
 _MOST = 2048
 """The number of resolved names that are kept: clients choose the names."""
-
-WIRE = "?protocol="
-"""Stands between a model and its wire in a pattern or a route."""
 
 
 def client_wire(model: Model, protocol: str | None) -> Model:
@@ -109,7 +107,7 @@ class ModelNames:
         """Whether the model of a name is suspended, by the name itself or by that of its model."""
         if not self._suspended:
             return False
-        if target.partition(WIRE)[0] in self._suspended or _provider(target) in self._suspended:
+        if split_wire(target)[0] in self._suspended or _provider(target) in self._suspended:
             return True
         model = self._resolve(target)
         return isinstance(model, Model) and not self._suspended.isdisjoint((model.name, model.provider))
@@ -147,8 +145,8 @@ class ModelNames:
         A client names no wire: it speaks one.
         """
         if not name.startswith(PREFIX):
-            model, mark, wire = name.partition(WIRE) if is_given else (name, "", "")
-            return self.registry.resolve(model, protocol=wire if mark else None, suggest=self._suggest)
+            model, wire = split_wire(name) if is_given else (name, None)
+            return self.registry.resolve(model, protocol=wire, suggest=self._suggest)
         tier = name.removeprefix(PREFIX)
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))

@@ -10,6 +10,7 @@ from cnllm.registry.check_citations import has_flag
 from cnllm.registry.correction import corrected_line, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
+from cnllm.registry.routing import split_wire
 from cnllm.types.route import Fallback
 
 if typing.TYPE_CHECKING:
@@ -149,8 +150,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
     for path, target in mapped:
         try:
             if not target.startswith("tier:"):
-                name, mark, wire = target.partition("?protocol=")
-                registry.resolve(name, protocol=wire if mark else None)
+                name, wire = split_wire(target)
+                registry.resolve(name, protocol=wire)
             elif target.removeprefix("tier:") not in registry.tiers:
                 yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
         except CnllmError as error:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["host_entry", "origin_of", "path_problem", "routing_entry"]
+__all__ = ["host_entry", "origin_of", "path_problem", "routing_entry", "split_wire"]
 
 
 _ROUTING_KEYS = ("base_url", "path", "stream_path", "keys")
 
 
 _HOST_HEADERS = ("host", ":authority")
+
+
+def split_wire(target: str) -> tuple[str, str | None]:
+    """Return the model and the wire of a target of a gateway: `MODEL?protocol=WIRE`. The wire is None without one."""
+    model, mark, wire = target.partition("?protocol=")
+    return model, wire if mark else None
 
 
 def path_problem(path: str | None) -> str | None:
