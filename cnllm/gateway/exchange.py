@@ -29,6 +29,7 @@ from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec
+from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
@@ -360,19 +361,14 @@ def _is_broken(reply: Reply) -> bool:
 
 def reply_events(reply: Reply) -> Iterator[Event]:
     """Yield the events of a whole reply, without `Finished`."""
-    calls = length = 0
-    citations = reply.citations
-    for index, part in enumerate(reply.message.parts):
+    calls = 0
+    parts = citations_by_part(reply.message.parts, reply.citations, len(reply.text))
+    for index, (part, _, citations) in enumerate(parts):
         match part:
             case Text() | Reasoning():
                 if part.text:
                     yield TextDelta(part.text) if type(part) is Text else ReasoningDelta(part.text)
-                if type(part) is Text:
-                    length += len(part.text)
-                    is_last = length >= len(reply.text)
-                    here = [c for c in citations if is_last or (c.start is not None and c.start < length)]
-                    citations = [c for c in citations if c not in here]
-                    yield from map(CitationAdded, here)
+                yield from map(CitationAdded, citations)
                 yield BlockEnd(index, part)
             case ToolCall():
                 yield ToolCallStart(calls, part.id, part.name, part.excluded)

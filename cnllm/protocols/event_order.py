@@ -8,7 +8,7 @@ block of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import cast
 
 import msgspec
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from cnllm.protocols.repeated_text import RepeatedText
 from cnllm.types import (
     BlockEnd,
+    Citation,
     CitationAdded,
     Event,
     ExtraAdded,
@@ -35,12 +36,29 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["EventOrder"]
+__all__ = ["EventOrder", "citations_by_part"]
 
 _ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
 """The events that wait for no part."""
 _KINDS: dict[type, type] = {TextDelta: Text, ReasoningDelta: Reasoning}
 _DELTAS: dict[type, type[TextDelta] | type[ReasoningDelta]] = {Text: TextDelta, Reasoning: ReasoningDelta}
+
+
+def citations_by_part(
+    parts: Sequence[Part], citations: Sequence[Citation], length: int
+) -> Iterator[tuple[Part, int, list[Citation]]]:
+    """Yield each part with the place where it begins in an answer of a length, and with its sources.
+
+    A text has the sources of pieces that begin in it, and the last text all that are left.
+    """
+    left, offset = list(citations), 0
+    for part in parts:
+        begin, own = offset, list[Citation]()
+        if type(part) is Text and part.text:
+            offset += len(part.text)
+            own = [c for c in left if offset >= length or (c.start is not None and c.start < offset)]
+            left = [c for c in left if c not in own]
+        yield part, begin, own
 
 
 class EventOrder:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
@@ -59,17 +60,11 @@ Frames = list[tuple[str | None, Any]]
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply. An incomplete call is left out: a block of it would pass for a whole one."""
     blocks: list[Block] = []
-    citations, offset = [c for c in reply.citations if not _is_own(c.seal)], 0
-    for part in reply.message.parts:
-        block = _block(part)
-        if block is not None and type(part) is Text:
-            end = offset + len(part.text)
-            is_last = end >= len(reply.text)
-            here = [c for c in citations if is_last or (c.start is not None and c.start < end)]
-            citations, offset = [c for c in citations if c not in here], end
-            if here and part.text:
-                block["citations"] = [*(block.get("citations") or []), *map(_citation, here)]
-        if block is not None:
+    citations = [citation for citation in reply.citations if not _is_own(citation.seal)]
+    for part, _, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
+        if (block := _block(part)) is not None:
+            if own:
+                block["citations"] = [*(block.get("citations") or []), *map(_citation, own)]
             blocks.append(block)
     return {
         "id": stream_id(reply.id or "", _PREFIX),

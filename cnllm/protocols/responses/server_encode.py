@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader
+from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_ids import reply_id, stream_id
 from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
@@ -54,17 +55,14 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     id = reply_id(reply.id, _PREFIX, is_own=is_own)
     key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
-    citations, offset = [c for c in reply.citations if not _is_own(c.seal)], 0
-    for part in reply.message.parts:
+    citations = [citation for citation in reply.citations if not _is_own(citation.seal)]
+    for part, begin, own in citations_by_part(reply.message.parts, citations, len(reply.text)):
         if type(part) is Text and _seal_data(part).get("at") and output and output[-1].get("type") == "message":
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
             output.append(item)
         if type(part) is Text and part.text:
-            first, offset = offset, offset + len(part.text)
-            here = [c for c in citations if offset >= len(reply.text) or (c.start is not None and c.start < offset)]
-            citations = [c for c in citations if c not in here]
-            _annotate(output[-1]["content"][-1], [_annotation(c, first) for c in here])
+            _annotate(output[-1]["content"][-1], [_annotation(citation, begin) for citation in own])
             if (tokens := reply.extra.get("logprobs")) and not output[-1]["content"][-1].get("logprobs"):
                 output[-1]["content"][-1] |= {"logprobs": tokens} if len(part.text) == len(reply.text) else {}
     now = int(time.time())
