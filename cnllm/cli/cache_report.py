@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.store.prefix import PrefixBreak, changed_parameters, fingerprint, first_break, first_loss
+from cnllm.store.prefix import PrefixBreak, changed_parameters, fingerprint, first_break, first_loss, lost_tokens
 from cnllm.types import Cost
 
 if TYPE_CHECKING:
     from cnllm.store.records import RecordedConversation, RecordedTurn
 
 __all__ = ["CacheReport", "RequestReport", "cache_report"]
-
-_BYTES_PER_TOKEN = 4
 
 LossCost = Callable[[str, int], Cost | None]
 """Returns how much more some tokens of a model cost than from the cache; None where a price is unknown."""
@@ -118,7 +116,7 @@ def _lost(before: dict[str, Any], after: dict[str, Any], tokens: int | None) -> 
     """Return about how many tokens of a request stand behind the first difference; `tokens` is its input, if known."""
     parts = fingerprint(before)
     loss = first_loss(parts, fingerprint(after))
-    return None if loss is None else round((parts.size // _BYTES_PER_TOKEN if tokens is None else tokens) * loss.share)
+    return None if loss is None else lost_tokens(parts.size, tokens, loss.share)
 
 
 def _answered(turn: RecordedTurn) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.cache_loss import loss_cost, loss_text
-from cnllm.store.prefix import Fingerprint, PrefixBreak, PrefixLoss, first_loss
+from cnllm.store.prefix import Fingerprint, PrefixBreak, PrefixLoss, first_loss, lost_tokens
 from cnllm.store.records import PrefixRecord
 from cnllm.types import Note
 
@@ -19,7 +19,6 @@ __all__ = ["Prefixes", "Thread"]
 
 _MOST = 512  # beginnings of conversations
 _MOST_THREADS = 4  # that began with the same message: the agent's own, and those beside it
-_BYTES_PER_TOKEN = 4
 _THOUGHTS = "the model's thoughts go at each new message of the user"
 
 
@@ -64,8 +63,7 @@ class Prefixes:
 
 def _loss(thread: Thread, loss: PrefixLoss, plan: Plan) -> tuple[PrefixRecord, Note]:
     """Return the record and the note on a request that begins in another way."""
-    before = thread.tokens if thread.tokens is not None else thread.parts.size // _BYTES_PER_TOKEN
-    tokens = round(before * loss.share)
+    tokens = lost_tokens(thread.parts.size, thread.tokens, loss.share)
     rules = plan.flags.reasoning
     is_thought = rules is not None and rules.replay == "since-user" and loss.where.endswith("(assistant)")
     cause = _THOUGHTS if is_thought else loss.cause

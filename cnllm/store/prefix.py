@@ -23,6 +23,7 @@ __all__ = [
     "fingerprint",
     "first_break",
     "first_loss",
+    "lost_tokens",
 ]
 
 _TOOLS = ("tools", "functions")
@@ -34,6 +35,7 @@ _HARMLESS = {"stream", "stream_options", "stop", "user", "store"}
 _SYSTEM_LABELS = ("(system)", "(developer)")
 _CACHE_MARK = b'"cache_control"'
 _MARGIN = 24
+_BYTES_PER_TOKEN = 4
 _encode = msgspec.json.Encoder().encode
 _TIME = re.compile(
     r"\d{1,2}:\d{2}(:\d{2})?|\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\b1[6-9]\d{8}(\d{3})?\b|\d年|\d月|\d日"
@@ -120,6 +122,14 @@ def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
 
 def _loss(where: str, cause: str, kept: int, before: Fingerprint) -> PrefixLoss:
     return PrefixLoss(where, cause, (before.size - kept) / (before.size or 1))
+
+
+def lost_tokens(size: int, tokens: int | None, share: float) -> int:
+    """Return about how many tokens of an earlier request are lost.
+
+    It had `size` bytes, and `tokens` of input where that is known; `share` of it stands behind the difference.
+    """
+    return round((size // _BYTES_PER_TOKEN if tokens is None else tokens) * share)
 
 
 def changed_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
