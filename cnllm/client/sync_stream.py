@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import Any, Generic, Self
 
 from cnllm.client import credentials
 from cnllm.client.base import CallDriver, check_delivery, progress_check
-from cnllm.client.telemetry import Watch
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
@@ -26,25 +25,11 @@ from cnllm.engine.run.call_effects import (
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import Answer_co, Event, Reply, checks
 
-if TYPE_CHECKING:
-    from cnllm.client.input_checks import InputChecker
-
 __all__ = ["CallRun", "Stream"]
 
 
 class CallRun(CallDriver):
     """Carries out the steps of a call, one after another."""
-
-    def __init__(
-        self,
-        transport: Any,
-        steps: Any,
-        key: str | None,
-        watch: Watch | None,
-        checker: Callable[[], InputChecker] | None = None,
-    ) -> None:
-        super().__init__(transport, steps, key, watch, checker)
-        self._closed = False
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""

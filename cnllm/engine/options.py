@@ -54,8 +54,7 @@ class Function(Struct, frozen=True):
 
     `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
     holds the keys beside the function (cache marks). `custom` is set for a function that stands for a custom tool: the
-    tool's own description and format.
-    `search` is set for a web search that has no endpoint's form yet.
+    tool's own description and format. `search` is set for a web search that has no endpoint's form yet.
     """
 
     name: str
@@ -74,9 +73,9 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     `on_unsupported` is None where nobody set it.
 
     `schema_kind` is the model class that the caller gave as the schema, `schema_keys` what stands beside the schema in
-    OpenAI's wrapper (`strict`, `description`). `defaults` are the names of the options that
-    come from the model's own defaults. `other_params` are parameters that no rule of the registry is about. `search` is
-    the web search that the caller wants, which is not among the `tools`.
+    OpenAI's wrapper (`strict`, `description`). `defaults` are the names of the options that come from the model's own
+    defaults. `other_params` are parameters that no rule of the registry is about. `search` is the web search that the
+    caller wants, which is not among the `tools`.
     """
 
     reasoning: str | int | None = None

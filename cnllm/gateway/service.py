@@ -32,8 +32,8 @@ class Service(Struct, frozen=True):
 
     `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
     down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `prefixes` notices lost caches, and `calls`
-    is the log of calls on disk. `client` returns the client that calls the
-    endpoints; it is made at its first use, after a fork of the server.
+    is the log of calls on disk. `client` returns the client that calls the endpoints; it is made at its first use,
+    after a fork of the server.
     """
 
     names: ModelNames

@@ -348,7 +348,7 @@ class Registry:
         table = merge.merge_layers(model_layers, self._layers.merged_table(*shared))
         when: dict[str, Any] = table.pop("when", {})
         if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
-            del table["supported"]  # nobody knows which wires the other address has
+            del table["supported"]  # it is unknown which wires the other address has
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:

@@ -18,19 +18,19 @@ SEARCH = "web_search"
 class WebSearch(Struct, frozen=True):
     """A web search as the caller wants it: the number of results, and the domains to search; None leaves it open.
 
-    `unread` names further settings of a client's own form of the search, which have no equal in other forms.
+    `other_settings` names further settings of a client's own form of the search, which have no equal in other forms.
     """
 
     count: int | None = None
     domains: tuple[str, ...] | None = None
-    unread: tuple[str, ...] = ()
+    other_settings: tuple[str, ...] = ()
 
     @staticmethod
     def of_client(settings: Mapping[str, Any], domains: Any = None, known: Collection[str] = ()) -> WebSearch:
         """Return a search of the settings in a client's own form; `known` are those that need no note."""
         names = tuple(name for name in domains if isinstance(name, str)) if isinstance(domains, list) else ()
-        unread = tuple(name for name, value in settings.items() if name not in known and value is not None)
-        return WebSearch(None, names or None, unread)
+        others = tuple(name for name, value in settings.items() if name not in known and value is not None)
+        return WebSearch(None, names or None, others)
 
     @staticmethod
     def of(count: Any, domains: Any) -> WebSearch:

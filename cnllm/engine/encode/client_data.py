@@ -2,8 +2,8 @@
 
 `ClientData` in the options names its protocol. On an endpoint of another protocol, a key that has an equal there
 becomes an option or a parameter; each other one is left out, with a note. A reference to what the model has to know is
-refused. Endpoints of one protocol differ, too: what the registry
-knows of a parameter holds for a key of the client's, which is no `extra_body` that somebody wrote for one endpoint.
+refused. Endpoints of one protocol differ, too: what the registry knows of a parameter holds for a key of the client's,
+which is no `extra_body` that somebody wrote for one endpoint.
 """
 
 from __future__ import annotations
@@ -173,15 +173,8 @@ def _map_setting(path: str, value: Any, options: dict[str, Any], model: Model, t
     meaning = snake_case(path) if row is None else row.meaning
     if not _forward(meaning, value, options, model, is_portable=row is not None and row.outcome == "forward"):
         return False
-    if (
-        meaning == "top_logprobs"
-        and value
-        and param_rules.state((model.flags.params or {}).get("logprobs"))
-        in (
-            "works",
-            "unknown",
-        )
-    ):
+    state = param_rules.state((model.flags.params or {}).get("logprobs"))
+    if meaning == "top_logprobs" and value and state in ("works", "unknown"):
         _forward("logprobs", True, options, model, is_portable=True)  # wires with both need both
     return True
 

@@ -117,7 +117,7 @@ def _set_wishes(target: dict[str, Any], search: WebSearch, rules: WebSearchFlags
             _change(ledger, f"{_FLAG}.one_domain", f"{name}={value}", "left out: it searches one domain or all")
         else:
             set_value(target, path, value[0] if name == "domains" and rules.one_domain else value)
-    for name in search.unread:
+    for name in search.other_settings:
         _change(ledger, _FLAG, name, "left out: other endpoints have no such setting of a search")
 
 

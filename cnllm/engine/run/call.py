@@ -91,7 +91,7 @@ class Call:
         self._chance = chance
         self._delivered = False
         self._is_nested = is_nested
-        self._earlier: Reply | None = None  # what the steps before a search delivered
+        self._earlier: Reply | None = None  # the reply of the steps before this one
         self._searches_left = _MOST_SEARCHES
         self._step: Call | None = None  # the step after a search
 

@@ -28,11 +28,11 @@ __all__ = [
     "has_lost_calls",
     "is_repeating",
     "join_replies",
-    "moved",
     "needs_continuation",
     "remaining_events",
     "result_turn",
     "retry_reason",
+    "shift_citation",
     "unique_call_ids",
 ]
 
@@ -139,11 +139,11 @@ def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:
     if whole:
         parts.insert(index, Text(whole))
     message = replace(reply.message, parts=tuple(parts))
-    citations = [moved(citation, len(whole) - len(reply.text)) for citation in reply.citations]
+    citations = [shift_citation(citation, len(whole) - len(reply.text)) for citation in reply.citations]
     return replace(reply, text=whole, reasoning=reasoning + reply.reasoning, message=message, citations=citations)
 
 
-def moved(citation: Citation, offset: int) -> Citation:
+def shift_citation(citation: Citation, offset: int) -> Citation:
     """Return a citation for a text that stands behind other text."""
     if not offset or citation.start is None or citation.end is None:
         return citation

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.continuation import moved
+from cnllm.engine.run.continuation import shift_citation
 from cnllm.types import (
     BlockEnd,
     CitationAdded,
@@ -78,7 +78,7 @@ def join_steps(first: Reply, last: Reply) -> Reply:
         text=first.text + last.text,
         reasoning=first.reasoning + last.reasoning,
         message=replace(last.message, parts=(*first.message.parts, *last.message.parts)),
-        citations=[*first.citations, *(moved(citation, len(first.text)) for citation in last.citations)],
+        citations=[*first.citations, *(shift_citation(citation, len(first.text)) for citation in last.citations)],
         usage=total_usage(both),
         cost=total_cost(both),
         notes=[*first.notes, *(note for note in last.notes if note not in seen)],
@@ -121,7 +121,7 @@ class EchoFilter:
             case NoteAdded(note=note) if note in self._notes:
                 return None
             case CitationAdded(citation=citation) if self._first is not None:
-                return CitationAdded(moved(citation, len(self._first.text)))
+                return CitationAdded(shift_citation(citation, len(self._first.text)))
             case UsageSeen() | Finished():
                 self.held.append(event)
                 return None

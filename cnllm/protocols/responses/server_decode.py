@@ -179,7 +179,7 @@ def _item(
             call_ids.add(call.id)
             return [call]
         case "tool_search_output" if is_hosted_call(item) or item.get("call_id") is None:
-            return [Opaque(item, stamp(None))]  # what the endpoint found is among the tools
+            return [Opaque(item, stamp(None))]  # the tools in it are offered already
         case "shell_call_output" if item.get("call_id") not in call_ids and not is_partial:
             return [Opaque(item, stamp(None))]  # the output of a shell that the endpoint ran
         case str() if kind in _OUTPUTS and (not is_partial or str(_output_id(item)) in call_ids):

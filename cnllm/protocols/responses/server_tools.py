@@ -176,9 +176,7 @@ class ClientTools:
 
     def _new_name(self, name: str, namespace: str | None) -> str:
         """Return an unused name for a tool: that of a namespace has both names in it."""
-        if namespace is None or namespace == own_space(
-            name
-        ):  # sent as it is: the model's own limits are the engine's task
+        if namespace in (None, own_space(name)):  # sent as it is: the model's own limits are the engine's task
             return name if name not in self._tools else unique_name(name, self._tools, f"\0{name}")
         is_default = namespace == _DEFAULT_NAMESPACE
         flat = name if is_default else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
