@@ -25,8 +25,8 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def ratio(these: Sequence[float], those: Sequence[float]) -> Spread | None:
-    """Round by round, then the median."""
-    return spread(a / b for a, b in zip(these, those, strict=False))
+    """Round by round, then the median. A round in which the other took no measurable time counts for nothing."""
+    return spread(a / b for a, b in zip(these, those, strict=False) if b)
 
 
 def beyond(these: Sequence[float], those: Sequence[float]) -> Spread | None:
