@@ -24,7 +24,7 @@ The part of a reply that arrived before the error is in `.reply` (or None). No m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from cnllm.types import Note, Part, Reply
@@ -58,6 +58,26 @@ __all__ = [
 ]
 
 
+class Meaning(NamedTuple):
+    """The consequences of a failure.
+
+    `again`: the same request may succeed later. `charged`: the endpoint may ask money for it. `load`: the endpoint may
+    have too much to do. `elsewhere`: another endpoint may serve the request. `cools`: this endpoint is passed over for
+    a while. `key`: no other request with this key will succeed. In the table of a class, None depends on the response.
+    """
+
+    again: bool | None = False
+    charged: bool | None = False
+    load: bool | None = False
+    elsewhere: bool | None = False
+    cools: bool | None = False
+    key: bool | None = False
+
+
+_ELSEWHERE = frozenset((401, 402, 403, 404, 405, 408, 409, 410, 425, 429))
+"""The statuses below 500 by which an endpoint refuses what another one may take."""
+
+
 class CnllmError(Exception):
     """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended.
 
@@ -65,6 +85,9 @@ class CnllmError(Exception):
     of the exception, so that a traceback ends with it.
     """
 
+    class_meaning: ClassVar[Meaning] = Meaning()
+    retryable: bool = False
+    retry_after: float | None = None
     run: Any = None
     targets: tuple[tuple[str, str], ...] = ()
     _hint: str | None = None
@@ -78,6 +101,25 @@ class CnllmError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to copy the error into another process: arguments that only `__init__` knows need not be given."""
         return _restore_error, (type(self), self.args), dict(vars(self))
+
+    @property
+    def meaning(self) -> Meaning:
+        """Return what the failure means: the table of its class, completed by what the response says.
+
+        What has arrived may be charged, whatever the class: a part of a reply, or the steps of a tool loop.
+        """
+        table = self.class_meaning
+        meaning = Meaning(*(b if a is None else a for a, b in zip(table, self._response_meaning(), strict=True)))
+        return meaning if meaning.charged else meaning._replace(charged=self._has_arrived())
+
+    def _response_meaning(self) -> Meaning:
+        return Meaning()
+
+    def _has_arrived(self) -> bool:
+        reply = self.reply
+        if reply is not None and (reply.message.parts or reply.usage.input or reply.usage.output):
+            return True
+        return self.run is not None and bool(self.run.steps)
 
     @property
     def hint(self) -> str | None:
@@ -102,6 +144,8 @@ def _restore_error(kind: type[CnllmError], args: tuple[Any, ...]) -> CnllmError:
 class RegistryError(CnllmError):
     """A registry file is wrong. `file` and `line` (1-based, None without a single line) name the place."""
 
+    class_meaning = Meaning()
+
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
@@ -114,6 +158,8 @@ class RegistryError(CnllmError):
 class UnknownModel(CnllmError):
     """No model has this name. `close` lists similar names, nearest first."""
 
+    class_meaning = Meaning()
+
     def __init__(self, message: str, *, close: list[str] | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.close = close or []
@@ -121,6 +167,8 @@ class UnknownModel(CnllmError):
 
 class KeyMissing(CnllmError):
     """No key is set. `env` lists the environment variables that are searched, best first."""
+
+    class_meaning = Meaning(elsewhere=True, key=True)
 
     def __init__(self, message: str, *, env: list[str], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -130,6 +178,8 @@ class KeyMissing(CnllmError):
 class Untrusted(CnllmError):
     """A key would go to an origin that the user has not trusted. `origin` is scheme, host and port."""
 
+    class_meaning = Meaning(elsewhere=True, key=True)
+
     def __init__(self, message: str, *, origin: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.origin = origin
@@ -138,12 +188,16 @@ class Untrusted(CnllmError):
 class ClientClosed(CnllmError):
     """The client was closed before this call: its `with` block has ended, or `close` was called."""
 
+    class_meaning = Meaning()
+
 
 class CannotSend(CnllmError):
     """The request cannot be built with these options. `note` names the reason, and the line of the registry.
 
     `part` is the part of a message that the model cannot read, where that is the reason.
     """
+
+    class_meaning = Meaning(elsewhere=True)
 
     def __init__(self, message: str, *, note: Note, part: Part | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -154,6 +208,8 @@ class CannotSend(CnllmError):
 class NoTarget(CnllmError):
     """No target of a route can take the request. `targets` holds each with its reason; nothing was sent."""
 
+    class_meaning = Meaning()
+
     def __init__(self, message: str, *, targets: tuple[tuple[str, str], ...], hint: str | None = None) -> None:
         super().__init__(message, hint=hint or "name a target that can, or change the request")
         self.targets = targets
@@ -162,12 +218,16 @@ class NoTarget(CnllmError):
 class StreamCut(CnllmError):
     """The stream ended without its terminator. `reply` holds the partial reply, with finish `cut`."""
 
+    class_meaning = Meaning(again=True, charged=True, load=True, elsewhere=True, cools=True)
+
 
 class ReplyTooLarge(StreamCut):
     """A reply, streamed or whole, exceeds a limit on its bytes. The rest was not read.
 
     `limit` is the name in `cnllm.Limits` that set the bound ("max_reply_bytes" or "max_event_bytes"), `most` its value.
     """
+
+    class_meaning = Meaning(charged=True)
 
     def __init__(self, *, limit: str, most: int, reply: Reply | None = None) -> None:
         subject = "an event of the reply" if limit == "max_event_bytes" else "the reply"
@@ -184,6 +244,8 @@ class ReplyTooLarge(StreamCut):
 class McpError(CnllmError):
     """An MCP server cannot be started, reached or asked. `server` is its command or URL, `stderr` its last lines."""
 
+    class_meaning = Meaning()
+
     def __init__(
         self, message: str, *, server: str = "", stderr: tuple[str, ...] = (), hint: str | None = None
     ) -> None:
@@ -194,6 +256,8 @@ class McpError(CnllmError):
 
 class LoopStopped(CnllmError):
     """A tool loop ended before the model had finished. `run` holds its messages and steps."""
+
+    class_meaning = Meaning(charged=True)
 
     def __init__(self, message: str, *, run: Any, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -207,6 +271,8 @@ class EndpointError(CnllmError):
     `code` its code, as text; `body` the response body, as text; `retry_after` seconds; `retryable` whether the same
     request may succeed later.
     """
+
+    class_meaning = Meaning(again=None, charged=None, load=None, elsewhere=None, cools=None)
 
     def __init__(
         self,
@@ -227,41 +293,69 @@ class EndpointError(CnllmError):
         self.retry_after = retry_after
         self.retryable = retryable
 
+    def _response_meaning(self) -> Meaning:
+        at_fault = self.retryable or self.status in _ELSEWHERE or self.status >= 500 or not self._is_request_at_fault()
+        return Meaning(self.retryable, self.status < 400, self.retryable, at_fault, at_fault)
+
+    def _is_request_at_fault(self) -> bool:
+        return 400 <= self.status < 500
+
 
 class BadKey(EndpointError):
     """The key is missing, wrong, expired or not allowed to make this request."""
+
+    class_meaning = Meaning(again=None, elsewhere=True, cools=True, key=True)
 
 
 class QuotaExceeded(EndpointError):
     """The balance or a plan's allowance is spent; waiting a few seconds will not help."""
 
+    class_meaning = Meaning(again=None, elsewhere=True, cools=True, key=True)
+
 
 class RateLimited(EndpointError):
     """Too many requests for now."""
+
+    class_meaning = Meaning(again=None, load=True, elsewhere=True, cools=True)
 
 
 class Overloaded(EndpointError):
     """The endpoint is too busy or broken for now."""
 
+    class_meaning = Meaning(again=None, charged=None, load=None, elsewhere=True, cools=True)
+
 
 class ContextTooLong(EndpointError):
     """The conversation does not fit into the model's window."""
+
+    class_meaning = Meaning(again=None, load=None, elsewhere=True)
 
 
 class ContentFiltered(EndpointError):
     """A moderation rule refused the request."""
 
+    class_meaning = Meaning(again=None, charged=None, load=None)
+
 
 class ReplayMissing(EndpointError):
     """The endpoint misses reasoning that must be sent back with an earlier turn."""
+
+    class_meaning = Meaning(again=None, load=None, elsewhere=True)
 
 
 class BadRequest(EndpointError):
     """The endpoint does not accept this request. The same request will fail again."""
 
+    class_meaning = Meaning(again=None, load=None, elsewhere=None, cools=None)
+
+    def _is_request_at_fault(self) -> bool:
+        return True
+
 
 class EmptyReply(EndpointError):
     """The reply is empty: no text, no reasoning, no call, no refusal, and no length finish to explain it."""
+
+    class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True)
 
 
 class TransportError(CnllmError):
@@ -272,6 +366,8 @@ class TransportError(CnllmError):
     before it had passed the answer on, which says nothing about the endpoint.
     """
 
+    class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True, cools=True)
+
     def __init__(
         self, message: str, *, retryable: bool = False, hint: str | None = None, reply: Reply | None = None
     ) -> None:
@@ -281,10 +377,17 @@ class TransportError(CnllmError):
         self.sent = True
         self.worker_lost = False
 
+    def _response_meaning(self) -> Meaning:
+        return Meaning(charged=self.sent, load=not self.worker_lost)
+
 
 class Timeout(TransportError):
     """No connection, or no first byte, arrived in time."""
 
+    class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True, cools=True)
+
 
 class IdleTimeout(Timeout):
     """A reply began and then stopped: no bytes, or no progress, for too long."""
+
+    class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True, cools=True)

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from cnllm.batch.output import encode_line
 from cnllm.batch.state import DONE, FAILED, RETRYABLE
-from cnllm.errors import CnllmError, EmptyReply, EndpointError, StreamCut, TransportError
+from cnllm.errors import CnllmError, EndpointError
 from cnllm.types import Reply
 
 __all__ = [
@@ -58,16 +58,9 @@ def cached_outcome(reply: bytes) -> Outcome:
 def outcome_of_error(error: CnllmError) -> Outcome:
     """Return the outcome of a request that failed."""
     status = error.status if isinstance(error, EndpointError) else None
-    retryable = is_retryable(error)
+    retryable = error.meaning.again is True
     state = RETRYABLE if retryable else FAILED
     return Outcome(state, error.reply, _error(type(error).__name__, str(error), status, retryable))
-
-
-def is_retryable(error: CnllmError) -> bool:
-    """Whether the same request may succeed later."""
-    if isinstance(error, EndpointError):
-        return error.retryable or isinstance(error, EmptyReply)
-    return isinstance(error, TransportError | StreamCut)
 
 
 def fault_outcome(message: str, *, kind: str = FAULT) -> Outcome:

@@ -24,19 +24,10 @@ from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of, outcome_
 from cnllm.batch.rows import Row, line_digest
 from cnllm.batch.state import FAILED, Mark, Record
 from cnllm.batch.tally import Tally
-from cnllm.errors import (
-    BadKey,
-    CnllmError,
-    EndpointError,
-    KeyMissing,
-    QuotaExceeded,
-    RateLimited,
-    StreamCut,
-    TransportError,
-)
+from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
-__all__ = ["Runner", "Stop", "is_load", "tokens_of", "was_refused"]
+__all__ = ["Runner", "Stop", "tokens_of"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
@@ -294,14 +285,13 @@ class Runner:
                 controller.refuse(now, ticket, kind, error.retry_after)
                 self._tally.refusal(now)
                 self._ready.appendleft(job)
-            elif isinstance(error, BadKey | QuotaExceeded | KeyMissing):
+            elif error.meaning.key:
                 controller.fail(now, ticket)
                 self._close_lane(lane, error)
                 self._ready.appendleft(job)
             else:
-                if is_load(error):
-                    retry_after = error.retry_after if isinstance(error, EndpointError) else None
-                    controller.refuse(now, ticket, "overloaded", retry_after)
+                if error.meaning.load:
+                    controller.refuse(now, ticket, "overloaded", error.retry_after)
                 else:
                     controller.fail(now, ticket)
                 self._failed(job, error, now)
@@ -318,8 +308,8 @@ class Runner:
     def _failed(self, job: Job, error: CnllmError, now: float) -> None:
         """Try again, or write the failure."""
         outcome = outcome_of_error(error)
-        cost = 0 if was_refused(error) else None
-        lost = _is_lost(error)
+        cost = None if error.meaning.charged else 0
+        lost = isinstance(error, TransportError) and error.worker_lost
         job.failures += not lost
         again = outcome.state != FAILED and job.failures < self._attempts and self.stop.kind is None
         if again and (lost or self._retries.take()):
@@ -375,27 +365,6 @@ class Runner:
                     self._notify()
         if self._fed or self.stop.kind is not None or self._budget.cap is not None:
             self._notify()
-
-
-def is_load(error: CnllmError) -> bool:
-    """Whether a failure may mean that the endpoint has too much to do."""
-    if _is_lost(error):
-        return False
-    return isinstance(error, TransportError | StreamCut) or (isinstance(error, EndpointError) and error.retryable)
-
-
-def _is_lost(error: CnllmError) -> bool:
-    """Whether a worker that sent the request ended: neither the endpoint nor the row is to blame."""
-    return isinstance(error, TransportError) and error.worker_lost
-
-
-def was_refused(error: CnllmError) -> bool:
-    """Whether a failed request costs nothing: it was not sent, or the endpoint refused it."""
-    if isinstance(error, EndpointError):
-        return error.status >= 400
-    if isinstance(error, TransportError):
-        return not error.sent
-    return not isinstance(error, StreamCut)
 
 
 def tokens_of(reply: Reply) -> float | None:

@@ -46,7 +46,6 @@ _LOGGER = logging.getLogger("cnllm.gateway")
 _STATUS = {"rate": 429, "size": 413, "forbidden": 403, "key": 401}
 _GUESSES = (100, 1.0)  # wrong keys of one address: so many at once, then one each so many seconds
 _REPLIES = 10  # replies of unknown length that fit into a limit of tokens at once
-_NOT_SENT = (errors.KeyMissing, errors.Untrusted, errors.CannotSend, errors.RegistryError, errors.UnknownModel)
 
 
 class Caller(Struct, frozen=True):
@@ -275,7 +274,7 @@ class Admitted:
         reply, quote, rights, reservations = self.reply, self._quote, self._caller.rights, self._reservations
         if quote is None or rights is None or reservations is None:
             return
-        if reply is None and _was_refused(error):
+        if reply is None and isinstance(error, errors.CnllmError) and not error.meaning.charged:
             reservations.release()
             return
         cost, tokens = None, None
@@ -349,15 +348,6 @@ def refusal_failure(refusal: Refusal, protocol: str) -> Failure:
     api = server_api(protocol)
     status = {**_STATUS, "budget": api.budget_status, "unavailable": api.overloaded_status}[refusal.kind]
     return Failure(status, refusal.message, refusal.code, refusal.retry_after, final=refusal.final)
-
-
-def _was_refused(error: BaseException | None) -> bool:
-    """Whether an error shows that a request costs nothing: it was not sent, or the endpoint refused it."""
-    if isinstance(error, errors.EndpointError):
-        return error.status >= 400
-    if isinstance(error, errors.TransportError):
-        return not error.sent
-    return isinstance(error, _NOT_SENT)
 
 
 def _tokens_of(reply: Reply, estimate: int) -> int:

@@ -105,9 +105,7 @@ def failure_of(
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, model)
-    return Failure(
-        status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)
-    )
+    return Failure(status, message, code, error.retry_after, retryable=error.retryable)
 
 
 def _unreadable(part: Part, note: Note, body: Mapping[str, Any], model: Model | None) -> str:

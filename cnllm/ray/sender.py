@@ -18,9 +18,9 @@ from cnllm.batch.budget import RetryBudget
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.batch.pricing import RequestPrice
-from cnllm.batch.runner import is_load, tokens_of, was_refused
+from cnllm.batch.runner import tokens_of
 from cnllm.batch.state import DONE, FAILED
-from cnllm.errors import BadKey, CnllmError, EndpointError, QuotaExceeded, RateLimited
+from cnllm.errors import CnllmError, RateLimited
 from cnllm.ray.columns import result_of
 from cnllm.ray.link import Link, LinkLost, open_link
 from cnllm.ray.messages import Done, Hello, Kind, Need, Report
@@ -251,20 +251,19 @@ class Sender:
         self._settle(row, result)
 
     def _refused(self, row: PendingRow, ticket: int, error: CnllmError) -> None:
-        cost = 0 if was_refused(error) else None
+        cost = None if error.meaning.charged else 0
         if isinstance(error, RateLimited):
             kind: Kind = "burst" if self._lane.is_burst(error.code) else "rate"
             row.attempts -= 1
             self._tell(Done(ticket, kind, row.reserved, 0, retry_after=error.retry_after))
             self._waiting.appendleft(row)
-        elif isinstance(error, BadKey | QuotaExceeded):
+        elif error.meaning.key:
             self._tell(Done(ticket, "failed", row.reserved, 0))
             self._waiting.appendleft(row)
             self._fail(error)
         else:
-            retry_after = error.retry_after if isinstance(error, EndpointError) else None
-            kind = "overloaded" if is_load(error) else "failed"
-            self._tell(Done(ticket, kind, row.reserved, cost, retry_after=retry_after))
+            kind = "overloaded" if error.meaning.load else "failed"
+            self._tell(Done(ticket, kind, row.reserved, cost, retry_after=error.retry_after))
             outcome = outcome_of_error(error)
             if outcome.state != FAILED and row.attempts < self._attempts and self._retries.take():
                 self._waiting.append(row)

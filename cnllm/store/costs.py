@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from cnllm import errors
 from cnllm.store.records import Failure
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
@@ -20,9 +21,8 @@ __all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
 
 Grouping = Literal["model", "day", "conversation", "tag"]
 
-_REFUSED = {"BadKey", "BadRequest", "ContextTooLong", "QuotaExceeded", "RateLimited", "ReplayMissing"}
-"""Errors of requests that the endpoint refused before it did any work. They cost nothing."""
-
+_FREE = {name for name in errors.__all__ if getattr(errors, name).class_meaning.charged is False}
+"""Errors of requests that were not sent, or that the endpoint refused before it did any work. They cost nothing."""
 
 _REPEATED = ("again-whole", "step-again")
 """Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
@@ -100,7 +100,7 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         labels = {"model": as_text(model), "conversation": as_text(id_), "tag": as_text(tag) or _NO_TAG}
         label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
-        if failure is not None and failure.type in _REFUSED and not (amount or usage or has_reply):
+        if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
             yield _Turn(label, Usage(input=0, output=0, cached=0), None, True)
             continue
         cost = _cost(amount, currency)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cnllm import Limits
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Price
 
@@ -61,6 +62,40 @@ def test_what_a_failure_may_have_cost_counts(tmp_path: Path) -> None:
         assert report.cost is not None
         assert report.cost > ANSWER + EXPENSIVE / 2, "an empty reply with status 200 may be charged"
         assert report.cost < 2 * EXPENSIVE + ANSWER, "a refused request costs nothing"
+
+
+def test_a_reply_beyond_a_limit_of_ours_is_paid_once_and_is_no_load(tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (200, reply("x" * 9000), {}) if prompt == "p0" else None
+
+    with stub(rule=rule) as server:
+        limits = Limits(max_reply_bytes=5000)
+        report = run(server, tmp_path, rows(tmp_path, prompts(3)), flags=PRICE, limits=limits)
+        assert (report.done, report.failed, report.refused) == (2, 1, 0)
+        assert server.received["p0"] == 1, "the same reply would come again"
+        assert report.cost is not None
+        assert report.cost > EXPENSIVE / 2
+
+
+def test_the_steps_of_a_tool_loop_that_fails_are_counted(tmp_path: Path) -> None:
+    def look() -> str:
+        """Look out of the window."""
+        return "rain"
+
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        if server.bodies[-1]["messages"][-1]["role"] == "tool":
+            return 400, error("no"), {}
+        body = reply("")
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        body["choices"][0]["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
+        body["choices"][0]["finish_reason"] = "tool_calls"
+        return 200, body, {}
+
+    with stub(rule=rule) as server:
+        report = run(server, tmp_path, rows(tmp_path, prompts(1)), flags=PRICE, tools=[look], max_steps=3)
+        assert (report.done, report.failed) == (0, 1)
+        assert report.cost is not None
+        assert report.cost >= ANSWER, "its first step was answered"
 
 
 def test_an_unknown_price_needs_an_assumed_one(tmp_path: Path) -> None:

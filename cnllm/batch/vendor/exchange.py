@@ -78,8 +78,7 @@ class Exchange:
             try:
                 return await attempt()
             except (TransportError, EndpointError) as error:
-                retryable = error.retryable or isinstance(error, TransportError)
-                if not retryable or tries >= _ATTEMPTS:
+                if not error.meaning.again or tries >= _ATTEMPTS:
                     raise
                 await self._sleep(delay_of(error, tries))
 
@@ -127,8 +126,7 @@ def decode_answer(plan: Plan, content: bytes) -> Any:
 
 def delay_of(error: CnllmError, tries: int) -> float:
     """Return the seconds to wait after an attempt that failed."""
-    after = error.retry_after if isinstance(error, EndpointError) else None
-    return _backoff(tries) if after is None else max(after, 0.05)
+    return _backoff(tries) if error.retry_after is None else max(error.retry_after, 0.05)
 
 
 def _backoff(tries: int) -> float:

@@ -19,7 +19,7 @@ from cnllm.batch.vendor.exchange import Exchange, UnreadableAnswer
 from cnllm.batch.vendor.parts import Part
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError, EndpointError
+from cnllm.errors import CnllmError
 from cnllm.registry.flags.batch import Batch
 
 __all__ = ["Answered", "Results", "fetch_results", "read_answer"]
@@ -158,7 +158,7 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
         reply = parse_response(plan.model, result.status, {}, result.body, plan=plan)
     except CnllmError as error:
         outcome = outcome_of_error(error)
-        refused = result.free or (isinstance(error, EndpointError) and error.status >= 400)
+        refused = result.free or not error.meaning.charged
         if outcome.state == RETRYABLE:
             return Answered(None, False if refused else None, type(error).__name__)
         return Answered(outcome, False if refused else None)

@@ -77,7 +77,7 @@ class Submission:
                 error = failure
             if not _is_refused(error) and (found := await self.settle(part)) is not None:
                 return found
-            if tries >= _ATTEMPTS or not _may_succeed(error):
+            if tries >= _ATTEMPTS or not error.meaning.again:
                 raise NotSubmitted(error)
             await self._sleep(delay_of(error, tries))
 
@@ -117,7 +117,3 @@ def _is_refused(error: CnllmError) -> bool:
     if isinstance(error, TransportError):
         return not error.sent
     return isinstance(error, EndpointError) and 400 <= error.status < 500 and error.status != 408
-
-
-def _may_succeed(error: CnllmError) -> bool:
-    return isinstance(error, TransportError) or (isinstance(error, EndpointError) and error.retryable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cnllm.errors import CnllmError, EndpointError, StreamCut, TransportError
+from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.types.policy import Retry
 
 __all__ = ["backoff", "may_recover", "retry_delay"]
@@ -12,9 +12,8 @@ __all__ = ["backoff", "may_recover", "retry_delay"]
 
 def retry_delay(error: CnllmError, tries: int, retry: Retry, chance: Callable[[], float]) -> float:
     """Return the seconds until the next try. Raises the error where there is none."""
-    retry_after = error.retry_after if isinstance(error, EndpointError) else None
-    is_retryable = isinstance(error, EndpointError | TransportError) and error.retryable
-    if not is_retryable or tries >= retry.attempts or (retry_after is not None and retry_after > retry.cap):
+    retry_after = error.retry_after
+    if not error.retryable or tries >= retry.attempts or (retry_after is not None and retry_after > retry.cap):
         raise error
     if retry_after is not None:
         return retry_after + chance() * min(retry.base, 1.0)
@@ -31,6 +30,5 @@ def may_recover(error: CnllmError) -> bool:
 
     A reply that broke off may. After other failures it may only where the request cannot have been served.
     """
-    if isinstance(error, EndpointError | TransportError):
-        return error.retryable or (isinstance(error, TransportError) and error.began)
-    return isinstance(error, StreamCut)
+    broke_off = isinstance(error, StreamCut) or (isinstance(error, TransportError) and error.began)
+    return error.retryable or (broke_off and error.meaning.again is True)

@@ -1,35 +1,18 @@
-"""Decide which target of a route takes a request: capability, order, and what a failure means. Pure."""
+"""Decide which target of a route takes a request: capability, order, and when it is worth a wait. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
-
-from cnllm.errors import (
-    BadKey,
-    BadRequest,
-    CnllmError,
-    ContentFiltered,
-    ContextTooLong,
-    EmptyReply,
-    EndpointError,
-    QuotaExceeded,
-    ReplayMissing,
-    ReplyTooLarge,
-    StreamCut,
-    Timeout,
-    TransportError,
-)
+from cnllm.errors import CnllmError, Timeout
 from cnllm.registry.model import Model
 from cnllm.registry.obstacles import obstacle
 from cnllm.types import Message
 
-__all__ = ["CooldownState", "Verdict", "context_obstacle", "draw_order", "judge", "may_wait", "target_obstacle"]
+__all__ = ["CooldownState", "context_obstacle", "draw_order", "may_wait", "target_obstacle"]
 
 _PATIENCE = 5.0  # seconds that a request of a route waits for the same target
-_ELSEWHERE = frozenset((401, 402, 403, 404, 405, 408, 409, 410, 425, 429))
 _ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on average: the estimate is a lower bound
 
 
@@ -44,34 +27,6 @@ class CooldownState(Protocol):
 
     def succeed(self, target: str) -> None:
         """Forget the failures of a target."""
-
-
-class Verdict(Struct, frozen=True):
-    """The meaning of a failure. `elsewhere`: another target may work; `cools`: the target is at fault for a while."""
-
-    elsewhere: bool
-    cools: bool = False
-
-
-_STOP, _NEXT, _COOL = Verdict(False), Verdict(True), Verdict(True, True)
-
-
-def judge(error: CnllmError) -> Verdict:
-    """Return what a failure of one target means for the others."""
-    match error:
-        case ContentFiltered() | ReplyTooLarge():
-            return _STOP
-        case ContextTooLong() | ReplayMissing() | EmptyReply():
-            return _NEXT
-        case BadKey() | QuotaExceeded():
-            return _COOL
-        case EndpointError():
-            if error.status in _ELSEWHERE or error.status >= 500 or error.retryable:
-                return _COOL
-            return _STOP if isinstance(error, BadRequest) or 400 <= error.status < 500 else _COOL
-        case TransportError() | StreamCut():
-            return _COOL
-    return _STOP
 
 
 def may_wait(error: CnllmError | None, seconds: float, retries: int) -> bool:

@@ -17,7 +17,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
 from cnllm.engine.run.endings import final_events
-from cnllm.engine.run.route_rules import CooldownState, context_obstacle, judge, may_wait
+from cnllm.engine.run.route_rules import CooldownState, context_obstacle, may_wait
 from cnllm.engine.run.takeover import Diverged, Follower, RepeatedStart, continued_reply
 from cnllm.errors import (
     CannotSend,
@@ -162,20 +162,19 @@ class RoutedCall(Call):
 
     def _record(self, error: CnllmError) -> bool:
         """Keep the failure of the current target. Whether another target may succeed."""
-        verdict = judge(error)
+        meaning = error.meaning
         name = self._target.model.name
         self._reasons[name] = _reason(error)
         self._errors.append(error)
-        if verdict.cools:
-            wait = error.retry_after if isinstance(error, EndpointError) else None
-            self._state.fail(self._target.key, max(self._cooldown, wait or 0.0) if self._cooldown else 0.0)
+        if meaning.cools:
+            self._state.fail(self._target.key, max(self._cooldown, error.retry_after or 0.0) if self._cooldown else 0.0)
         else:
             self._state.succeed(self._target.key)  # it answered
         if error.reply is not None and error.reply.usage != Usage():
             self._spent.append(error.reply)
         if isinstance(error, ContextTooLong):
             self._drop_small_windows(self._target.model)
-        return verdict.elsewhere
+        return meaning.elsewhere is True
 
     def _drop_small_windows(self, failed: Model) -> None:
         for targets in (self._queue, self._cooling):
