@@ -24,11 +24,7 @@ def cache_dir() -> Path:
 
 
 def variables(home: Path) -> dict[str, str]:
-    """Return the variables of the environment that name the folders.
-
-    The system's own where it has them: each CNLLM_ variable makes a program import pydantic-settings, which takes
-    longer than most programs of the tests.
-    """
+    """Return the variables of the environment that name the folders: the system's own where it has them."""
     folders = {"CONFIG": config_dir(home), "DATA": data_dir(home), "CACHE": cache_dir()}
     if sys.platform == "linux":
         return {f"XDG_{kind}_HOME": str(path.parent) for kind, path in folders.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import client_factory, option_parsing
 from cnllm.cli.output import errors, stdio, stdout
-from cnllm.config.environment import check_settings
+from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
     from cnllm.batch.report import Report

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli.output import errors
 from cnllm.config import log_mode
+from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class LoggedTurn:
             self.fail(error)
 
 
-def _mode() -> log_mode.Mode:
+def _mode() -> LogMode:
     """Return the log mode. If it cannot be read, log nothing: the user may have turned logging off."""
     if (mode := log_mode.variable_mode()) is not None:
         return mode

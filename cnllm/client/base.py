@@ -17,7 +17,7 @@ from cnllm.client.echo import Echo
 from cnllm.client.key_holder import hold_key, key_of
 from cnllm.client.telemetry import OnEvent, Recovered, Watch, check_callback
 from cnllm.client.verb_help import with_options
-from cnllm.config import environment, redact
+from cnllm.config import redact, settings
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
@@ -83,13 +83,13 @@ class BaseClient:
         self.registry = Registry.load() if registry is None else registry
         self.simulate = bool(simulate)
         self._key = hold_key(_check_key(api_key))
-        timeouts, default_retry, default_limits = environment.call_settings()
+        timeouts, default_retry, default_limits = settings.call_settings()
         self._timeouts = timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = default_retry if retry is None else retry
         self._limits = default_limits if limits is None else Limits.of(limits)
         self._raw_log: RawLog | None = None
         if raw_log is None:
-            raw_log = environment.read_setting("raw_log") or False
+            raw_log = settings.read_setting("raw_log") or False
         if raw_log is not False:
             from cnllm.cassette.raw_log import RawLog, raw_log_folder
 

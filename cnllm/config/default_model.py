@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnllm.config import environment, paths, private_files
+from cnllm.config import paths, private_files, settings
 from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import CnllmError
 
@@ -15,7 +15,7 @@ VARIABLE = "CNLLM_MODEL"
 
 def default_model() -> tuple[str, str] | None:
     """Return the name of the default model, and the place that sets it; None where nothing does."""
-    if name := environment.read_setting("model"):
+    if name := settings.read_setting("model"):
         return name, VARIABLE
     file = _file()
     try:
@@ -26,7 +26,7 @@ def default_model() -> tuple[str, str] | None:
         raise CnllmError(f"{file} cannot be read: {error}", hint="cnllm models default M writes it anew") from error
     if not stored.strip():
         return None
-    return environment.parse_setting("model", stored, file, "cnllm models default M writes it anew"), str(file)
+    return settings.parse_setting("model", stored, file, "cnllm models default M writes it anew"), str(file)
 
 
 def set_default_model(name: str | None) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-from cnllm.config import environment, paths, private_files
+from cnllm.config import paths, private_files, settings
 from cnllm.config.bounded_files import read_bounded
+from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
 
-__all__ = ["Mode", "mode", "set_mode", "variable_mode"]
-
-Mode = Literal["on", "no-exchanges", "off"]
-"""Log everything; log conversations without raw requests and responses; log nothing."""
+__all__ = ["mode", "set_mode", "variable_mode"]
 
 
-def mode() -> Mode:
+def mode() -> LogMode:
     """Return the current mode. Raise `CnllmError` for an unknown word."""
     if (setting := variable_mode()) is not None:
         return setting
@@ -26,17 +23,17 @@ def mode() -> Mode:
         return "on"
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{_file()} cannot be read: {error}", hint=hint) from error
-    word: Mode = environment.parse_setting("log", stored, _file(), hint)
+    word: LogMode = settings.parse_setting("log", stored, _file(), hint)
     return word
 
 
-def variable_mode() -> Mode | None:
+def variable_mode() -> LogMode | None:
     """Return the mode that CNLLM_LOG sets, if it sets one. Raise `CnllmError` for an unknown word."""
-    word: Mode | None = environment.read_setting("log")
+    word: LogMode | None = settings.read_setting("log")
     return word
 
 
-def set_mode(mode: Mode) -> None:
+def set_mode(mode: LogMode) -> None:
     """Store the mode. The environment goes before it."""
     private_files.change_file(_file(), lambda _: f"{mode}\n".encode())
 

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from cnllm.config.environment import read_setting
+from cnllm.config.settings import read_setting
 
 if TYPE_CHECKING:
     from pathlib import Path

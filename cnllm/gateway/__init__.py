@@ -36,7 +36,7 @@ def app(
     store are valid, too, with their limits. Further options are those of
     `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set, and `CnllmError` for what cannot be used.
     """
-    from cnllm.config.environment import read_secret
+    from cnllm.config.settings import read_secret
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.default_keys import DefaultKeys
     from cnllm.gateway.limits.book import check_book, open_book

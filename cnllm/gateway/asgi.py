@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cnllm.client.async_client import AsyncClient
-from cnllm.config import environment
+from cnllm.config import settings
 from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
@@ -82,9 +82,9 @@ class Gateway:
         recent: Recent | None = None,
         spans: ServerSpans | None = None,
     ) -> None:
-        environment.check_settings()  # now: a later error would be the answer to a client
+        settings.check_settings()  # now: a later error would be the answer to a client
         if keys is None:
-            key = environment.read_secret("serve_key")
+            key = settings.read_secret("serve_key")
             if not key:
                 raise ValueError("no key for clients is set: set CNLLM_SERVE_KEY, or pass keys=[…]; keys=() needs none")
             keys = [key]
@@ -93,12 +93,12 @@ class Gateway:
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         else:
             _check_keys("keys", keys := list(keys))
-        if admin := admin_key or environment.read_secret("admin_key"):
+        if admin := admin_key or settings.read_secret("admin_key"):
             _check_keys("admin_key" if admin_key else "CNLLM_ADMIN_KEY", [admin])
         if isinstance(hosts, str):
             raise TypeError("hosts is a text, and a list of names is expected: hosts=[…]")
         self.registry = registry if registry is not None else Registry.load()
-        if client is None and environment.read_setting("transport") is not None:
+        if client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
         self._models = dict(models or {})
         self._hosts = hosts

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnllm.config.distribution import install_command
-from cnllm.config.environment import read_secret
+from cnllm.config.settings import read_secret
 from cnllm.errors import CnllmError
 from cnllm.gateway.key_file import KEY_BYTES, key_file_path, keys_in_file, keys_in_variable
 

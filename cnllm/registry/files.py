@@ -6,7 +6,7 @@ import os
 from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
-from cnllm.config.environment import read_setting
+from cnllm.config.settings import read_setting
 
 __all__ = ["RELEASE", "UPDATES", "builtin_file", "catalogue_file", "data_files", "data_folder", "overlay_files"]
 

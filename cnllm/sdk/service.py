@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cnllm.client.async_stream import AsyncStream
 from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
-from cnllm.config.environment import call_settings
+from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import client_protocol

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
 from cnllm.config.distribution import install_command
-from cnllm.config.environment import read_setting
+from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.transports.httpx_adapter import Httpx

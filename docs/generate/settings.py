@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.config.settings import Settings
+from cnllm.config.settings import SETTINGS
 from docs.generate.markdown import cell, table
 
 __all__ = ["page"]
@@ -17,10 +17,9 @@ def page() -> str:
             "variable without a value counts as not set. A wrong value is an error that names the variable and what to "
             "write; `cnllm serve` and `cnllm batch` check all of them before they start. A name that resembles one of "
             "these is pointed out in the log, or on stderr.",
-            table(["variable", "value", "default", "meaning"], [_row(name) for name in Settings.model_fields]),
+            table(["variable", "value", "default", "meaning"], [_row(name) for name in SETTINGS]),
             "The default model and whether calls are logged can also stand in files, which `cnllm models default` and "
             "`cnllm logs on` write. Keys of endpoints are [on a page of their own](../how-to/keys.md).",
-            "Without any of these variables, pydantic-settings is not imported: a command starts faster.",
             "Other variables are not settings of cnllm, and mean what they mean to every program: `HTTPS_PROXY`, "
             "`HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `SSLKEYLOGFILE`, `NO_COLOR` "
             "and `TERM`, `LANGUAGE`, `LC_ALL`, `LC_MESSAGES` and `LANG`, `XDG_CONFIG_HOME`, `XDG_DATA_HOME` and "
@@ -30,6 +29,6 @@ def page() -> str:
 
 
 def _row(name: str) -> list[str]:
-    field = Settings.model_fields[name]
-    default = "" if field.default is None else f"`{field.default}`"
-    return [f"`CNLLM_{name.upper()}`", cell(field.title or ""), default, cell(field.description or "")]
+    setting = SETTINGS[name]
+    default = "" if setting.default is None else f"`{setting.default}`"
+    return [f"`CNLLM_{name.upper()}`", cell(setting.values), default, cell(setting.purpose)]

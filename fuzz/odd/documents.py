@@ -16,7 +16,7 @@ from msgspec import Struct
 import cnllm
 from cnllm import engine
 from cnllm.config import keys
-from cnllm.config.environment import check_settings
+from cnllm.config.settings import check_settings
 from cnllm.registry.documents import Document
 from cnllm.registry.flags import Flags
 

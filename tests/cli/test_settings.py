@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from .support import Machine
@@ -49,17 +46,14 @@ def test_a_name_that_resembles_a_setting_is_pointed_out_in_one_line(machine: Mac
     ]
 
 
-@pytest.mark.parametrize("file", ["default-model", "logging"])
-def test_what_a_file_sets_is_read_by_the_same_class(machine: Machine, file: str) -> None:
-    folder = machine.config if file == "default-model" else machine.data
-    folder.mkdir(parents=True)
-    (folder / file).write_text({"default-model": " glm-4.7\n", "logging": "off\n"}[file])
-    code = (
-        "import sys; from cnllm.cli import main; status = main(['call', '--simulate', *sys.argv[1:], 'hi'])\n"
-        "print('pydantic_settings' in sys.modules, file=sys.stderr); sys.exit(status)"
-    )
-    args = ["--no-log"] if file == "default-model" else ["--model", "glm-4.7"]
-    command = [sys.executable, "-c", code, *args]
-    done = subprocess.run(command, env=machine.env, capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "True"
+def test_a_file_sets_what_a_variable_sets(machine: Machine) -> None:
+    machine.config.mkdir(parents=True)
+    (machine.config / "default-model").write_text(" glm-4.7\n")
+    machine.data.mkdir(parents=True)
+    (machine.data / "logging").write_text("off\n")
+    done = machine.run("call", "--simulate", "hi")
+    assert done.status == 0
+    assert "glm-4.7" in done.err
     assert not (machine.data / "conversations.db").exists()
+    (machine.data / "logging").write_text("loud\n")
+    assert "'loud': it must be one of on, no-exchanges, off" in machine.run("call", "--simulate", "hi").err

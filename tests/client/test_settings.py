@@ -1,4 +1,4 @@
-"""Settings come from variables of the environment. One class declares, reads and documents them all."""
+"""Settings come from variables of the environment. One table declares, reads and documents them all."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from examples import share
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 import cnllm
 from cnllm import Client, CnllmError
-from cnllm.config import environment
-from cnllm.config.settings import Settings
+from cnllm.config import settings as variables
+from cnllm.config.settings import SETTINGS
 from cnllm.gateway.asgi import Gateway
 
 PACKAGE = Path(cnllm.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "settings.md"
-FIELDS = Settings.model_fields
-VARIABLES = {f"CNLLM_{name.upper()}": name for name in FIELDS}
+VARIABLES = {f"CNLLM_{name.upper()}": name for name in SETTINGS}
 SECRETS = [name for name in VARIABLES if name.endswith("_KEY")]
 WAITS = ["connect", "first_byte", "idle", "progress"]
 NO_SETTINGS = {
@@ -54,8 +52,8 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_nothing_sets_is_the_default() -> None:
-    assert environment.call_settings() == (cnllm.Timeouts(), cnllm.Retry(), cnllm.Limits())
-    assert [environment.read_setting(name) for name in FIELDS] == [None] * len(FIELDS)
+    assert variables.call_settings() == (cnllm.Timeouts(), cnllm.Retry(), cnllm.Limits())
+    assert [variables.read_setting(name) for name in SETTINGS] == [None] * len(SETTINGS)
 
 
 @effort(deadline=None, max_examples=share(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,7 +71,7 @@ def test_a_client_waits_and_repeats_as_the_variables_say(
     with monkeypatch.context() as patch:
         for name, value in values.items():
             patch.setenv(name.lower() if lower else name, value)
-        timeouts, retry, limits = environment.call_settings()
+        timeouts, retry, limits = variables.call_settings()
     expected = cnllm.Timeouts() if "" not in waits else cnllm.Timeouts.of(waits[""])
     assert [getattr(timeouts, name) for name in WAITS] == [
         waits.get(f"{name}_", getattr(expected, name)) for name in WAITS
@@ -87,12 +85,12 @@ def test_an_error_names_the_variable_its_fault_and_a_value_that_is_right(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(CnllmError, match=re.escape(f"{name}={value}")) as caught:
-        environment.check_settings()
+        variables.check_settings()
     example = re.search(rf"for example {name}=(\S+)$", caught.value.hint or "")
     assert example, caught.value.hint
     monkeypatch.setenv(name, example[1])
-    environment.check_settings()
-    assert environment.read_setting(VARIABLES[name]) is not None
+    variables.check_settings()
+    assert variables.read_setting(VARIABLES[name]) is not None
 
 
 def test_every_setting_that_can_be_wrong_is_tried_above() -> None:
@@ -104,9 +102,9 @@ def test_every_setting_that_can_be_wrong_is_tried_above() -> None:
 def test_a_blank_variable_is_not_set(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("", " "):
         monkeypatch.setenv(name, value)
-        environment.check_settings()
+        variables.check_settings()
         if name != "CNLLM_PROVIDERS":  # there it means no file
-            assert environment.read_setting(VARIABLES[name]) == FIELDS[VARIABLES[name]].default
+            assert variables.read_setting(VARIABLES[name]) is None
 
 
 def test_a_wrong_value_stops_only_what_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +112,7 @@ def test_a_wrong_value_stops_only_what_needs_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CNLLM_IDLE_TIMEOUT", "7")
     with Client(simulate=True) as client:
         assert client.call("glm-4.7", "hi").text
-    assert environment.call_settings()[0].idle == 7
+    assert variables.call_settings()[0].idle == 7
     monkeypatch.setenv("CNLLM_TIMEOUT", "soon")
     with pytest.raises(CnllmError, match="CNLLM_TIMEOUT=soon"):
         Client(simulate=True)
@@ -125,23 +123,13 @@ def test_a_wrong_value_stops_only_what_needs_it(monkeypatch: pytest.MonkeyPatch)
 def test_keys_are_in_no_error_log_or_repr(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, f"canary-of-{name}-1234567890")
-    assert environment.read_secret("serve_key") == "canary-of-CNLLM_SERVE_KEY-1234567890"
+    assert variables.read_secret("serve_key") == "canary-of-CNLLM_SERVE_KEY-1234567890"
     monkeypatch.setenv("CNLLM_ATTEMPTS", "none")
     monkeypatch.setenv("CNLLM_TIMEOUT", "sk-canary0123456789abcdef")
     with pytest.raises(CnllmError) as caught:
-        environment.check_settings()
-    with pytest.raises(ValidationError) as cause:
-        Settings()
-    seen = [caught.value, caught.value.__cause__, caught.value.__context__, cause.value, caplog.text]
-    monkeypatch.delenv("CNLLM_TIMEOUT")
-    monkeypatch.delenv("CNLLM_ATTEMPTS")
-    assert "canary" not in " ".join(map(repr, [*seen, *map(str, seen), caught.value.hint, Settings()]))
-
-
-def test_settings_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CNLLM_TIMEOUT", "5")
-    with pytest.raises(ValidationError):
-        Settings().timeout = 6
+        variables.check_settings()
+    seen = [caught.value, caught.value.__cause__, caught.value.__context__, caplog.text]
+    assert "canary" not in " ".join(map(repr, [*seen, *map(str, seen), caught.value.hint]))
 
 
 def test_each_client_sees_the_variables_of_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +138,7 @@ def test_each_client_sees_the_variables_of_its_moment(monkeypatch: pytest.Monkey
         monkeypatch.delenv("CNLLM_TIMEOUT", raising=False)
         if value is not None:
             monkeypatch.setenv("CNLLM_TIMEOUT", value)
-        seen.append(environment.call_settings()[0].idle)
+        seen.append(variables.call_settings()[0].idle)
     assert seen == [5, 6, 300, 5]
 
 
@@ -161,7 +149,7 @@ def test_threads_that_read_while_variables_change_see_whole_values(monkeypatch: 
     def read() -> None:
         while not end.is_set():
             try:
-                if environment.call_settings()[0].idle not in (1.0, 2.0, 300.0):
+                if variables.call_settings()[0].idle not in (1.0, 2.0, 300.0):
                     faults.append("another value")
             except Exception as error:  # noqa: BLE001 - any is a fault
                 faults.append(repr(error))
@@ -179,13 +167,13 @@ def test_threads_that_read_while_variables_change_see_whole_values(monkeypatch: 
         thread.join()
     monkeypatch.delenv("CNLLM_OF_NOBODY", raising=False)
     assert faults == []
-    assert environment.call_settings()[0].idle == 2
+    assert variables.call_settings()[0].idle == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_reads_its_own_variables() -> None:
     code = (
-        "import os\nfrom cnllm.config.environment import call_settings\n"
+        "import os\nfrom cnllm.config.settings import call_settings\n"
         "before = call_settings()[0].idle\npid = os.fork()\n"
         "if pid == 0:\n    os.environ['CNLLM_TIMEOUT'] = '9'\n    os._exit(int(call_settings()[0].idle))\n"
         "print(before, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), call_settings()[0].idle)"
@@ -204,7 +192,7 @@ def test_a_name_that_resembles_a_setting_is_pointed_out_once(
     monkeypatch.setenv("CNLLM_OF_MY_OWN", "a-secret")
     for value in ("5", "6"):
         monkeypatch.setenv("CNLLM_IDLE_TIMEOUT", value)
-        environment.call_settings()
+        variables.call_settings()
     assert [record.getMessage() for record in caplog.records] == [
         "CNLLM_TIMOUT is no setting of cnllm: did you mean CNLLM_TIMEOUT?"
     ]
@@ -237,13 +225,13 @@ def test_every_setting_is_read_by_its_name_and_nothing_else_is() -> None:
                     node.args[0], ast.Constant
                 ):
                     read.add(str(node.args[0].value))
-    assert read == set(FIELDS)
+    assert read == set(SETTINGS)
 
 
-def test_only_the_class_reads_variables_of_cnllm() -> None:
+def test_only_the_settings_read_variables_of_cnllm() -> None:
     """No module that reads the environment has a name of ours as a text."""
     for module, text in sources():
-        if not module.endswith(".py") or module == "config/environment.py" or "os.environ" not in text:
+        if not module.endswith(".py") or module == "config/settings.py" or "os.environ" not in text:
             continue
         tree = ast.parse(text)
         documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -251,8 +239,20 @@ def test_only_the_class_reads_variables_of_cnllm() -> None:
         assert [text for text in texts if isinstance(text, str) and text.startswith("CNLLM_")] == [], module
 
 
+def test_the_manual_says_what_counts_if_nothing_is_set() -> None:
+    limits = cnllm.Limits()
+    defaults = {name: setting.default for name, setting in SETTINGS.items() if setting.default is not None}
+    assert defaults == {
+        "attempts": cnllm.Retry().attempts,
+        "max_reply_bytes": limits.max_reply_bytes,
+        "max_event_bytes": limits.max_event_bytes,
+    }
+    for name in WAITS:
+        assert SETTINGS[f"{name}_timeout"].purpose.endswith(f"{getattr(cnllm.Timeouts(), name):g} if nothing is set")
+
+
 def test_the_manual_has_every_setting_with_its_values() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name, field in VARIABLES.items():
-        assert f"| `{name}` | {FIELDS[field].title} |" in page
-        assert FIELDS[field].description
+        assert f"| `{name}` | {SETTINGS[field].values} |" in page
+        assert SETTINGS[field].purpose

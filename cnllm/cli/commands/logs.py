@@ -12,7 +12,7 @@ from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.commands.logs_cost import cost
 from cnllm.cli.commands.logs_delete import delete
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.config.log_mode import Mode
+from cnllm.config.settings import LogMode
 
 if TYPE_CHECKING:
     from cnllm.store import Store
@@ -166,7 +166,7 @@ def off() -> None:
     stdio.print_line("calls are not logged from now on; the existing log stays (cnllm logs path)")
 
 
-def _set_mode(mode: Mode) -> None:
+def _set_mode(mode: LogMode) -> None:
     from cnllm.config import log_mode
 
     log_mode.set_mode(mode)

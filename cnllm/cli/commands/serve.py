@@ -14,9 +14,9 @@ import click
 from cnllm.cli import options
 from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.config import environment
 from cnllm.config.bounded_files import read_bounded
 from cnllm.config.private_files import create_private_file
+from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def serve(
     from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
 
-    environment.check_settings()
+    check_settings()
     _check_words(context)
     models = _mapped_models(maps)
     if workers > 1 and store in ("memory", "memory:"):
@@ -220,7 +220,7 @@ def serve(
         key_book = None if no_key else open_book(url)
         has_keys = check_book(key_book)
     keys, new_key = _client_keys(key, keys_file, no_key, has_keys)
-    if ui and not (admin_key or environment.read_secret("admin_key") or keys or keys_file):
+    if ui and not (admin_key or read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
     logs_calls = _logs_calls(log_calls)
@@ -312,8 +312,8 @@ def _check_words(context: click.Context) -> None:
     keys = {
         "--key": values["key"],
         "--admin-key": values["admin_key"],
-        _VARIABLE: environment.read_secret("serve_key") or None,
-        _ADMIN: environment.read_secret("admin_key") or None,
+        _VARIABLE: read_secret("serve_key") or None,
+        _ADMIN: read_secret("admin_key") or None,
     }
     for option, key in keys.items():
         if key is not None and (fault := key_fault(key)):
@@ -345,7 +345,7 @@ def _client_keys(key: str | None, keys_file: str | None, no_key: bool, has_keys:
             raise errors.UsageError("--no-key with a key", "leave one of them out")
         return [], None
     keys = [key] if key else []
-    if not keys and keys_file is None and (variable := environment.read_secret("serve_key")):
+    if not keys and keys_file is None and (variable := read_secret("serve_key")):
         keys = [variable]
     if keys_file is not None or keys or has_keys:
         return keys, None

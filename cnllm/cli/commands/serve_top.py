@@ -13,7 +13,7 @@ from cnllm.cli import options
 from cnllm.cli.output import answer, errors
 from cnllm.cli.output.table import table
 from cnllm.config.distribution import install_command
-from cnllm.config.environment import read_secret
+from cnllm.config.settings import read_secret
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.table import Scrape
