@@ -20,6 +20,9 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.monitoring.entry import Entry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cnllm.store import Store
     from cnllm.store.calls import GatewayCall
     from cnllm.store.records import PrefixRecord
 
@@ -28,7 +31,7 @@ __all__ = ["CallLog", "FinishedCall"]
 _LOGGER = logging.getLogger("cnllm.gateway")
 _MOST = 10_000  # calls that wait
 _BATCH = 500  # calls of one transaction
-_PAUSE = 0.2  # seconds in which calls gather
+_PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 
@@ -77,24 +80,22 @@ class CallLog:
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        """Write calls until the log is closed."""
+        """Write calls until the log is closed. The file stays open: to open and close it costs more than a batch."""
+        file = _OpenFile(self._path)
         while not self._closed:
             self._wake.wait()
             self._wake.clear()
             if not self._closed:
                 time.sleep(_PAUSE)
-            self._write()
+            self._write(file)
+        file.close()
 
-    def _write(self) -> None:
+    def _write(self, file: _OpenFile) -> None:
         """Write the calls that wait, some in each transaction."""
-        from cnllm.store import Store
-        from cnllm.store.calls import add_calls
-
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             try:
-                with Store.open(self._path) as store:
-                    add_calls(store.file, [_gateway_call(call) for call in batch])
+                file.add([_gateway_call(call) for call in batch])
             except CnllmError as error:
                 self._lose(len(batch), error.message)
             except (ImportError, OSError, TypeError, ValueError) as error:  # some builds of Python have no SQLite
@@ -107,6 +108,46 @@ class CallLog:
         if now - self._warned >= _WARN_SECONDS:
             self._warned = now
             _LOGGER.warning("calls cannot be logged: %s; calls lost: %d", reason, self._lost)
+
+
+class _OpenFile:
+    """The store, opened for the first calls, and anew after a failure or where another file stands at its path."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._store: Store | None = None
+        self._id: tuple[int, int] | None = None
+
+    def add(self, calls: list[GatewayCall]) -> None:
+        """Write calls."""
+        from cnllm.store import Store
+        from cnllm.store.calls import add_calls
+
+        if self._store is not None and self._id != _file_id(self._store.path):
+            self.close()
+        if self._store is None:
+            self._store = Store.open(self._path)
+            self._id = _file_id(self._store.path)
+        try:
+            add_calls(self._store.file, calls)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file if it is open."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one at the same path; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _gateway_call(call: FinishedCall) -> GatewayCall:

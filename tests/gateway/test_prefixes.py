@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -211,6 +212,17 @@ def test_calls_of_clients_stand_in_the_logs_without_a_word(tmp_path: Path) -> No
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"secret" not in content
     assert key.encode() not in content
+
+
+def test_calls_go_to_the_file_that_stands_there_now(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "conversations.db"
+    with setting(tmp_path, say("Hello"), call_log=CallLog(str(path))) as here:
+        headers = {"authorization": f"Bearer {here.key()}"}
+        body = {"model": "here/priced", "messages": turns("Hi")}
+        for _ in range(2):
+            assert here.http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+            rows_of(path, 1)
+            shutil.move(path.parent, tmp_path / f"moved {len(list(tmp_path.iterdir()))}")
 
 
 def test_a_file_that_cannot_be_written_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
