@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
 
 from cnllm.client.async_run import AsyncRunMethods
-from cnllm.client.async_stream import AsyncCallRun, AsyncStream
-from cnllm.client.base import BaseClient, check_delivery, is_httpx_transport
+from cnllm.client.async_stream import AsyncCallRun, AsyncStream, DeferredStream
+from cnllm.client.base import BaseClient, is_httpx_transport
+from cnllm.client.call_driver import CallSetup
 from cnllm.client.event_loop import run_in_thread
-from cnllm.client.telemetry import OnEvent, watch_call
+from cnllm.client.telemetry import OnEvent
 from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options
 from cnllm.engine.run.call import Call
@@ -99,7 +100,8 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         given: Mapping[str, Any] = options
         if has_set_options(given):
             given = await run_in_thread(partial(self._open_sets, given))
-        _, runner = self._open_call(model, messages, False, given)
+        _, setup = self._open_call(model, messages, False, given)
+        runner = AsyncCallRun(setup)
         async for _ in runner.batches():
             pass
         assert runner.finished is not None
@@ -136,7 +138,6 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         **options: Unpack[CallOptions],
     ) -> AsyncStream[Any]:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
-        check_delivery(by)
         if has_set_options(options):
             return self._deferred_stream(model, messages, True, options, by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
@@ -152,38 +153,11 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     def _deferred_stream(
         self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any], by: str | None = None
     ) -> AsyncStream[Any]:
-        from cnllm.client.deferred_stream import DeferredStream
-
-        async def open_call() -> tuple[Call, AsyncCallRun]:
+        async def open_call() -> tuple[Call, CallSetup]:
             expanded = await run_in_thread(partial(self._open_sets, options))
             return self._open_call(model, messages, stream, expanded)
 
         return DeferredStream(open_call, by)
-
-    def _open_call(
-        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, AsyncCallRun]:
-        if self._closed:
-            self._require_open()
-        if self._fallback is not None or "fallback" in options:
-            return self._open_route(model, messages, stream, options)
-        call, key = self._start_call(model, messages, stream, options)
-        return call, AsyncCallRun(
-            self._transport,
-            call.stream() if stream else call.complete(),
-            key,
-            watch_call(self._on_event),
-            self._input_checker,
-        )
-
-    def _open_route(
-        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, AsyncCallRun]:
-        call, key, keys = self._start_route(model, messages, stream, options)
-        steps = call.stream() if stream else call.complete()
-        runner = AsyncCallRun(self._transport, steps, key, watch_call(self._on_event), self._input_checker)
-        runner.keys = keys
-        return call, runner
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""

@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
 from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
@@ -229,9 +230,8 @@ class AsyncRun(RunState[Answer_co]):
                     await self._await_unless_cancelled(run_in_thread, self._tools.open)
                     if self._loop.cancelled:
                         return
-                call, runner = self._open_call(effect)
-                self._set_plan(call.plan, runner.key)
-                self._current_call = runner, runner.events()
+                runner = AsyncCallRun(self._begin_call(effect))
+                self._current_call = runner, single_events(runner.batches())
             case ApproveCalls():
                 self._outcome = await self._await_unless_cancelled(_call_back, self._options.approve, effect.call)
             case ExecuteCalls():
@@ -256,7 +256,7 @@ class AsyncRun(RunState[Answer_co]):
                 self._cancel_scope = None
         return None
 
-    async def _read_event(self, runner: Any, events: Any) -> None:
+    async def _read_event(self, runner: AsyncCallRun, events: Any) -> None:
         """Read the next event of the model's call."""
         try:
             event = await self._await_unless_cancelled(anext, events, None)

@@ -1,15 +1,17 @@
-"""One call of `AsyncClient`: the driver of its steps, and the `AsyncStream` of its events."""
+"""One call of `AsyncClient`: the driver of its steps, and the `AsyncStream` of its events.
+
+The tools of some calls have to be fetched first, such as those of an MCP server: they are a `DeferredStream`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, NoReturn, Self
 
-from cnllm.client import credentials
-from cnllm.client.base import CallDriver, check_delivery, progress_check
+from cnllm.client.call_driver import CallDriver, CallSetup, progress_check
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
@@ -27,19 +29,15 @@ from cnllm.engine.run.call_effects import (
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import Answer_co, Event, Reply, checks
 
-__all__ = ["AsyncCallRun", "AsyncStream"]
+__all__ = ["AsyncCallRun", "AsyncStream", "DeferredStream", "single_events"]
 
 
 class AsyncCallRun(CallDriver):
     """Carries out the steps of a call, awaiting each."""
 
-    def events(self) -> AsyncGenerator[Event]:
-        """Return the events one by one."""
-        return _single_events(self.batches())
-
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Yield the events, those of one piece of the network together; carry out the other steps in between."""
-        send = self._steps.send
+        send = self._setup.steps.send
         result: Any = None
         self._start = time.monotonic()
         try:
@@ -65,7 +63,8 @@ class AsyncCallRun(CallDriver):
             raise public_error from error.__cause__
         finally:
             await self.close()
-            self._report_end()
+            if self._watch is not None:
+                self._watch.call_ended(self.finished)
 
     async def _carry_out(self, step: Any) -> Any:
         match step:
@@ -92,12 +91,13 @@ class AsyncCallRun(CallDriver):
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
-        request = self._insert_key(plan)
+        request = self._begin_request(plan)
         try:
             status, headers, body = await self._transport.send(request)
         except TransportError as error:
             return error
-        self._report_start(status)
+        if self._watch is not None:
+            self._watch.response_started(status)
         self._body = body.__aiter__()
         return status, headers
 
@@ -105,7 +105,7 @@ class AsyncCallRun(CallDriver):
         try:
             if self._body is None:
                 return None
-            return credentials.redact_bytes(self._needles, await self._body.__anext__())
+            return self._echo.chunk(await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:
@@ -126,7 +126,7 @@ class AsyncCallRun(CallDriver):
             broken = error
         finally:
             await self.close()
-        return self._join_body(pieces, broken)
+        return self._echo.body(pieces, broken)
 
     async def close(self) -> None:
         body, self._body = self._body, None
@@ -137,17 +137,17 @@ class AsyncCallRun(CallDriver):
 class AsyncStream(Generic[Answer_co]):
     """The events of one call, asynchronously; `reply` once they have been read."""
 
-    def __init__(self, call: Call, runner: AsyncCallRun, by: str | None = None) -> None:
+    def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
         checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
-        checks.require_type("runner", runner, AsyncCallRun, "the value that `AsyncClient.stream` passes")
-        check_delivery(by)
+        checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
         self._call = call
-        self._runner = runner
-        self._batches = runner.batches()
-        self._events = _single_events(self._batches)
+        self._runner = AsyncCallRun(setup)
+        self._batches = self._runner.batches()
+        self._events = single_events(self._batches)
         if by is not None:
-            from cnllm.sentences import by_sentence_async
+            from cnllm.sentences import by_sentence_async, check_by
 
+            check_by(by)
             self._events = by_sentence_async(self._events)
 
     @property
@@ -187,7 +187,67 @@ class AsyncStream(Generic[Answer_co]):
         await self.aclose()
 
 
-async def _single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
+class DeferredStream(AsyncStream[Any]):
+    """An `AsyncStream` whose request is built when it is entered or iterated, once its tools are known."""
+
+    def __init__(self, open_call: Callable[[], Awaitable[tuple[Any, Any]]], by: str | None = None) -> None:
+        if by is not None:
+            from cnllm.sentences import check_by
+
+            check_by(by)
+        self._open_call = open_call
+        self._by = by
+        self._is_open = False
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            super().__init__(*await self._open_call(), self._by)
+            self._is_open = True
+
+    def _fail(self) -> NoReturn:
+        raise CnllmError(
+            "the request is not built yet, because its tools are not known", hint="enter or iterate the stream first"
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """Return the request. Raise `CnllmError` before the stream is entered or iterated."""
+        return super().plan if self._is_open else self._fail()
+
+    @property
+    def reply(self) -> Reply:
+        """Return the reply, once all events have been read; see `AsyncStream.reply`."""
+        return super().reply if self._is_open else self._fail()
+
+    async def batches(self) -> AsyncGenerator[list[Event]]:
+        """Return the events in lists; see `AsyncStream.batches`."""
+        await self._open()
+        async for batch in self._batches:
+            yield batch
+
+    async def stop(self) -> Reply | None:
+        """End the call; see `AsyncStream.stop`."""
+        return await super().stop() if self._is_open else None
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events if self._is_open else self._open_events()
+
+    async def _open_events(self) -> AsyncGenerator[Event]:
+        await self._open()
+        async for event in self._events:
+            yield event
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def aclose(self) -> None:
+        """End the call at any point."""
+        if self._is_open:
+            await super().aclose()
+
+
+async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
     """Yield the events of lists one by one. Closes the generator of the lists."""
     try:
         async for batch in batches:

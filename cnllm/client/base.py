@@ -1,56 +1,61 @@
-"""The part that both clients share: plans, keys, secrets and telemetry around the steps of a call.
-
-Each client drives the steps in its own way.
-"""
+"""Prepare requests and calls, in the same way for both clients; each drives the steps of a call in its own way."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from cnllm.client import credentials, log_redaction
-from cnllm.client.echo import Echo
-from cnllm.client.key_holder import hold_key, key_of
-from cnllm.client.telemetry import OnEvent, Recovered, Watch, check_callback
+from cnllm.client import credentials
+from cnllm.client.call_driver import CallSetup
+from cnllm.client.telemetry import OnEvent, check_callback, watch_call
 from cnllm.client.verb_help import with_options
 from cnllm.config import redact, settings
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import CheckInputs, InputVerdict, Observed, Sleep, UseTarget
-from cnllm.errors import ClientClosed, CnllmError, IdleTimeout, StreamCut, TransportError
+from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
-from cnllm.types import TOKEN_EVENTS, Event, Message, Note, Reply, Timing, checks
+from cnllm.types import Message, Note, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
-    from cnllm.client.cooldowns import Cooldowns
+    from cnllm.client.fallback import Cooldowns
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.tool_sets import HeldSets
     from cnllm.types.call_options import CallOptions
     from cnllm.types.message_types import Messages
     from cnllm.types.route import Fallback
 
-__all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport", "progress_check"]
+__all__ = ["BaseClient", "is_httpx_transport"]
 
 _NOWHERE = "http://simulated.invalid"
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
-_CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 _NO_KEY = "sk-no-key-is-needed-here"
+
+
+class _KeyHolder:
+    """Stands for a client's key, so that a dump of the client does not show it. The key is dropped with this object."""
+
+    __slots__ = ("__weakref__",)
+
+
+_client_keys: WeakKeyDictionary[_KeyHolder, str] = WeakKeyDictionary()
 
 
 class BaseClient:
     """Prepares a request, for both clients."""
+
+    _transport: Any
 
     def __init__(
         self,
@@ -82,7 +87,10 @@ class BaseClient:
             checks.require_type("retry", retry, Retry, "a cnllm.Retry or None")
         self.registry = Registry.load() if registry is None else registry
         self.simulate = bool(simulate)
-        self._key = hold_key(_check_key(api_key))
+        self._key_holder: _KeyHolder | None = None
+        if (key := _check_key(api_key)) is not None:
+            self._key_holder = _KeyHolder()
+            _client_keys[self._key_holder] = key
         timeouts, default_retry, default_limits = settings.call_settings()
         self._timeouts = timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = default_retry if retry is None else retry
@@ -106,7 +114,7 @@ class BaseClient:
 
     def _secrets(self) -> tuple[str, ...]:
         """Return the secrets that no log may hold, whatever request carries them."""
-        key = key_of(self._key)
+        key = self._client_key()
         return (*(() if key is None else (key,)), *redact.proxy_secrets())
 
     def __repr__(self) -> str:
@@ -179,32 +187,46 @@ class BaseClient:
         rest = {name: value for name, value in options.items() if name not in known}
         return {**rest, "params": {**(rest.get("params") or {}), **moved}}
 
-    def _start_call(
-        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, str | None]:
-        return self._start_one(model, messages, stream, options, key_of(self._key))
+    def _client_key(self) -> str | None:
+        """Return the key that was passed to this client."""
+        return None if self._key_holder is None else _client_keys[self._key_holder]
 
-    def _start_route(
+    def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, str | None, dict[int, str | None] | None]:
-        """Return a call on several models, with their keys; on one model where there is no other."""
-        from cnllm.client.cooldowns import Cooldowns
-        from cnllm.client.fallback import start_routed_call
+    ) -> tuple[Call, CallSetup]:
+        """Return a call that has not begun, on several models where there is a fallback."""
+        if self._closed:
+            self._require_open()
+        keys: dict[int, str | None] | None = None
+        if (self._fallback is not None or "fallback" in options) and (rules := self._fallback_rules(options)):
+            key = None
+            call, keys = self._start_route(rules, model, messages, stream, options)
+        else:
+            call, key = self._start_one(model, messages, stream, options, self._client_key())
+        steps = call.stream() if stream else call.complete()
+        return call, CallSetup(self._transport, steps, key, keys, watch_call(self._on_event), self._input_checker)
+
+    def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
+        """Return the fallback of a call, or None where it names no other model."""
         from cnllm.types.route import Fallback
 
-        options = dict(options)
-        given = options.pop("fallback", None)
+        given = options.get("fallback")
         rules = self._fallback if given is None else Fallback.of(given)
-        if rules is None or not rules.targets:
-            return *self._start_call(model, messages, stream, options), None
+        return rules if rules is not None and rules.targets else None
+
+    def _start_route(
+        self, rules: Fallback, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
+    ) -> tuple[Call, dict[int, str | None]]:
+        """Return a call on several models, and the keys of its targets."""
+        from cnllm.client.fallback import Cooldowns, Route, start_routed_call
+
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
         if self._cooldowns is None:
             self._cooldowns = Cooldowns()
-        call, keys = start_routed_call(
-            self, self._start_one, model, messages, stream, options, rules, self._cooldowns, key_of(self._key)
-        )
-        return call, None, keys
+        route = Route(rules, self.registry, self._start_one, self._cooldowns, self._client_key(), self.simulate)
+        own = {name: value for name, value in options.items() if name != "fallback"}
+        return start_routed_call(route, model, messages, stream, own)
 
     def _start_one(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None
@@ -236,161 +258,6 @@ def _check_key(api_key: Any) -> str | None:
     return api_key
 
 
-def progress_check(seconds: float | None) -> Callable[[bytes], None]:
-    """Return a function that takes the pieces of a whole body.
-
-    It raises `IdleTimeout` where only white space and comments came for so many seconds: no bytes of a reply.
-    """
-    last = time.monotonic()
-
-    def check(chunk: bytes) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if not _is_chatter(chunk):
-            last = now
-        elif seconds is not None and now - last > seconds:
-            raise IdleTimeout(
-                f"no part of the reply for {seconds:g} s, although the connection is open",
-                hint="raise the timeout, or ask for a shorter answer",
-            )
-
-    return check
-
-
-def _is_chatter(chunk: bytes) -> bool:
-    """Whether a piece of a body holds nothing but white space and comments of server-sent events."""
-    if chunk[:1] not in _CHATTER:
-        return False
-    return not chunk.strip() or (
-        chunk.endswith((b"\n", b"\r")) and all(line.strip()[:1] in (b"", b":") for line in chunk.splitlines())
-    )
-
-
-class CallDriver:
-    """Holds the state of a call that both drivers share."""
-
-    def __init__(
-        self,
-        transport: Any,
-        steps: Any,
-        key: str | None,
-        watch: Watch | None,
-        checker: Callable[[], InputChecker],
-    ) -> None:
-        self._watch = watch
-        self._closed = False
-        self._checker = checker
-        self._transport = transport
-        self._steps = steps
-        self.key = key
-        self._secrets: tuple[str, ...] = () if key is None else (key,)
-        self._needles: tuple[bytes, ...] = ()
-        self._echo = Echo(self._secrets)
-        self._body: Any = None
-        self.finished: Reply | None = None
-        self.keys: dict[int, str | None] | None = None  # those of a route's targets
-        self._earlier: tuple[str, ...] = ()  # secrets of the targets before
-        self._start = time.monotonic()
-        self._first: float | None = None  # when the first token arrived
-
-    def _use_target(self, step: UseTarget) -> list[Event]:
-        """Send the next requests with the key of another target. Return the events that were held back."""
-        assert self.keys is not None
-        held = list(self._echo.flush())
-        self.key = self.keys[step.number]
-        self._earlier = self._secrets
-        request = credentials.insert_key(step.plan, self.key)
-        self._secrets = self._all_secrets(credentials.plan_secrets(request, self.key))
-        self._echo = Echo(self._secrets)
-        return held
-
-    def _all_secrets(self, secrets: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*secrets, *self._earlier)))
-
-    def _insert_key(self, plan: Plan) -> Plan:
-        """Return the plan with its key, ready to be sent, and learn which secrets to hide."""
-        request = credentials.insert_key(plan, self.key)
-        secrets = credentials.plan_secrets(request, self.key)
-        if self._earlier:
-            secrets = self._all_secrets(secrets)
-        if secrets != self._secrets:  # they are the same at every attempt
-            self._secrets, self._echo = secrets, Echo(secrets)
-        self._needles = credentials.secret_bytes(secrets)
-        self._echo.begin_request()
-        log_redaction.install_log_filter(lambda: (*self._secrets, *redact.proxy_secrets()))
-        if self._watch is not None:
-            self._watch.request_sent(plan)
-        return request
-
-    def _check_inputs(self, step: CheckInputs) -> list[InputVerdict]:
-        """Return the verdicts of checks. It may block for seconds."""
-        return self._checker().check(step.checks)
-
-    def _report_start(self, status: int) -> None:
-        if self._watch is not None:
-            self._watch.response_started(status)
-
-    def _join_body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
-        """Return the result of a `ReadBody`: the body without secrets, and the error that ended it."""
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if broken is None and self._echo.is_clean_body(body):
-            return body, None
-        return (credentials.redact_bytes if broken is None else credentials.redact_cut_bytes)(
-            self._needles, body
-        ), broken
-
-    def _observe_first(self, events: Sequence[Event]) -> None:
-        """Record when the first token arrived."""
-        if any(type(event) in TOKEN_EVENTS for event in events):
-            self._first = time.monotonic()
-
-    def _add_timing(self, reply: Reply) -> Reply:
-        """Return a reply with its timing."""
-        first = None if self._first is None else round(self._first - self._start, 6)
-        return replace(reply, timing=Timing(first=first, total=round(time.monotonic() - self._start, 6)))
-
-    def _finish(self, reply: Reply) -> None:
-        """Set the reply of the call."""
-        self.finished = self._echo.reply(self._add_timing(reply))
-
-    def _report_retry(self, step: Sleep) -> None:
-        if self._watch is not None and step.error is not None:
-            self._watch.retry_scheduled(credentials.redact_error(step.error, self._secrets), step.seconds)
-
-    def _report_observed(self, step: Observed) -> None:
-        if self._watch is None:
-            return
-        if step.kind == "cut":
-            self._watch.reply_cut(redact.redact(step.reason, self._secrets))
-        else:
-            self._watch.emit(Recovered)
-
-    def _report_error(self, error: CnllmError) -> CnllmError:
-        """Return the error without secrets, and report it."""
-        if error.reply is not None:
-            error.reply = self._add_timing(error.reply)
-        error = credentials.redact_error(error, self._secrets, self._echo)
-        if self._watch is not None:
-            self._watch.call_failed(error)
-        return error
-
-    def redact_reply(self, reply: Reply | None) -> Reply | None:
-        """Return the partial reply of an abandoned call without secrets."""
-        return None if reply is None else self._echo.reply(self._add_timing(reply))
-
-    def abandon(self, call: Call) -> NoReturn:
-        """Raise `StreamCut` for a call that its caller left before the end."""
-        raise StreamCut(
-            "the call was closed before its end",
-            hint="read its events to the end",
-            reply=self.redact_reply(call.partial_reply()),
-        )
-
-    def _report_end(self) -> None:
-        if self._watch is not None:
-            self._watch.call_ended(self.finished)
-
-
 def is_httpx_transport(transport: Any, handle: str) -> bool:
     """Whether a transport is one of httpx's. False for one that has `send`. Raise `TypeError` for anything else."""
     try:
@@ -402,11 +269,3 @@ def is_httpx_transport(transport: Any, handle: str) -> bool:
             "transport", transport, f"an object with `send` (cnllm.transports) or `{handle}` (httpx)"
         )
     return is_httpx
-
-
-def check_delivery(by: str | None) -> None:
-    """Raise `ValueError` for an unknown value of `by`."""
-    if by is not None:
-        from cnllm.sentences import check_by
-
-        check_by(by)

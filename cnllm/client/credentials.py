@@ -1,37 +1,23 @@
-"""Find the key of a request, insert it, and redact it from everything that comes back."""
+"""Find the key of a request, and check that it may go to its address."""
 
 from __future__ import annotations
 
-import contextlib
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-from msgspec.structs import replace
-
-from cnllm.client.echo import Echo
-from cnllm.client.secret_filter import MIN_SECRET
-from cnllm.config import keys, redact
+from cnllm.config import keys
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.registry import ownership
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.registry.routing import origin_of
-from cnllm.types import Note, Reply
 
 __all__ = [
     "check_origin",
-    "insert_key",
     "is_local",
     "is_safe_address",
     "key_for",
-    "plan_secrets",
-    "redact_bytes",
-    "redact_cut_bytes",
-    "redact_error",
-    "secret_bytes",
     "untrusted_models",
 ]
 
@@ -140,91 +126,3 @@ def _alternatives(model: Model, registry: Registry) -> str:
         and keys.find_key(names) is not None
     ]
     return f"; a key is set for {', '.join(others)}" if others else ""
-
-
-def insert_key(plan: Plan, key: str | None) -> Plan:
-    """Return the plan with the key in place of its placeholder. Without a key such headers are left out."""
-    headers = {}
-    for name, value in plan.headers.items():
-        if "{key}" in value:
-            if key is None:
-                continue
-            value = value.replace("{key}", key)
-        headers[name] = value
-    return replace(plan, headers=headers)
-
-
-def plan_secrets(plan: Plan, key: str | None) -> tuple[str, ...]:
-    """Return all secrets of a plan with its key, which only its endpoint may see."""
-    return _head_secrets(plan.url, tuple(plan.headers.items()), key)
-
-
-@lru_cache(maxsize=16)
-def _head_secrets(url: str, headers: tuple[tuple[str, str], ...], key: str | None) -> tuple[str, ...]:
-    """Return the secrets of a request's head, which is the same for most requests to an endpoint."""
-    secrets = redact.request_secrets(url, dict(headers))
-    return secrets if key is None or key in secrets else (key, *secrets)
-
-
-def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
-    """Remove secrets from an error and its whole chain of causes: the endpoint or the network may echo one.
-
-    `echo` belongs to the call and knows which part of a reply was delivered.
-    """
-    secrets = (*secrets, *redact.proxy_secrets())
-    if not secrets:
-        return error
-    echo = echo or Echo(secrets)
-    pending: list[BaseException | None] = [error]
-    visited: list[BaseException] = []
-    while pending:
-        current = pending.pop()
-        if current is None or current in visited:
-            continue
-        visited.append(current)
-        for name, value in list(vars(current).items()):
-            cleaned = _clean_value(value, secrets, echo)
-            if cleaned is not value:
-                with contextlib.suppress(AttributeError):
-                    setattr(current, name, cleaned)
-        current.args = tuple(_clean_value(value, secrets, echo) for value in current.args)
-        pending += [current.__cause__, current.__context__]
-    return error
-
-
-def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
-    """Return a value without secrets; the same object where it holds none."""
-    if isinstance(value, Reply):
-        return echo.reply(value)
-    if isinstance(value, Note):
-        plain = msgspec.to_builtins(value)
-        cleaned = redact.redact_cut_data(plain, secrets)
-        return value if cleaned == plain else msgspec.convert(cleaned, Note)
-    if isinstance(value, str | list | tuple | dict):
-        cleaned = redact.redact_cut_data(value, secrets)
-        return value if cleaned == value or (type(value) is tuple and tuple(cleaned) == value) else cleaned
-    return value
-
-
-@lru_cache(maxsize=16)
-def secret_bytes(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Return the secrets as bytes, as they stand in a body. Text too short to be a secret is skipped."""
-    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= MIN_SECRET)
-
-
-def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
-    """Return a body without the secrets, where the endpoint echoed one in one piece."""
-    for secret in needles:
-        if body.find(secret) >= 0:  # faster than `in`, which first tries whether the secret is a number
-            body = body.replace(secret, redact.MARK.encode())
-    return body
-
-
-def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
-    """Return a body that broke off without the secrets. Its end may be the beginning of one."""
-    body = redact_bytes(needles, body)
-    for secret in needles:
-        for size in range(min(len(secret) - 1, len(body)), MIN_SECRET - 1, -1):
-            if body.endswith(secret[:size]):
-                return body[:-size] + redact.MARK.encode()
-    return body

@@ -1,4 +1,4 @@
-"""Remove the secrets of a request from what its endpoint echoes: events, the reply, and errors.
+"""Insert the key of a request, and remove its secrets from what the endpoint echoes: events, the reply, and errors.
 
 In text and reasoning a secret is searched for as it is written, also where it is spread over several deltas. In all
 other values it is searched for in every spelling (see `cnllm.config.spellings`). The deltas put together equal the
@@ -8,14 +8,26 @@ secret of fewer than eight characters is not removed, because that would damage 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.client.secret_filter import CUT_SIZE, ArgumentFilter, TextFilter, clean_data, clean_text, secret_search
+from cnllm.client.secret_filter import (
+    CUT_SIZE,
+    MIN_SECRET,
+    ArgumentFilter,
+    TextFilter,
+    clean_data,
+    clean_text,
+    secret_search,
+)
+from cnllm.config import redact
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError, TransportError
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -36,18 +48,25 @@ from cnllm.types import (
 )
 from cnllm.types.json_form import json_form
 
-__all__ = ["Echo"]
+__all__ = ["Echo", "insert_key", "plan_secrets", "redact_bytes", "redact_error", "secret_bytes"]
 
 _DELTAS = (TextDelta, ReasoningDelta)
 
 
 class Echo:
-    """Removes secrets from the events and the reply of one request."""
+    """Removes the secrets of a call's requests from what comes back."""
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._finder, self._plain, self._prefixes = secret_search(tuple(secrets))
-        self._requests = 0
+    def __init__(self, *secrets: str | None) -> None:
+        self._earlier: tuple[str, ...] = ()  # the secrets of the targets before
         self._has_clean_body = False
+        self._learn(tuple(secret for secret in secrets if secret is not None))
+
+    def _learn(self, secrets: tuple[str, ...]) -> None:
+        """Search for these secrets from now on."""
+        self.secrets = secrets
+        self._finder, self._plain, self._prefixes = secret_search(secrets)
+        self._needles = secret_bytes(secrets)
+        self._requests = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -64,16 +83,38 @@ class Echo:
 
     # ── bodies ───────────────────────────────────────────────────────────────
 
-    def begin_request(self) -> None:
-        """Take note that a request is sent. What two requests give may end up in one reply."""
+    def begin_request(self, plan: Plan, key: str | None) -> Plan:
+        """Return the plan with its key, ready to be sent. What two requests give may end up in one reply."""
+        request = insert_key(plan, key)
+        secrets = plan_secrets(request, key)
+        if self._earlier:
+            secrets = tuple(dict.fromkeys((*secrets, *self._earlier)))
+        if secrets != self.secrets:  # they are the same at every attempt
+            self._learn(secrets)
         self._requests += 1
         self._has_clean_body = False
+        return request
 
-    def is_clean_body(self, body: bytes) -> bool:
-        """Whether a whole body certainly holds no secret. The reply to a single request is not searched again then."""
+    def use_target(self, plan: Plan, key: str | None) -> list[Event]:
+        """Search for the secrets of another target, too. Return the withheld text of the one before."""
+        held = self.flush()
+        self._earlier = self.secrets
+        self._learn(tuple(dict.fromkeys((*plan_secrets(insert_key(plan, key), key), *self._earlier))))
+        return held
+
+    def chunk(self, data: bytes) -> bytes:
+        """Return a piece of a stream without the secrets that stand in it in one piece."""
+        return redact_bytes(self._needles, data)
+
+    def body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
+        """Return a whole body without secrets, and the error that ended it."""
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if broken is not None:
+            return redact_cut_bytes(self._needles, body), broken
+        # The reply to a single request whose body holds no secret is not searched again.
         is_clean = self._finder is None or not self._finder.may_hold(body)
         self._has_clean_body = is_clean and self._requests == 1
-        return is_clean
+        return body if is_clean else redact_bytes(self._needles, body), None
 
     # ── events ───────────────────────────────────────────────────────────────
 
@@ -288,3 +329,94 @@ def _citation(citation: Citation, finder: Any) -> Citation:
 def _without_text(part: Part) -> Part:
     """Return the part without its text, which is checked in another way. A long text need not be copied."""
     return replace(part, text="") if isinstance(part, Text | Reasoning) else part
+
+
+# ── requests, bodies and errors ──────────────────────────────────────────────
+
+
+def insert_key(plan: Plan, key: str | None) -> Plan:
+    """Return the plan with the key in place of its placeholder. Without a key such headers are left out."""
+    headers = {}
+    for name, value in plan.headers.items():
+        if "{key}" in value:
+            if key is None:
+                continue
+            value = value.replace("{key}", key)
+        headers[name] = value
+    return replace(plan, headers=headers)
+
+
+def plan_secrets(plan: Plan, key: str | None) -> tuple[str, ...]:
+    """Return all secrets of a plan with its key, which only its endpoint may see."""
+    return _head_secrets(plan.url, tuple(plan.headers.items()), key)
+
+
+@lru_cache(maxsize=16)
+def _head_secrets(url: str, headers: tuple[tuple[str, str], ...], key: str | None) -> tuple[str, ...]:
+    """Return the secrets of a request's head, which is the same for most requests to an endpoint."""
+    secrets = redact.request_secrets(url, dict(headers))
+    return secrets if key is None or key in secrets else (key, *secrets)
+
+
+def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
+    """Remove secrets from an error and its whole chain of causes: the endpoint or the network may echo one.
+
+    `echo` belongs to the call and knows which part of a reply was delivered.
+    """
+    secrets = (*secrets, *redact.proxy_secrets())
+    if not secrets:
+        return error
+    echo = echo or Echo(*secrets)
+    pending: list[BaseException | None] = [error]
+    visited: list[BaseException] = []
+    while pending:
+        current = pending.pop()
+        if current is None or current in visited:
+            continue
+        visited.append(current)
+        for name, value in list(vars(current).items()):
+            cleaned = _clean_value(value, secrets, echo)
+            if cleaned is not value:
+                with contextlib.suppress(AttributeError):
+                    setattr(current, name, cleaned)
+        current.args = tuple(_clean_value(value, secrets, echo) for value in current.args)
+        pending += [current.__cause__, current.__context__]
+    return error
+
+
+def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
+    """Return a value without secrets; the same object where it holds none."""
+    if isinstance(value, Reply):
+        return echo.reply(value)
+    if isinstance(value, Note):
+        plain = msgspec.to_builtins(value)
+        cleaned = redact.redact_cut_data(plain, secrets)
+        return value if cleaned == plain else msgspec.convert(cleaned, Note)
+    if isinstance(value, str | list | tuple | dict):
+        cleaned = redact.redact_cut_data(value, secrets)
+        return value if cleaned == value or (type(value) is tuple and tuple(cleaned) == value) else cleaned
+    return value
+
+
+@lru_cache(maxsize=16)
+def secret_bytes(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the secrets as bytes, as they stand in a body. Text too short to be a secret is skipped."""
+    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= MIN_SECRET)
+
+
+def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
+    """Return a body without the secrets, where the endpoint echoed one in one piece."""
+    for secret in needles:
+        if body.find(secret) >= 0:  # faster than `in`, which first tries whether the secret is a number
+            body = body.replace(secret, redact.MARK.encode())
+    return body
+
+
+def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
+    """Return a body that broke off without the secrets. Its end may be the beginning of one."""
+    body = redact_bytes(needles, body)
+    for secret in needles:
+        for size in range(min(len(secret) - 1, len(body)), MIN_SECRET - 1, -1):
+            if body.endswith(secret[:size]):
+                return body[:-size] + redact.MARK.encode()
+    return body

@@ -1,76 +1,130 @@
-"""Build a call on several models from the option `fallback`."""
+"""Build a call on several models from the option `fallback`, and remember the targets that failed."""
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client.cooldowns import Cooldowns
 from cnllm.engine.options import PARAMS
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.route_rules import draw_order, target_obstacle
 from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
-from cnllm.registry import tiers
+from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.convert import as_messages
 from cnllm.types.route import Fallback
 
-if TYPE_CHECKING:
-    from cnllm.client.base import BaseClient
-
-__all__ = ["start_routed_call"]
+__all__ = ["Cooldowns", "Route", "start_routed_call"]
 
 _FOREIGN = ("extra_body", "extra_headers", "api_key")
+_LONGEST = 3600.0  # seconds of a pause
+_MOST_TARGETS = 4096
 
 StartCall = Callable[..., tuple[Call, str | None]]
 
 
+class Cooldowns:
+    """The targets that failed, and until when they are passed over. Safe to share between threads.
+
+    After its pause a target gets one request. The others still pass it over until that request succeeds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST_TARGETS) -> None:
+        self._clock = clock
+        self._most = most
+        self._until: dict[str, tuple[float, float]] = {}  # target → end of the pause, and its length
+        self._lock = Lock()
+
+    def acquire(self, target: str) -> bool:
+        """Whether a target may be tried now. The first caller after a pause may; the others wait for its outcome."""
+        if not self._until:
+            return True
+        with self._lock:
+            entry = self._until.get(target)
+            if entry is None:
+                return True
+            until, seconds = entry
+            now = self._clock()
+            if now < until:
+                return False
+            self._until[target] = (now + seconds, seconds)
+            return True
+
+    def fail(self, target: str, seconds: float) -> None:
+        """Pass over a target for some seconds."""
+        if seconds <= 0:
+            return
+        seconds = min(seconds, _LONGEST)
+        with self._lock:
+            self._until.pop(target, None)
+            if len(self._until) >= self._most:
+                del self._until[next(iter(self._until))]  # the oldest
+            self._until[target] = (self._clock() + seconds, seconds)
+
+    def succeed(self, target: str) -> None:
+        """Forget the failures of a target."""
+        if self._until:
+            with self._lock:
+                self._until.pop(target, None)
+
+
+class Route(Struct, frozen=True):
+    """Holds what a call on several models needs beside its request.
+
+    `start` builds the call of one model and finds its key. `offline` says that no key is needed. `client_key` is the
+    key of the client, which goes to the endpoint of the first model alone.
+    """
+
+    rules: Fallback
+    registry: Registry
+    start: StartCall
+    cooldowns: Cooldowns
+    client_key: str | None
+    offline: bool
+
+
 def start_routed_call(
-    client: BaseClient,
-    start: StartCall,
-    model: str | Model,
-    messages: Any,
-    stream: bool,
-    options: dict[str, Any],
-    rules: Fallback,
-    state: Cooldowns,
-    client_key: str | None,
+    route: Route, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
 ) -> tuple[Call, dict[int, str | None]]:
     """Return a call that has not begun, and the keys of its targets, which are filled in as they are asked."""
+    rules = route.rules
     history = as_messages(messages)
-    models, notes = _models(client, model, history, options, rules)
+    models, notes = _models(route, model, history, options)
     order = draw_order(rules.weights, len(models), random.random)
     targets = [RouteTarget(n, models[n], target_obstacle(models[n], history, options)) for n in order]
     keys: dict[int, str | None] = {}
-    given = options.get("api_key") or client_key
+    given = options.get("api_key") or route.client_key
 
     def open_call(target: RouteTarget, route_notes: Sequence[Note]) -> Call:
         own = _same_endpoint(models[0], target.model)
         sent, left_out = (options, []) if own else _own_options(options, target.model)
-        call, key = start(target.model, history, stream, sent, given if own else None)
+        call, key = route.start(target.model, history, stream, sent, given if own else None)
         keys[target.number] = key
         more = [*notes, *route_notes, *left_out]
         if more:
             call.plan = replace(call.plan, notes=[*more, *call.plan.notes])
         return call
 
-    call = RoutedCall(targets, open_call, first_token=rules.first_token, cooldown=rules.cooldown, state=state)
+    call = RoutedCall(targets, open_call, first_token=rules.first_token, cooldown=rules.cooldown, state=route.cooldowns)
     return call, keys
 
 
 def _models(
-    client: BaseClient, first: str | Model, history: Any, options: Mapping[str, Any], rules: Fallback
+    route: Route, first: str | Model, history: Any, options: Mapping[str, Any]
 ) -> tuple[list[Model], list[Note]]:
     """Return the models of a route, each once. Raises `UnknownModel`."""
-    registry, notes = client.registry, []
+    registry, rules, notes = route.registry, route.rules, []
     models: list[Model] = []
     for name in (first, *rules.targets):
         if isinstance(name, str) and name.startswith(tiers.PREFIX):
-            model, note = tiers.choose_model(name, history, options, registry, offline=client.simulate)
+            model, note = tiers.choose_model(name, history, options, registry, offline=route.offline)
             notes.append(note)
         else:
             model = registry.resolve(name) if isinstance(name, str) else name

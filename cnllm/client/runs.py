@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
+from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
 from cnllm.client.tool_sets import HeldSets
-from cnllm.client.toolbox import Toolbox, check_seconds
-from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call import Call
 from cnllm.engine.run.loop_effects import CallModel, Step, Stopped, ToolUse
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
-from cnllm.tools import Tool, as_tools
+from cnllm.tools import (
+    Tool,
+    as_tools,
+    bound,
+    check_parameters,
+    decode_encoded_arguments,
+    problem_with,
+    undecided_parameters,
+)
 from cnllm.tools.sets import has_sets
-from cnllm.types import Answer_co, Cost, Event, Message, Reply, Usage, checks
+from cnllm.types import Answer_co, Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.totals import total_cost, total_usage
 
@@ -25,6 +33,14 @@ if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
 __all__ = ["LoopSettings", "RunState", "RunTools", "loop_stopped_error", "prepare_loop"]
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raise `ValueError` for a value that is not a valid time limit."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+        raise ValueError(f"{name}={checks.short_text(value)}; expected a number of seconds above 0")
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError(f"{name} has too many digits; expected a number of seconds that a clock can count")
 
 
 class LoopSettings(Struct, frozen=True):
@@ -64,6 +80,65 @@ class LoopSettings(Struct, frozen=True):
 _LOOP_OPTIONS = ("max_steps", "max_repeats", "max_parallel", "tool_timeout", "on_step", "approve")
 
 
+class Toolbox:
+    """The tools of a run by name. Raises `ValueError` for a tool that cannot be executed or checked."""
+
+    def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
+        self._approves = approves
+        self._tools: dict[str, Tool] = {}
+        self._unchecked: dict[str, tuple[str, ...]] = {}
+        self.add(tools)
+
+    def add(self, tools: Sequence[Tool]) -> None:
+        """Add tools. Raise `ValueError` for one that cannot be executed or checked."""
+        for index, tool in enumerate(tools):
+            if tool.definition is not None or tool.search is not None:
+                continue  # a tool of the endpoint, which executes it itself
+            if tool.function is None:
+                raise ValueError(
+                    f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
+                )
+            check_seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
+            if tool.name in self._tools:
+                raise ValueError(f"tools[{index}] ({tool.name}) has the same name as another tool")
+            check_parameters(tool)
+            self._unchecked[tool.name] = undecided_parameters(tool)
+            self._tools[tool.name] = tool
+
+    def refusal(self, call: ToolCall) -> str | None:
+        """Return the reason why a call is not executed, in words for the model. None where it can be executed."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return f"There is no tool {call.name!a}. The tools are: {', '.join(self._tools) or 'none'}."
+        if call.excluded:
+            return f"The call of {call.name} was not executed: {call.problem}."
+        return problem_with(tool, call, built=not self._approves)
+
+    def unchecked(self, call: ToolCall) -> tuple[str, ...]:
+        """Return the patterns of the tool's schema that this call is not checked for."""
+        return self._unchecked.get(call.name, ())
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tool with this name."""
+        return name in self._tools
+
+    def decode_call(self, call: ToolCall) -> ToolCall:
+        """Return the call to check, approve and execute: the same object unless its arguments were encoded twice."""
+        tool = self._tools.get(call.name)
+        return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
+
+    def find(self, call: ToolCall) -> Tool:
+        """Return the tool of a call."""
+        return self._tools[call.name]
+
+    def execute(self, call: ToolCall) -> Any:
+        """Execute a call and return the function's result, which may be an awaitable. Raise the function's errors."""
+        tool = self._tools[call.name]
+        if self._approves and (problem := problem_with(tool, call)) is not None:  # now building its values is allowed
+            return ToolResult(call.id, problem, call.name, error=True)
+        return tool(**bound(tool, call.arguments or {}))
+
+
 class RunTools:
     """The sets of tools of a run, such as MCP servers. They are open while it lasts.
 
@@ -95,7 +170,7 @@ class RunState(Generic[Answer_co]):
         loop: Loop,
         options: LoopSettings,
         toolbox: Toolbox,
-        open_call: Callable[[CallModel], Any],
+        open_call: Callable[[CallModel], tuple[Call, CallSetup]],
         tools: RunTools | None = None,
     ) -> None:
         checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
@@ -148,8 +223,11 @@ class RunState(Generic[Answer_co]):
             self._own_watch.model = self._loop.plan.model.name
         return self._own_watch
 
-    def _set_plan(self, plan: Plan, key: str | None) -> None:
-        self._loop.plan, self._key = plan, key
+    def _begin_call(self, effect: CallModel) -> CallSetup:
+        """Open the next call of the model. Return what its driver needs."""
+        call, setup = self._open_call(effect)
+        self._loop.plan, self._key = call.plan, setup.key
+        return setup
 
     @property
     def reply(self) -> Reply[Answer_co]:

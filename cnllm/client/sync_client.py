@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
 
-from cnllm.client.base import BaseClient, check_delivery, is_httpx_transport
+from cnllm.client.base import BaseClient, is_httpx_transport
+from cnllm.client.call_driver import CallSetup
 from cnllm.client.sync_run import RunMethods
-from cnllm.client.sync_stream import CallRun, Stream
-from cnllm.client.telemetry import OnEvent, watch_call
+from cnllm.client.sync_stream import Stream
+from cnllm.client.telemetry import OnEvent
 from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options
 from cnllm.engine.run.call import Call
@@ -88,11 +89,7 @@ class Client(BaseClient, RunMethods):
     @with_options
     def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and the errors of `plan`."""
-        _, runner = self._open_call(model, messages, False, options)
-        for _ in runner.events():
-            pass
-        assert runner.finished is not None
-        return runner.finished
+        return Stream[Any](*self._open_call(model, messages, False, options)).reply
 
     @overload
     def stream(
@@ -128,7 +125,6 @@ class Client(BaseClient, RunMethods):
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        check_delivery(by)
         return Stream(*self._open_call(model, messages, True, options), by)
 
     def prepare(
@@ -138,31 +134,13 @@ class Client(BaseClient, RunMethods):
         return Stream(*self._open_call(model, messages, stream, options))
 
     def _open_call(
-        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, CallRun]:
-        if self._closed:
-            self._require_open()
-        if has_set_options(options):
+        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
+    ) -> tuple[Call, CallSetup]:
+        if "tools" in options and has_set_options(options):
+            if self._closed:
+                self._require_open()
             options = self._open_sets(options)
-        if self._fallback is not None or "fallback" in options:
-            return self._open_route(model, messages, stream, options)
-        call, key = self._start_call(model, messages, stream, options)
-        return call, CallRun(
-            self._transport,
-            call.stream() if stream else call.complete(),
-            key,
-            watch_call(self._on_event),
-            self._input_checker,
-        )
-
-    def _open_route(
-        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any]
-    ) -> tuple[Call, CallRun]:
-        call, key, keys = self._start_route(model, messages, stream, options)
-        steps = call.stream() if stream else call.complete()
-        runner = CallRun(self._transport, steps, key, watch_call(self._on_event), self._input_checker)
-        runner.keys = keys
-        return call, runner
+        return super()._open_call(model, messages, stream, options)
 
     def warm(self, model: str | Model) -> None:
         """Open a connection to a model's endpoint, so that the first call need not wait for it.

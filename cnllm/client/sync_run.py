@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
+from cnllm.client.sync_stream import CallRun
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
 from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
@@ -206,8 +207,7 @@ class Run(RunState[Answer_co]):
         """Call the model in its own thread, so that the wait for it can end at any time."""
         if self._tools is not None:
             self._tools.open()
-        call, runner = self._open_call(effect)
-        self._set_plan(call.plan, runner.key)
+        runner = CallRun(self._begin_call(effect))
         queue, context = self._queue, contextvars.copy_context()
 
         def deliver() -> None:

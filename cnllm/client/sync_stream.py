@@ -7,8 +7,7 @@ from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from cnllm.client import credentials
-from cnllm.client.base import CallDriver, check_delivery, progress_check
+from cnllm.client.call_driver import CallDriver, CallSetup, progress_check
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
@@ -33,7 +32,7 @@ class CallRun(CallDriver):
 
     def events(self) -> Generator[Event]:
         """Yield the events, and carry out the other steps in between."""
-        send = self._steps.send
+        send = self._setup.steps.send
         result: Any = None
         self._start = time.monotonic()
         try:
@@ -58,7 +57,8 @@ class CallRun(CallDriver):
             raise public_error from error.__cause__
         finally:
             self.close()
-            self._report_end()
+            if self._watch is not None:
+                self._watch.call_ended(self.finished)
 
     def leave(self) -> None:
         """End the call from another thread, as soon as possible. No further request is sent."""
@@ -92,12 +92,13 @@ class CallRun(CallDriver):
 
     def _send(self, plan: Plan) -> Any:
         self.close()
-        request = self._insert_key(plan)
+        request = self._begin_request(plan)
         try:
             status, headers, body = self._transport.send(request)
         except TransportError as error:
             return error
-        self._report_start(status)
+        if self._watch is not None:
+            self._watch.response_started(status)
         self._body = iter(body)
         if self._closed:  # `leave` was called during the send
             self.leave()
@@ -108,7 +109,7 @@ class CallRun(CallDriver):
             raise TransportError("the call was closed before its end")
         try:
             chunk = next(self._body, None) if self._body is not None else None
-            return chunk if chunk is None else credentials.redact_bytes(self._needles, chunk)
+            return chunk if chunk is None else self._echo.chunk(chunk)
         except TransportError as error:
             return error
 
@@ -127,7 +128,7 @@ class CallRun(CallDriver):
             broken = error
         finally:
             self.close()
-        return self._join_body(pieces, broken)
+        return self._echo.body(pieces, broken)
 
     def close(self) -> None:
         """Close the response."""
@@ -139,17 +140,19 @@ class CallRun(CallDriver):
 class Stream(Generic[Answer_co]):
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
-    def __init__(self, call: Call, runner: CallRun, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "the value that `Client.stream` passes")
-        checks.require_type("runner", runner, CallRun, "the value that `Client.stream` passes")
-        check_delivery(by)
+    def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
+        if not isinstance(call, Call):
+            checks.require_type("call", call, Call, "the value that `Client.stream` passes")
+        if type(setup) is not CallSetup:
+            checks.require_type("setup", setup, CallSetup, "the value that `Client.stream` passes")
         self._call = call
-        self._runner = runner
-        self._events: Iterator[Event] = runner.events()
+        self._runner = CallRun(setup)
+        self._events: Iterator[Event] = self._runner.events()
         if by is not None:
-            from cnllm.sentences import by_sentence
+            from cnllm.sentences import by_sentence, check_by
 
-            self._events = by_sentence(runner.events())
+            check_by(by)
+            self._events = by_sentence(self._events)
 
     @property
     def plan(self) -> Plan:

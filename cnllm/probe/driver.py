@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.client.credentials import insert_key, plan_secrets, redact_bytes, secret_bytes
+from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.probe.recording import Recording

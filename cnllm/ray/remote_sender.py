@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client import credentials
+from cnllm.client import credentials, echo
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError, KeyMissing
 from cnllm.ray.node import node_error
@@ -93,9 +93,9 @@ class RemoteSender:
             if hasattr(body, "aclose"):
                 await body.aclose()
         except CnllmError as caught:
-            error = pickle.dumps(credentials.redact_error(caught, () if key is None else (key,)))
+            error = pickle.dumps(echo.redact_error(caught, () if key is None else (key,)))
         secrets = () if key is None else (key,)
-        body_bytes = credentials.redact_bytes(credentials.secret_bytes(secrets), b"".join(pieces))
+        body_bytes = echo.redact_bytes(echo.secret_bytes(secrets), b"".join(pieces))
         headers = {name: redact.redact(value, secrets) for name, value in headers.items()}
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()

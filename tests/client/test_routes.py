@@ -8,7 +8,7 @@ import pytest
 
 import cnllm
 from cnllm import Client, Fallback, Retry
-from cnllm.client.cooldowns import Cooldowns
+from cnllm.client.fallback import Cooldowns
 from cnllm.engine.run.route_rules import draw_order
 
 from .peer import DONE, Reset, Script, call_delta, delta, refused, reply, stream, usage

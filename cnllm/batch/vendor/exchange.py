@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.client.base import is_httpx_transport
-from cnllm.client.credentials import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
+from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError

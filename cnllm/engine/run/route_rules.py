@@ -17,7 +17,7 @@ _ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on 
 
 
 class CooldownState(Protocol):
-    """The memory of targets that failed; see `cnllm.client.cooldowns`."""
+    """The memory of targets that failed; see `cnllm.client.fallback`."""
 
     def acquire(self, target: str) -> bool:
         """Whether a target may be tried now."""

@@ -1,0 +1,201 @@
+"""Hold the state of a call, its secrets and its telemetry, for the drivers of `Client` and `AsyncClient`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.client.echo import Echo, redact_error
+from cnllm.client.telemetry import Recovered, Watch
+from cnllm.config import redact
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import CheckInputs, InputVerdict, Observed, Sleep, UseTarget
+from cnllm.errors import CnllmError, IdleTimeout, StreamCut
+from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
+
+if TYPE_CHECKING:
+    from cnllm.client.input_checks import InputChecker
+
+__all__ = ["CallDriver", "CallSetup", "progress_check"]
+
+_CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
+
+
+class CallSetup(Struct, frozen=True):
+    """Holds what a client gives the driver of a call beside the call itself.
+
+    `key` is the key of the endpoint, `keys` hold those of a route's targets. `checker` returns what checks the inputs
+    of custom tools.
+    """
+
+    transport: Any
+    steps: Any
+    key: str | None
+    keys: dict[int, str | None] | None
+    watch: Watch | None
+    checker: Callable[[], InputChecker]
+
+
+class CallDriver:
+    """Holds the state of a call that both drivers share."""
+
+    def __init__(self, setup: CallSetup) -> None:
+        self.key = setup.key
+        self.finished: Reply | None = None
+        self._setup = setup
+        self._transport = setup.transport
+        self._watch = setup.watch
+        self._closed = False
+        self._echo = Echo(setup.key)
+        self._body: Any = None
+        self._start = time.monotonic()
+        self._first: float | None = None  # when the first token arrived
+
+    def _use_target(self, step: UseTarget) -> list[Event]:
+        """Send the next requests with the key of another target. Return the events that were held back."""
+        assert self._setup.keys is not None
+        self.key = self._setup.keys[step.number]
+        return self._echo.use_target(step.plan, self.key)
+
+    def _begin_request(self, plan: Plan) -> Plan:
+        """Return the plan with its key, ready to be sent."""
+        request = self._echo.begin_request(plan, self.key)
+        if "logging" in sys.modules:
+            _install_log_filter(lambda: (*self._echo.secrets, *redact.proxy_secrets()))
+        if self._watch is not None:
+            self._watch.request_sent(plan)
+        return request
+
+    def _check_inputs(self, step: CheckInputs) -> list[InputVerdict]:
+        """Return the verdicts of checks. It may block for seconds."""
+        return self._setup.checker().check(step.checks)
+
+    def _observe_first(self, events: Sequence[Event]) -> None:
+        """Record when the first token arrived."""
+        if any(type(event) in TOKEN_EVENTS for event in events):
+            self._first = time.monotonic()
+
+    def _add_timing(self, reply: Reply) -> Reply:
+        """Return a reply with its timing."""
+        first = None if self._first is None else round(self._first - self._start, 6)
+        return replace(reply, timing=Timing(first=first, total=round(time.monotonic() - self._start, 6)))
+
+    def _finish(self, reply: Reply) -> None:
+        """Set the reply of the call."""
+        self.finished = self._echo.reply(self._add_timing(reply))
+
+    def _report_retry(self, step: Sleep) -> None:
+        if self._watch is not None and step.error is not None:
+            self._watch.retry_scheduled(redact_error(step.error, self._echo.secrets), step.seconds)
+
+    def _report_observed(self, step: Observed) -> None:
+        if self._watch is None:
+            return
+        if step.kind == "cut":
+            self._watch.reply_cut(redact.redact(step.reason, self._echo.secrets))
+        else:
+            self._watch.emit(Recovered)
+
+    def _report_error(self, error: CnllmError) -> CnllmError:
+        """Return the error without secrets, and report it."""
+        if error.reply is not None:
+            error.reply = self._add_timing(error.reply)
+        error = redact_error(error, self._echo.secrets, self._echo)
+        if self._watch is not None:
+            self._watch.call_failed(error)
+        return error
+
+    def redact_reply(self, reply: Reply | None) -> Reply | None:
+        """Return the partial reply of an abandoned call without secrets."""
+        return None if reply is None else self._echo.reply(self._add_timing(reply))
+
+    def abandon(self, call: Call) -> NoReturn:
+        """Raise `StreamCut` for a call that its caller left before the end."""
+        raise StreamCut(
+            "the call was closed before its end",
+            hint="read its events to the end",
+            reply=self.redact_reply(call.partial_reply()),
+        )
+
+
+def progress_check(seconds: float | None) -> Callable[[bytes], None]:
+    """Return a function that takes the pieces of a whole body.
+
+    It raises `IdleTimeout` where only white space and comments came for so many seconds: no bytes of a reply.
+    """
+    last = time.monotonic()
+
+    def check(chunk: bytes) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if not _is_chatter(chunk):
+            last = now
+        elif seconds is not None and now - last > seconds:
+            raise IdleTimeout(
+                f"no part of the reply for {seconds:g} s, although the connection is open",
+                hint="raise the timeout, or ask for a shorter answer",
+            )
+
+    return check
+
+
+def _is_chatter(chunk: bytes) -> bool:
+    """Whether a piece of a body holds nothing but white space and comments of server-sent events."""
+    if chunk[:1] not in _CHATTER:
+        return False
+    return not chunk.strip() or (
+        chunk.endswith((b"\n", b"\r")) and all(line.strip()[:1] in (b"", b":") for line in chunk.splitlines())
+    )
+
+
+# ── the DEBUG logs of httpx's packages ───────────────────────────────────────
+# They hold the endpoint's output and headers, and an endpoint may echo a key. Nothing is done unless a logger listens.
+
+_PACKAGES = ("httpcore", "httpcore2")
+_LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
+_MOST = 64  # number of secrets that are remembered; older requests log nothing any more
+_DEBUG = 10  # logging's level. This module does not import logging: a program that listens has done so.
+_secrets: dict[str, None] = {}
+
+
+def _redact_record(record: Any) -> bool:
+    """Redact a record before any handler sees it. Always return True: the record is logged."""
+    message = record.getMessage()
+    redacted = redact.redact(message, tuple(_secrets))
+    if redacted != message:
+        record.msg, record.args = redacted, ()
+    return True
+
+
+@cache
+def _package_loggers() -> Any:
+    import logging
+
+    return [logging.getLogger(name) for name in _PACKAGES]
+
+
+def _install_log_filter(secrets: Callable[[], Iterable[str]]) -> None:
+    """Redact these secrets in all later log lines of httpx's packages.
+
+    `secrets` is called only where such lines are written.
+    """
+    for logger in _package_loggers():
+        if logger.isEnabledFor(_DEBUG):
+            break
+    else:
+        return
+    import logging
+
+    _secrets.update(dict.fromkeys(secrets()))
+    for secret in list(_secrets)[:-_MOST]:
+        _secrets.pop(secret, None)
+    for package in _PACKAGES:
+        for name in _LOGGERS:
+            logging.getLogger(f"{package}.{name}").addFilter(_redact_record)  # once: the same filter is not added again
