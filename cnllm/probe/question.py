@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from cnllm.jsonpath import leaves
 from cnllm.probe.bodies import Bodies, Tool
 from cnllm.probe.candidates import Candidates
 from cnllm.probe.exchange import Answer, Ask
 from cnllm.protocols import wire
 from cnllm.types import Message
 
-__all__ = ["AnswerWord", "Context", "Finding", "Question", "Steps"]
+__all__ = ["AnswerWord", "Context", "Finding", "Question", "Steps", "offers_tools", "question", "reasons_by_choice"]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
 
@@ -48,6 +49,14 @@ class Context(Struct, frozen=True):
     hints: Mapping[str, Finding] = {}
     run: int = 1
     window: int | None = None
+
+    def hint(self, flag: str) -> Any:
+        """Return the value of a flag in the question's first run; None where that run found none."""
+        return self.hints[flag].value if flag in self.hints else None
+
+    def candidates_for(self, flag: str, values: Iterable[Any]) -> Iterable[Any]:
+        """Return the values to try for a flag: the one that the first run found, else all."""
+        return [self.hints[flag].value] if flag in self.hints else values
 
     # ── the modes of reasoning ───────────────────────────────────────────────
 
@@ -89,8 +98,6 @@ class Context(Struct, frozen=True):
         **parts: Any,
     ) -> Ask:
         """Return a request. `set` are values by path, `patch` a change of the mode (the plain one by default)."""
-        from cnllm.jsonpath import leaves
-
         mode = self.plain if patch is None else patch
         stream = stream or bool(self.known.get("stream.required"))
         reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
@@ -110,7 +117,7 @@ class Context(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A question: the flags that it decides, the proof in words, and the function that asks it.
+    """A question: the flags that it decides, the function that asks it, and the proof in words.
 
     `requests` is the most that one run sends, without the control. `by_model`: the answer depends on the model, so that
     a question without an effect is asked three times. `capable`: it needs a model that can do it.
@@ -118,21 +125,40 @@ class Question(Struct, frozen=True):
 
     name: str
     flags: tuple[str, ...]
-    proof: str
     requests: int
     run: Callable[[Context], Steps]
+    proof: str = ""
     by_model: bool = False
     capable: bool = False
     applies: Callable[[Context], bool] = lambda context: True
 
 
-WEATHER = Tool(
-    "get_weather",
-    "Return the weather in a city.",
-    {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}, "required": ["city"]},
-)
-TIME = Tool(
-    "get_time",
-    "Return the time in a city.",
-    {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}, "required": ["city"]},
-)
+def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Context], Steps]], Question]:
+    """Return a decorator that makes a question of the function that asks it.
+
+    The last paragraph of the function's docstring, after "Proof: ", is the proof. `settings` are fields of `Question`.
+    """
+
+    def decorate(run: Callable[[Context], Steps]) -> Question:
+        proof = " ".join((run.__doc__ or "").partition("Proof: ")[2].split()).removesuffix(".")
+        return Question(name, flags, run=run, **{"proof": proof, **settings})
+
+    return decorate
+
+
+def offers_tools(context: Context) -> bool:
+    """Whether calls of tools come."""
+    return context.known.get("tools.supported") is True
+
+
+def reasons_by_choice(context: Context) -> bool:
+    """Whether reasoning can be turned on and off."""
+    return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
+
+
+def _in_city(name: str, noun: str) -> Tool:
+    city = {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}}
+    return Tool(name, f"Return the {noun} in a city.", {**city, "required": ["city"]})
+
+
+WEATHER, TIME = _in_city("get_weather", "weather"), _in_city("get_time", "time")

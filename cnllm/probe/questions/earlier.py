@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import Answer, Ask
-from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
+from cnllm.probe.question import TIME, WEATHER, Context, Finding, Steps, offers_tools, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["ANSWERED", "EARLIER", "THANKS", "Earlier", "earlier", "offers_tools"]
+__all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls"]
 
 _TEXT = Message("user", "What is the weather in Bern? Use the tool.")
 _THOUGHT = "The user wants the weather in Bern, so I call the tool."
@@ -149,22 +149,21 @@ def earlier(context: Context, patch: Mapping[str, Any] | None = None) -> Generat
     return Earlier(context, genuine, patch) if genuine.calls else None
 
 
-def offers_tools(context: Context) -> bool:
-    """Whether calls of tools come."""
-    return context.known.get("tools.supported") is True
-
-
 # ── what the endpoint wants with a turn ──────────────────────────────────────
 _FORMS = ((False, False), (True, False), (False, True), (True, True))
 
 
-def _form(context: Context) -> Steps:
-    """Look for a form of the turn that passes: with the tool's name in the result, with its reasoning, or both."""
+@question("earlier calls", "tools.result_name", requests=5, capable=True, applies=offers_tools)
+def earlier_calls(context: Context) -> Steps:
+    """Look for a form of the turn that passes: with the tool's name in the result, with its reasoning, or both.
+
+    Proof: a result without (or with) the tool's name is refused, and the reverse passes.
+    """
     builder = yield from earlier(context)
     if builder is None:
         return []
-    hint = context.hints.get(_STATE)
-    forms = [(hint.value["named"], hint.value["thoughtful"])] if hint is not None else list(_FORMS)
+    state = context.hint(_STATE)
+    forms = [(state["named"], state["thoughtful"])] if state is not None else list(_FORMS)
     if not context.is_flat:
         forms = [f for f in forms if not f[0]]
     words = ""
@@ -190,14 +189,3 @@ def _describe(named: bool, thoughtful: bool) -> str:
     return f"an earlier call, its result with{'' if named else 'out'} a name" + (
         ", with reasoning" if thoughtful else ""
     )
-
-
-EARLIER = Question(
-    "earlier calls",
-    ("tools.result_name",),
-    "a result without (or with) the tool's name is refused, and the reverse passes",
-    5,
-    _form,
-    capable=True,
-    applies=offers_tools,
-)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from cnllm.jsonpath import leaves
-from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.bounds import Bound, find_bound, numbers
 from cnllm.probe.exchange import Answer, Ask
-from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.registry.levels import LEVELS
 from cnllm.types import Message
 
-__all__ = ["BUDGET", "BUDGET_UNDER", "EFFORT"]
+__all__ = ["budget", "budget_under", "effort"]
 
 _TEXT = [Message("user", "What is 17 times 23? Answer with the number.")]
 _NONSENSE = "zq"
@@ -20,16 +19,19 @@ _FEW = 5
 _LOW, _HIGH = 1024, 1 << 30
 
 
-def _places(context: Context, flag: str, places: Iterable[str]) -> Iterable[str]:
-    hint = context.hints.get(flag)
-    return places if hint is None else [hint.value]
+def _may_reason(context: Context) -> bool:
+    return context.known.get("reasoning.mode") != "never"
 
 
 # ── levels ───────────────────────────────────────────────────────────────────
-def _effort(context: Context) -> Steps:
-    """Ask for a level that does not exist, then for those that do."""
+@question("levels of reasoning", "reasoning.effort.at", requests=9, capable=True, applies=_may_reason)
+def effort(context: Context) -> Steps:
+    """Ask for a level that does not exist, then for those that do.
+
+    Proof: a level that does not exist is refused, or a high one makes the reasoning longer than a low one.
+    """
     refused: list[Finding] = []
-    for at in _places(context, "reasoning.effort.at", context.candidates.efforts):
+    for at in context.candidates_for("reasoning.effort.at", context.candidates.efforts):
         nonsense = yield _at_level(context, at, _NONSENSE)
         if nonsense.refused:
             if not _is_about(nonsense, at):
@@ -95,9 +97,21 @@ def _length(answer: Answer) -> int:
 
 
 # ── a number of tokens ───────────────────────────────────────────────────────
-def _budget(context: Context) -> Steps:
-    """Ask for far too many tokens of reasoning, for none, and for a few."""
-    for at in _places(context, "reasoning.budget.at", context.candidates.budgets):
+@question(
+    "tokens of reasoning",
+    "reasoning.budget.at",
+    "reasoning.budget.min",
+    "reasoning.budget.max",
+    requests=9,
+    capable=True,
+    applies=_may_reason,
+)
+def budget(context: Context) -> Steps:
+    """Ask for far too many tokens of reasoning, for none, and for a few.
+
+    Proof: a number out of range is refused, or a small one makes the reasoning shorter.
+    """
+    for at in context.candidates_for("reasoning.budget.at", context.candidates.budgets):
         found = yield from _budget_at(context, at)
         if found:
             return found
@@ -117,20 +131,16 @@ def _budget_at(context: Context, at: str) -> Steps:
     found: list[Finding] = []
     quote = ""
     if not hints or "reasoning.budget.max" in hints:
-        hint = hints.get("reasoning.budget.max")
-        upper = yield from find_bound(ask, _HIGH, 1, hint=None if hint is None else hint.value)
+        upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
         if isinstance(upper, Bound) and upper.value > 1 and _names(upper.quote, at):
             found.append(Finding("reasoning.budget.max", int(upper.value), "refused", upper.quote))
         elif isinstance(upper, Answer) and not _names(upper.message, at) and not has_room:
             return []
     if not hints or "reasoning.budget.min" in hints:
-        hint = hints.get("reasoning.budget.min")
-        floor = int(hint.value) if hint is not None else None
+        floor: int | None = context.hint("reasoning.budget.min")
         if floor is None:
             low = yield ask(0)
             if low.refused and _names(low.message, at):
-                from cnllm.probe.bounds import numbers
-
                 floor = next((int(n) for n in numbers(low.message) if 0 < n < 100_000), 1)
                 quote = low.message
         if floor is not None:
@@ -162,8 +172,14 @@ def _switch(context: Context, at: str) -> dict[str, Any]:
     return context.on or {}
 
 
-def _under(context: Context) -> Steps:
-    """Ask for more tokens of reasoning than the reply may have."""
+@question(
+    "room beside reasoning", "reasoning.budget.under", requests=2, applies=lambda c: "reasoning.budget.at" in c.known
+)
+def budget_under(context: Context) -> Steps:
+    """Ask for more tokens of reasoning than the reply may have.
+
+    Proof: more tokens of reasoning than max_tokens are refused.
+    """
     at = context.known["reasoning.budget.at"]
     path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
     least = int(context.known.get("reasoning.budget.min") or 0)
@@ -176,35 +192,3 @@ def _under(context: Context) -> Steps:
     if roomy.passed and tight.refused:
         return [Finding("reasoning.budget.under", "max_tokens", "refused", tight.message)]
     return []
-
-
-def _may_reason(context: Context) -> bool:
-    return context.known.get("reasoning.mode") != "never"
-
-
-EFFORT = Question(
-    "levels of reasoning",
-    ("reasoning.effort.at",),
-    "a level that does not exist is refused, or a high one makes the reasoning longer than a low one",
-    9,
-    _effort,
-    capable=True,
-    applies=_may_reason,
-)
-BUDGET = Question(
-    "tokens of reasoning",
-    ("reasoning.budget.at", "reasoning.budget.min", "reasoning.budget.max"),
-    "a number out of range is refused, or a small one makes the reasoning shorter",
-    9,
-    _budget,
-    capable=True,
-    applies=_may_reason,
-)
-BUDGET_UNDER = Question(
-    "room beside reasoning",
-    ("reasoning.budget.under",),
-    "more tokens of reasoning than max_tokens are refused",
-    2,
-    _under,
-    applies=lambda c: "reasoning.budget.at" in c.known,
-)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from cnllm.probe.question import Context, Finding, Steps, offers_tools, question
+from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier
 
-from cnllm.probe.question import Context, Finding, Question, Steps
-from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier, offers_tools
-
-__all__ = ["REPLAY", "REPLAY_OFF"]
+__all__ = ["replay", "replay_off"]
 
 
-def _replay(context: Context) -> Steps:
-    """Continue from a call with its reasoning, and without it."""
+@question(
+    "reasoning of earlier turns",
+    "reasoning.replay",
+    "reasoning.if_missing",
+    requests=7,
+    capable=True,
+    applies=offers_tools,
+)
+def replay(context: Context) -> Steps:
+    """Continue from a call with its reasoning, and without it.
+
+    Proof: a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place.
+    """
     builder = yield from earlier(context, context.on if context.on is not None else {})
     if builder is None:
         return []
@@ -65,8 +74,26 @@ def _extent(context: Context, builder: Earlier, quote: str) -> Steps:
     return [Finding("reasoning.replay", "tool-turns", "refused", quote)] if plain.passed else []
 
 
-def _replay_off(context: Context) -> Steps:
-    """Send reasoning in an earlier turn while reasoning is off."""
+@question(
+    "reasoning of earlier turns, reasoning off",
+    "when.no-reasoning.reasoning.replay",
+    requests=2,
+    capable=True,
+    applies=(
+        lambda c: (
+            offers_tools(c)
+            and c.is_flat
+            and c.known.get("reasoning.mode") == "toggle"
+            and c.off is not None
+            and c.known.get("reasoning.replay") != "never"
+        )
+    ),
+)
+def replay_off(context: Context) -> Steps:
+    """Send reasoning in an earlier turn while reasoning is off.
+
+    Proof: a turn with reasoning is refused.
+    """
     builder = yield from earlier(context)
     if builder is None:
         return []
@@ -75,34 +102,3 @@ def _replay_off(context: Context) -> Steps:
     if present.refused and missing.passed:
         return [Finding("when.no-reasoning.reasoning.replay", "never", "refused", present.message)]
     return []
-
-
-def _offers(more: Callable[[Context], bool]) -> Callable[[Context], bool]:
-    return lambda context: offers_tools(context) and more(context)
-
-
-REPLAY = Question(
-    "reasoning of earlier turns",
-    ("reasoning.replay", "reasoning.if_missing"),
-    "a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place",
-    7,
-    _replay,
-    capable=True,
-    applies=offers_tools,
-)
-REPLAY_OFF = Question(
-    "reasoning of earlier turns, reasoning off",
-    ("when.no-reasoning.reasoning.replay",),
-    "a turn with reasoning is refused",
-    2,
-    _replay_off,
-    capable=True,
-    applies=_offers(
-        lambda c: (
-            c.is_flat
-            and c.known.get("reasoning.mode") == "toggle"
-            and c.off is not None
-            and c.known.get("reasoning.replay") != "never"
-        )
-    ),
-)

@@ -6,13 +6,13 @@ import base64
 import re
 
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
 from cnllm.protocols import server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
 from cnllm.types.media import media_kind
 
-__all__ = ["INPUT"]
+__all__ = ["kinds"]
 
 _WAV = base64.b64encode(
     b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
@@ -29,8 +29,12 @@ _ABILITY = re.compile(r"support|read|modal|vision|image|audio|video|capab|不支
 _LEAST = 20
 
 
-def _kinds(context: Context) -> Steps:
-    """Send one medium of each kind."""
+@question("kinds of input", "input", requests=3, capable=True)
+def kinds(context: Context) -> Steps:
+    """Send one medium of each kind.
+
+    Proof: its tokens are counted, or the endpoint takes it and refuses other kinds by name.
+    """
     control = yield context.ask([Message("user", _TEXT)], why="text alone", control=True)
     before = control.reply.usage.input if control.reply is not None else None
     taken: list[str] = []
@@ -74,13 +78,3 @@ def _has_part(context: Context, ask: Ask, kind: str) -> bool:
 
 def _ask(context: Context, media: Media, kind: str) -> Ask:
     return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")
-
-
-INPUT = Question(
-    "kinds of input",
-    ("input",),
-    "its tokens are counted, or the endpoint takes it and refuses other kinds by name",
-    3,
-    _kinds,
-    capable=True,
-)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.probe.exchange import Answer, Ask
-from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.types import Message, Text
 
-__all__ = ["CONSECUTIVE", "CONTENT_PARTS", "DEVELOPER", "FIELDS", "FIRST", "PREFILL", "SYSTEM"]
+__all__ = ["consecutive", "content_parts", "developer", "fields", "first", "prefill", "system"]
 
 _LONG = "The garden behind the old library has a pond, two benches and a walnut tree. " * 3
 _SYSTEM = Message("system", "Be brief. " + _LONG)
@@ -29,24 +28,44 @@ def _reads(answer: Answer, control: Answer) -> bool:
     return more is not None and less is not None and more - less >= _LEAST
 
 
-def _place(flag: str, messages: list[Message], refused: Any, read: Any, why: str) -> Callable[[Context], Steps]:
-    """Return a question about a conversation with one message more than the control's."""
-
-    def run(context: Context) -> Steps:
-        ask = context.ask(messages, why=why)
-        if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
-            return []  # the wire has no such role
-        control = yield context.ask([_USER], why="the control", control=True)
-        answer = yield ask
-        if answer.refused:
-            return [Finding(flag, refused, "refused", answer.message)]
-        return [Finding(flag, read, "works")] if _reads(answer, control) else []
-
-    return run
+def _longer(context: Context, messages: list[Message], flag: str, *, refused: Any, read: Any, why: str) -> Steps:
+    """Ask with one message more than the control's."""
+    ask = context.ask(messages, why=why)
+    if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
+        return []  # the wire has no such role
+    control = yield context.ask([_USER], why="the control", control=True)
+    answer = yield ask
+    if answer.refused:
+        return [Finding(flag, refused, "refused", answer.message)]
+    return [Finding(flag, read, "works")] if _reads(answer, control) else []
 
 
-def _system(context: Context) -> Steps:
-    """Put a system message behind other messages."""
+@question("role developer", "messages.developer", requests=1)
+def developer(context: Context) -> Steps:
+    """Add a message of the role developer.
+
+    Proof: the tokens of such a message are counted; a refusal of the role.
+    """
+    messages, why = [replace(_SYSTEM, role="developer"), _USER], "a message of the role developer"
+    return _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
+
+
+@question("consecutive roles", "messages.consecutive_roles", requests=1)
+def consecutive(context: Context) -> Steps:
+    """Let the user speak twice in a row.
+
+    Proof: two messages of the user in a row are refused, or both are counted.
+    """
+    messages, why = [Message("user", _LONG), _USER], "two users in a row"
+    return _longer(context, messages, "messages.consecutive_roles", refused="join", read="keep", why=why)
+
+
+@question("system messages", "messages.system", requests=2, applies=lambda c: c.has_roles)
+def system(context: Context) -> Steps:
+    """Put a system message behind other messages.
+
+    Proof: a late one is refused, or its tokens are counted.
+    """
     late = [_USER, Message("assistant", "Hello."), _SYSTEM, _USER]
     without = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
     answer = yield context.ask(late, why="a system message in the middle")
@@ -58,16 +77,25 @@ def _system(context: Context) -> Steps:
     return [Finding("messages.system", "any", "works")] if _reads(answer, control) else []
 
 
-def _first(context: Context) -> Steps:
-    """Let the assistant begin, where it may speak at all."""
+@question("first message", "messages.first_user", requests=1)
+def first(context: Context) -> Steps:
+    """Let the assistant begin, where it may speak at all.
+
+    Proof: a conversation that the assistant begins is refused, or its tokens are counted.
+    """
     turns = yield context.ask([_USER, _TURN, _USER], why="the user begins", control=True)
     if not turns.passed:
         return []
-    return (yield from _place("messages.first_user", [_TURN, _USER], True, False, "the assistant begins")(context))
+    why = "the assistant begins"
+    return (yield from _longer(context, [_TURN, _USER], "messages.first_user", refused=True, read=False, why=why))
 
 
-def _content(context: Context) -> Steps:
-    """Send the text as a list with one part."""
+@question("parts of text", "messages.content", requests=1, applies=lambda c: c.is_flat)
+def content_parts(context: Context) -> Steps:
+    """Send the text as a list with one part.
+
+    Proof: a list with one text is refused.
+    """
     ask = context.ask([_USER], why="content as a list of parts")
     answer = yield _with_last(context, ask, {"content": [{"type": "text", "text": _USER.text}]})
     if answer.refused:
@@ -88,16 +116,20 @@ _VALUES: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 """The values of keys that are not a boolean."""
 
 
-def _fields(context: Context) -> Steps:
-    """Add a key that no endpoint has, then the keys that some have beside those of the wire's documentation."""
+@question("keys of messages", "messages.fields", requests=4, applies=lambda c: c.is_flat)
+def fields(context: Context) -> Steps:
+    """Add a key that no endpoint has, then the keys that some have beside those of the wire's documentation.
+
+    Proof: a key that does not exist is refused, and these are not.
+    """
     history = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
-    hint = context.hints.get("messages.fields")
+    hint = context.hint("messages.fields")
     nonsense = yield _with_last(context, context.ask(history, why="a key that does not exist"), {"zq_extra": True}, 1)
     if not nonsense.refused:
         return []
     taken: list[str] = []
     for key in (k for k in context.candidates.message_keys if k != "name"):
-        settled = hint is not None and key not in hint.value
+        settled = hint is not None and key not in hint
         ask = context.ask(history, why=f"the key {key} of a message", control=settled or context.run == 1)
         answer = yield _with_last(context, ask, {key: _VALUES.get(key, True)}, 1)
         if answer.passed:
@@ -105,8 +137,12 @@ def _fields(context: Context) -> Steps:
     return [Finding("messages.fields", taken, "works", nonsense.message)] if taken else []
 
 
-def _prefill(context: Context) -> Steps:
-    """Let the reply begin with the beginning of the control's answer, under each known mark."""
+@question("the beginning of a reply", "messages.prefill.set", requests=4, applies=lambda c: c.is_flat)
+def prefill(context: Context) -> Steps:
+    """Let the reply begin with the beginning of the control's answer, under each known mark.
+
+    Proof: the reply goes on from there, and begins anew without the mark.
+    """
     control = yield context.ask([_USER], why="the control", control=True)
     begin = " ".join(control.text.split()[:4])
     if not begin or not control.text.startswith(begin) or begin == control.text:
@@ -115,71 +151,9 @@ def _prefill(context: Context) -> Steps:
     plain = yield context.ask(history, why="the beginning of a reply, unmarked", control=True)
     if plain.passed and not plain.text.startswith(begin[:12]):
         return []  # it goes on from there without any mark, or answers something else: nothing can be told
-    hint = context.hints.get("messages.prefill.set")
-    for mark in context.candidates.prefills if hint is None else [hint.value]:
+    for mark in context.candidates_for("messages.prefill.set", context.candidates.prefills):
         ask = context.ask(history, why=f"the beginning of a reply, marked by {', '.join(mark)}")
         answer = yield _with_last(context, ask, mark)
         if answer.passed and answer.text.strip() and control.text.endswith(answer.text):
             return [Finding("messages.prefill.set", mark, "works")]
     return []
-
-
-DEVELOPER = Question(
-    "role developer",
-    ("messages.developer",),
-    "the tokens of such a message are counted; a refusal of the role",
-    1,
-    _place(
-        "messages.developer",
-        [replace(_SYSTEM, role="developer"), _USER],
-        False,
-        True,
-        "a message of the role developer",
-    ),
-)
-SYSTEM = Question(
-    "system messages",
-    ("messages.system",),
-    "a late one is refused, or its tokens are counted",
-    2,
-    _system,
-    applies=lambda c: c.has_roles,
-)
-CONSECUTIVE = Question(
-    "consecutive roles",
-    ("messages.consecutive_roles",),
-    "two messages of the user in a row are refused, or both are counted",
-    1,
-    _place("messages.consecutive_roles", [Message("user", _LONG), _USER], "join", "keep", "two users in a row"),
-)
-FIRST = Question(
-    "first message",
-    ("messages.first_user",),
-    "a conversation that the assistant begins is refused, or its tokens are counted",
-    1,
-    _first,
-)
-CONTENT_PARTS = Question(
-    "parts of text",
-    ("messages.content",),
-    "a list with one text is refused",
-    1,
-    _content,
-    applies=lambda c: c.is_flat,
-)
-FIELDS = Question(
-    "keys of messages",
-    ("messages.fields",),
-    "a key that does not exist is refused, and these are not",
-    4,
-    _fields,
-    applies=lambda c: c.is_flat,
-)
-PREFILL = Question(
-    "the beginning of a reply",
-    ("messages.prefill.set",),
-    "the reply goes on from there, and begins anew without the mark",
-    4,
-    _prefill,
-    applies=lambda c: c.is_flat,
-)

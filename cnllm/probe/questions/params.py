@@ -5,28 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from msgspec import Struct
+
 from cnllm.jsonpath import get
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Answer, Ask
-from cnllm.probe.question import TIME, WEATHER, Context, Finding, Question, Steps
+from cnllm.probe.question import (
+    TIME,
+    WEATHER,
+    Context,
+    Finding,
+    Question,
+    Steps,
+    offers_tools,
+    question,
+    reasons_by_choice,
+)
 from cnllm.types import Message
 
 __all__ = [
     "FREQUENCY_PENALTY",
     "LOGIT_BIAS",
-    "LOGPROBS",
-    "MAX_TOKENS",
-    "PARALLEL",
     "PRESENCE_PENALTY",
     "SEED",
-    "STOP",
-    "STOP_ITEMS",
     "TEMPERATURE",
     "TEMPERATURE_REASONING",
     "TOP_K",
-    "TOP_LOGPROBS",
     "TOP_P",
     "TOP_P_REASONING",
+    "logprobs",
+    "max_tokens",
+    "parallel",
+    "stop",
+    "stop_items",
+    "top_logprobs",
 ]
 
 _WORDS = [Message("user", "Write these words: one two three four five six seven eight nine ten.")]
@@ -44,10 +56,13 @@ def _paths(context: Context, name: str) -> list[str]:
 
 
 # ── with an effect that shows ────────────────────────────────────────────────
-def _max_tokens(context: Context) -> Steps:
-    """Ask for a few tokens of a longer answer."""
-    hint = context.hints.get("params.max_tokens")
-    for path in _paths(context, "max_tokens") if hint is None else [hint.value]:
+@question("max_tokens", "params.max_tokens", requests=3, by_model=True)
+def max_tokens(context: Context) -> Steps:
+    """Ask for a few tokens of a longer answer.
+
+    Proof: the answer ends after so many tokens.
+    """
+    for path in context.candidates_for("params.max_tokens", _paths(context, "max_tokens")):
         answer = yield context.ask(_WORDS, why=f"{path}={_LENGTH}", set={path: _LENGTH})
         if answer.passed and _is_cut(answer):
             return [Finding("params.max_tokens", path, "works")]
@@ -61,8 +76,12 @@ def _is_cut(answer: Answer) -> bool:
     return reply.finish == "length" or (reply.usage.output is not None and reply.usage.output == _LENGTH)
 
 
-def _stop(context: Context) -> Steps:
-    """Name a word of the control's answer as a stop text."""
+@question("stop", "params.stop", requests=3, by_model=True)
+def stop(context: Context) -> Steps:
+    """Name a word of the control's answer as a stop text.
+
+    Proof: the answer ends before the stop text.
+    """
     control = yield context.ask(_WORDS, why="words", control=True)
     word = _middle_word(control.text)
     if word is None:
@@ -93,16 +112,24 @@ def _middle_word(text: str) -> str | None:
     return None
 
 
-def _stop_items(context: Context) -> Steps:
-    """Name more and more stop texts."""
+@question(
+    "stop texts",
+    "params.stop.items",
+    requests=5,
+    applies=lambda c: isinstance(c.known.get("params.stop"), str) and c.known["params.stop"] != "ignored",
+)
+def stop_items(context: Context) -> Steps:
+    """Name more and more stop texts.
+
+    Proof: so many texts pass, one more is refused.
+    """
     path = context.known["params.stop"]
-    hint = context.hints.get("params.stop.items")
 
     def ask(count: float) -> Ask:
         texts = [f"zq{n}zq" for n in range(int(count))]
         return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts})
 
-    bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=None if hint is None else hint.value)
+    bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=context.hint("params.stop.items"))
     if isinstance(bound, Bound) and not bound.open:
         return [
             Finding("params.stop.as", path, "works"),
@@ -111,8 +138,12 @@ def _stop_items(context: Context) -> Steps:
     return []
 
 
-def _parallel(context: Context) -> Steps:
-    """Forbid parallel calls where two come."""
+@question("parallel calls", "tools.parallel", requests=1, by_model=True, capable=True, applies=offers_tools)
+def parallel(context: Context) -> Steps:
+    """Forbid parallel calls where two come.
+
+    Proof: one call comes where two come without the switch; a refusal of the switch.
+    """
     control = yield context.ask(_BOTH, why="two calls in parallel", tools=(WEATHER, TIME), control=True)
     single = context.ask(_BOTH, why="no parallel calls", tools=(WEATHER, TIME), parallel=False)
     plain = context.ask(_BOTH, tools=(WEATHER, TIME))
@@ -132,8 +163,12 @@ def _parallel(context: Context) -> Steps:
     return []
 
 
-def _logprobs(context: Context) -> Steps:
-    """Ask for log probabilities."""
+@question("logprobs", "params.logprobs", requests=1)
+def logprobs(context: Context) -> Steps:
+    """Ask for log probabilities.
+
+    Proof: the reply has log probabilities.
+    """
     path = context.bodies.path("logprobs")
     answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True})
     if answer.refused:
@@ -165,8 +200,12 @@ def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
     return run
 
 
-def _top_logprobs(context: Context) -> Steps:
-    """Ask for the likeliest tokens, beside their log probabilities."""
+@question("top_logprobs", "params.top_logprobs", requests=2)
+def top_logprobs(context: Context) -> Steps:
+    """Ask for the likeliest tokens, beside their log probabilities.
+
+    Proof: the endpoint refuses the parameter beside logprobs, and takes logprobs alone.
+    """
     switch, path = context.bodies.path("logprobs"), context.bodies.path("top_logprobs")
     rule = (context.bodies.model.flags.params or {}).get("logprobs")
     on = {} if rule is False else {switch: True}
@@ -178,19 +217,16 @@ def _top_logprobs(context: Context) -> Steps:
 
 
 # ── between bounds ───────────────────────────────────────────────────────────
-class _Range:
+class _Range(Struct, frozen=True):
     """The values with which the range of a parameter is looked for."""
 
-    def __init__(
-        self, name: str, low: float, inside: float, high: float, step: float, known_low: Any, known_high: Any
-    ) -> None:
-        self.name = name
-        self.low = low
-        self.inside = inside
-        self.high = high
-        self.step = step
-        self.known_low = known_low
-        self.known_high = known_high
+    name: str
+    low: float
+    inside: float
+    high: float
+    step: float
+    known_low: tuple[float, ...]
+    known_high: tuple[float, ...]
 
 
 def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
@@ -199,7 +235,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
 
     def run(context: Context) -> Steps:
         refusal: Answer | None = None
-        for path in _named_paths(context, flag, values.name):
+        for path in context.candidates_for(f"{flag}.as", _paths(context, values.name)):
             if refusal is not None and path.rpartition(".")[2] not in refusal.message:
                 continue  # only a name that the endpoint gives: another one would pass without any effect
             patch = context.on if mode else None
@@ -223,12 +259,6 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
         return [Finding(flag, False, "refused", refusal.message)]
 
     return run
-
-
-def _named_paths(context: Context, flag: str, name: str) -> list[str]:
-    """Return the places of a parameter, in the second run up to the one that the first run found."""
-    hint = context.hints.get(f"{flag}.as")
-    return _paths(context, name) if hint is None else [hint.value]
 
 
 def _range(
@@ -291,53 +321,20 @@ _PRESENCE = _Range("presence_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
 _FREQUENCY = _Range("frequency_penalty", -3, 0.5, 3, 0.01, (-2,), (2,))
 
 
-def _flags(name: str, prefix: str = "") -> tuple[str, ...]:
-    return (f"{prefix}params.{name}",)
-
-
-def _reasons_by_choice(context: Context) -> bool:
-    return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
-
-
 def _range_question(values: _Range, mode: str = "") -> Question:
-    where = " while it reasons" if mode else ""
-    return Question(
-        values.name + where,
-        _flags(values.name, f"when.{mode}." if mode else ""),
-        "a value out of range is refused, the bound passes, the next value does not",
-        8,
-        _bounded(values, mode),
-        applies=_reasons_by_choice if mode else lambda c: True,
-    )
-
-
-MAX_TOKENS = Question(
-    "max_tokens", ("params.max_tokens",), "the answer ends after so many tokens", 3, _max_tokens, by_model=True
-)
-STOP = Question("stop", ("params.stop",), "the answer ends before the stop text", 3, _stop, by_model=True)
-STOP_ITEMS = Question(
-    "stop texts",
-    ("params.stop.items",),
-    "so many texts pass, one more is refused",
-    5,
-    _stop_items,
-    applies=lambda c: isinstance(c.known.get("params.stop"), str) and c.known["params.stop"] != "ignored",
-)
-PARALLEL = Question(
-    "parallel calls",
-    ("tools.parallel",),
-    "one call comes where two come without the switch; a refusal of the switch",
-    1,
-    _parallel,
-    by_model=True,
-    capable=True,
-    applies=lambda c: c.known.get("tools.supported") is True,
-)
-LOGPROBS = Question("logprobs", ("params.logprobs",), "the reply has log probabilities", 1, _logprobs)
+    settings = {"applies": reasons_by_choice} if mode else {}
+    return question(
+        f"{values.name} while it reasons" if mode else values.name,
+        f"when.{mode}.params.{values.name}" if mode else f"params.{values.name}",
+        requests=8,
+        proof="a value out of range is refused, the bound passes, the next value does not",
+        **settings,
+    )(_bounded(values, mode))
 
 
 def _refusable(name: str, value: Any) -> Question:
-    return Question(name, _flags(name), "the endpoint refuses the parameter", 2, _plain(name, value))
+    proof = "the endpoint refuses the parameter"
+    return question(name, f"params.{name}", requests=2, proof=proof)(_plain(name, value))
 
 
 SEED = _range_question(_SEED)
@@ -348,11 +345,4 @@ TOP_P = _range_question(_TOP_P)
 TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
 TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
 LOGIT_BIAS = _refusable("logit_bias", {"100": -1})
-TOP_LOGPROBS = Question(
-    "top_logprobs",
-    _flags("top_logprobs"),
-    "the endpoint refuses the parameter beside logprobs, and takes logprobs alone",
-    2,
-    _top_logprobs,
-)
 TOP_K = _refusable("top_k", 20)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.exchange import Answer, Ask
-from cnllm.probe.question import Context, Finding, Question, Steps
+from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.registry.model import conditions
 from cnllm.types import Message
 
-__all__ = ["DEFAULT", "LATE_OFF", "OFF", "ON", "reasons"]
+__all__ = ["default", "late_off", "reasons", "switch_off", "switch_on"]
 
 _TEXT = "What is 17 times 23? Answer with the number."
 _ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
@@ -37,8 +37,21 @@ def _says(answer: Answer, *patterns: re.Pattern[str]) -> bool:
     return answer.refused and all(pattern.search(answer.message) for pattern in patterns)
 
 
-def _default(context: Context) -> Steps:
-    """Ask without any switch."""
+@question(
+    "reasoning by default",
+    "reasoning.default",
+    "reasoning.fields",
+    "reasoning.shape",
+    "reasoning.part",
+    requests=1,
+    by_model=True,
+    capable=True,
+)
+def default(context: Context) -> Steps:
+    """Ask without any switch.
+
+    Proof: the reply has reasoning, or counts its tokens, without any switch.
+    """
     first = yield context.ask([Message("user", _TEXT)], why="no switch of reasoning", patch={})
     if not first.passed:
         return []
@@ -79,8 +92,19 @@ def _form(context: Context, answer: Answer) -> Iterable[Finding]:
     yield Finding("reasoning.shape", "details" if isinstance(message[fields[0]], list) else "field", "works")
 
 
-def _switch_off(context: Context) -> Steps:
-    """Try the known switches for off until reasoning is gone."""
+@question(
+    "reasoning off",
+    "reasoning.mode",
+    "reasoning.off.set",
+    requests=8,
+    capable=True,
+    applies=lambda c: c.known.get("reasoning.default") == "on",
+)
+def switch_off(context: Context) -> Steps:
+    """Try the known switches for off until reasoning is gone.
+
+    Proof: reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off.
+    """
     for patch in _candidates(context, context.candidates.off):
         answer = yield _request(context, patch, f"reasoning off by {_describe(patch)}")
         if answer.passed and not reasons(answer):
@@ -91,8 +115,23 @@ def _switch_off(context: Context) -> Steps:
     return []
 
 
-def _switch_on(context: Context) -> Steps:
-    """Try the known switches for on until reasoning appears."""
+@question(
+    "reasoning on",
+    "reasoning.mode",
+    "reasoning.default",
+    "reasoning.on.set",
+    "reasoning.fields",
+    "reasoning.shape",
+    "reasoning.part",
+    requests=8,
+    capable=True,
+    applies=lambda c: "_quiet" in c.known,
+)
+def switch_on(context: Context) -> Steps:
+    """Try the known switches for on until reasoning appears.
+
+    Proof: reasoning is there with the switch and not without it; a refusal says that the model has none.
+    """
     for patch in _candidates(context, context.candidates.on):
         answer = yield _request(context, patch, f"reasoning on by {_describe(patch)}")
         if answer.passed and reasons(answer):
@@ -126,19 +165,18 @@ def _describe(patch: dict[str, Any]) -> str:
     return ", ".join(f"{path}={value}" for path, value in leaves(patch).items())
 
 
-DEFAULT = Question(
-    "reasoning by default",
-    ("reasoning.default", "reasoning.fields", "reasoning.shape", "reasoning.part"),
-    "the reply has reasoning, or counts its tokens, without any switch",
-    1,
-    _default,
-    by_model=True,
+@question(
+    "reasoning off beside another switch",
+    "reasoning.off.set",
+    requests=8,
     capable=True,
+    applies=lambda c: "_quiet" in c.known and c.known.get("reasoning.mode") == "toggle",
 )
+def late_off(context: Context) -> Steps:
+    """Try the known switches for off beside another switch that makes the model reason.
 
-
-def _late_off(context: Context) -> Steps:
-    """Try the known switches for off beside another switch that makes the model reason."""
+    Proof: reasoning is gone with both, and there with the other switch alone.
+    """
     on = [context.known.get("reasoning.on.set") or {}]
     for flag, value in (
         ("reasoning.effort.at", context.known.get("reasoning.effort.high")),
@@ -148,8 +186,7 @@ def _late_off(context: Context) -> Steps:
             patch: dict[str, Any] = {}
             set_value(patch, context.known[flag], value)
             on.append(patch)
-    hint = context.hints.get("reasoning.off.set")
-    for off in context.candidates.off if hint is None else [hint.value]:
+    for off in context.candidates_for("reasoning.off.set", context.candidates.off):
         beside = next((p for p in on if p and not _shares(p, off)), None)
         if beside is None:
             continue
@@ -169,39 +206,3 @@ def _shares(first: dict[str, Any], second: dict[str, Any]) -> bool:
     return not {path.partition(".")[0] for path in leaves(first)}.isdisjoint(
         p.partition(".")[0] for p in leaves(second)
     )
-
-
-LATE_OFF = Question(
-    "reasoning off beside another switch",
-    ("reasoning.off.set",),
-    "reasoning is gone with both, and there with the other switch alone",
-    8,
-    _late_off,
-    capable=True,
-    applies=lambda c: "_quiet" in c.known and c.known.get("reasoning.mode") == "toggle",
-)
-OFF = Question(
-    "reasoning off",
-    ("reasoning.mode", "reasoning.off.set"),
-    "reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off",
-    8,
-    _switch_off,
-    capable=True,
-    applies=lambda c: c.known.get("reasoning.default") == "on",
-)
-ON = Question(
-    "reasoning on",
-    (
-        "reasoning.mode",
-        "reasoning.default",
-        "reasoning.on.set",
-        "reasoning.fields",
-        "reasoning.shape",
-        "reasoning.part",
-    ),
-    "reasoning is there with the switch and not without it; a refusal says that the model has none",
-    8,
-    _switch_on,
-    capable=True,
-    applies=lambda c: "_quiet" in c.known,
-)

@@ -7,18 +7,29 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import Answer
-from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
+from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
 from cnllm.types import Message
 
 _HELLO = [Message("user", "Say hello in one short sentence.")]
-__all__ = ["STREAM", "STREAM_TOOLS"]
+__all__ = ["stream", "stream_tools"]
 
 
 _SWITCH = "stream_options.include_usage"
 
 
-def _stream(context: Context) -> Steps:
-    """Ask for a stream, and on a flat wire for its token counts too."""
+@question(
+    "stream",
+    "stream.deltas",
+    "stream.terminator",
+    "simulator.stream_usage",
+    f"when.stream.body.set.{_SWITCH}",
+    requests=2,
+)
+def stream(context: Context) -> Steps:
+    """Ask for a stream, and on a flat wire for its token counts too.
+
+    Proof: the reply comes in events; what their texts and their last ones hold, with and without the switch.
+    """
     plain = yield context.ask(_HELLO, why="a stream", stream=True)
     if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
         return []
@@ -58,8 +69,12 @@ def _usage_place(chunks: list[Any]) -> str | None:
     return "none"
 
 
-def _stream_tools(context: Context) -> Steps:
-    """Ask for a stream with a call."""
+@question("stream with tools", "stream.tools", requests=1, by_model=True, capable=True, applies=offers_tools)
+def stream_tools(context: Context) -> Steps:
+    """Ask for a stream with a call.
+
+    Proof: a call comes in pieces.
+    """
     answer = yield context.ask(
         [Message("user", "What is the weather in Bern? Use the tool.")],
         why="a stream with tools",
@@ -72,22 +87,3 @@ def _stream_tools(context: Context) -> Steps:
     if context.is_flat and len([p for p in pieces if p]) < 2:
         return []
     return [Finding("stream.tools", True, "works")]
-
-
-STREAM = Question(
-    "stream",
-    ("stream.deltas", "stream.terminator", "simulator.stream_usage", f"when.stream.body.set.{_SWITCH}"),
-    "the reply comes in events; what their texts and their last ones hold, with and without the switch",
-    2,
-    _stream,
-)
-STREAM_TOOLS = Question(
-    "stream with tools",
-    ("stream.tools",),
-    "a call comes in pieces",
-    1,
-    _stream_tools,
-    by_model=True,
-    capable=True,
-    applies=lambda c: c.known.get("tools.supported") is True,
-)

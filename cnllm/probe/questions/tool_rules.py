@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,20 +10,20 @@ from msgspec.structs import replace
 from cnllm.probe.bodies import Tool
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import WEATHER, Context, Finding, Question, Steps
-from cnllm.probe.questions.earlier import earlier, offers_tools
+from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
+from cnllm.probe.questions.earlier import earlier
 from cnllm.types import Media, Message, Text
 
 __all__ = [
-    "CONTENT",
-    "IDS",
-    "KEYWORDS",
-    "NAME_LENGTH",
-    "PARAMETERS",
     "PIXEL",
-    "RESULT_MEDIA",
-    "SCHEMA",
-    "STRICT",
+    "content",
+    "ids",
+    "keywords",
+    "name_length",
+    "parameters",
+    "result_media",
+    "schema",
+    "strict",
 ]
 
 _TEXT = [Message("user", "What is the weather in Bern? Use the tool.")]
@@ -57,13 +56,17 @@ def _with_schema(context: Context, schema: dict[str, Any], why: str, control: bo
     return context.ask(_TEXT, why=why, tools=(replace(WEATHER, parameters=copy.deepcopy(schema)),), control=control)
 
 
-def _schema(context: Context) -> Steps:
-    """Offer a tool with each schema that some endpoints refuse."""
+@question("schemas of tools", "tools.schema", requests=8, applies=offers_tools)
+def schema(context: Context) -> Steps:
+    """Offer a tool with each schema that some endpoints refuse.
+
+    Proof: a schema with this is refused, one without it passes.
+    """
     refused: list[str] = []
     quote = ""
-    hint = context.hints.get("tools.schema")
+    hint = context.hint("tools.schema")
     for rule, schema in _SCHEMAS.items():
-        settled = hint is not None and rule not in hint.value  # one answer of acceptance is enough
+        settled = hint is not None and rule not in hint  # one answer of acceptance is enough
         answer = yield _with_schema(context, schema, f"a schema with {rule}", control=settled or context.run == 1)
         if answer.refused and not (rule == "root-refs" and "inline-refs" in refused):
             refused.append(rule)
@@ -112,9 +115,13 @@ def _with_keywords(keywords: list[str]) -> dict[str, Any]:
     return {**root, "type": "object", "properties": properties, "required": ["city"]}
 
 
-def _drop(context: Context) -> Steps:
-    """Offer a tool with all keywords at once; where it is refused, with each alone."""
-    hint = context.hints.get("tools.schema_drop")
+@question("keywords of schemas", "tools.schema_drop", requests=len(_KEYWORDS), applies=offers_tools)
+def keywords(context: Context) -> Steps:
+    """Offer a tool with all keywords at once; where it is refused, with each alone.
+
+    Proof: a schema with this keyword is refused, one without it passes.
+    """
+    hint = context.hint("tools.schema_drop")
     if hint is None:
         every = yield _with_schema(context, _with_keywords(list(_KEYWORDS)), "a schema with many keywords")
         if not every.refused:
@@ -122,7 +129,7 @@ def _drop(context: Context) -> Steps:
     refused: list[str] = []
     quote = ""
     for keyword in _KEYWORDS:
-        settled = hint is not None and keyword not in hint.value
+        settled = hint is not None and keyword not in hint
         ask = _with_schema(context, _with_keywords([keyword]), f"a schema with {keyword}", settled or hint is None)
         answer = yield ask
         if answer.refused:
@@ -131,36 +138,47 @@ def _drop(context: Context) -> Steps:
     return [Finding("tools.schema_drop", refused, "refused", quote)] if refused else []
 
 
-def _name_length(context: Context) -> Steps:
-    """Offer tools with longer and longer names."""
-    hint = context.hints.get("tools.name_max_length")
+@question("names of tools", "tools.name_max_length", requests=4, applies=offers_tools)
+def name_length(context: Context) -> Steps:
+    """Offer tools with longer and longer names.
+
+    Proof: a name of this length passes, a longer one is refused.
+    """
 
     def ask(length: float) -> Ask:
         name = "get_weather" + "a" * (int(length) - 11)
         return context.ask(_TEXT, why=f"a name of {int(length)} characters", tools=(replace(WEATHER, name=name),))
 
-    bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=None if hint is None else hint.value)
+    bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=context.hint("tools.name_max_length"))
     if isinstance(bound, Bound) and not bound.open and bound.value >= 16:
         return [Finding("tools.name_max_length", int(bound.value), "refused", bound.quote)]
     return []
 
 
-_STRICT = Tool(
-    WEATHER.name,
-    WEATHER.description,
-    {**(WEATHER.parameters or {}), "additionalProperties": False},
-    strict=True,
-)
+def _refusal(context: Context, flag: str, *, value: bool, why: str, tool: Tool) -> Steps:
+    """Offer a tool that may be refused."""
+    answer = yield context.ask(_TEXT, why=why, tools=(tool,))
+    return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
 
 
-def _refusal(flag: str, value: Any, why: str, **parts: Any) -> Callable[[Context], Steps]:
-    """Return a question about a tool that may be refused."""
+@question("strict tools", "tools.strict", requests=1, applies=offers_tools)
+def strict(context: Context) -> Steps:
+    """Offer a strict function.
 
-    def run(context: Context) -> Steps:
-        answer = yield context.ask(_TEXT, why=why, **parts)
-        return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
+    Proof: a strict function is refused.
+    """
+    tool = replace(WEATHER, parameters={**(WEATHER.parameters or {}), "additionalProperties": False}, strict=True)
+    return _refusal(context, "tools.strict", value=False, why="a strict function", tool=tool)
 
-    return run
+
+@question("tools without parameters", "tools.parameters", requests=1, applies=offers_tools)
+def parameters(context: Context) -> Steps:
+    """Offer a function without parameters.
+
+    Proof: a function without parameters is refused.
+    """
+    tool = replace(WEATHER, parameters=None)
+    return _refusal(context, "tools.parameters", value=True, why="a function without parameters", tool=tool)
 
 
 # ── calls and results of earlier turns ───────────────────────────────────────
@@ -183,8 +201,12 @@ _PATTERNS: dict[str, frozenset[str]] = {
 """The patterns that endpoints are known to have, with the ids above that each refuses."""
 
 
-def _ids(context: Context) -> Steps:
-    """Send earlier calls with ids of several forms."""
+@question("ids of calls", "tools.call_id_pattern", requests=6, applies=offers_tools)
+def ids(context: Context) -> Steps:
+    """Send earlier calls with ids of several forms.
+
+    Proof: ids that do not match are refused, those that do pass.
+    """
     builder = yield from earlier(context)
     if builder is None:
         return []
@@ -204,8 +226,12 @@ def _ids(context: Context) -> Steps:
     return [Finding("tools.call_id_pattern", pattern, "refused", quote)] if pattern else []
 
 
-def _result_media(context: Context) -> Steps:
-    """Send a result with a picture."""
+@question("pictures in results", "tools.result_media", requests=1, applies=offers_tools)
+def result_media(context: Context) -> Steps:
+    """Send a result with a picture.
+
+    Proof: a result with a picture is refused.
+    """
     media = (Media("image/png", data=PIXEL),)
     builder = yield from earlier(context)
     if builder is None or PIXEL not in str((ask := builder.ask("a result with a picture", media=media)).body):
@@ -219,8 +245,12 @@ def _result_media(context: Context) -> Steps:
     return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
 
 
-def _empty(context: Context) -> Steps:
-    """Send an earlier call whose message has no text, in each form."""
+@question("content beside calls", "messages.empty", requests=4, applies=lambda c: c.is_flat and offers_tools(c))
+def content(context: Context) -> Steps:
+    """Send an earlier call whose message has no text, in each form.
+
+    Proof: the forms before it are refused, and this one passes.
+    """
     builder = yield from earlier(context)
     if builder is None:
         return []
@@ -234,69 +264,3 @@ def _empty(context: Context) -> Steps:
             return [Finding("messages.empty", value, "refused" if quote else "works", quote)]
         quote = quote or answer.message
     return []
-
-
-CONTENT = Question(
-    "content beside calls",
-    ("messages.empty",),
-    "the forms before it are refused, and this one passes",
-    4,
-    _empty,
-    applies=lambda c: c.is_flat and offers_tools(c),
-)
-SCHEMA = Question(
-    "schemas of tools",
-    ("tools.schema",),
-    "a schema with this is refused, one without it passes",
-    8,
-    _schema,
-    applies=offers_tools,
-)
-STRICT = Question(
-    "strict tools",
-    ("tools.strict",),
-    "a strict function is refused",
-    1,
-    _refusal("tools.strict", False, "a strict function", tools=(_STRICT,)),
-    applies=offers_tools,
-)
-PARAMETERS = Question(
-    "tools without parameters",
-    ("tools.parameters",),
-    "a function without parameters is refused",
-    1,
-    _refusal("tools.parameters", True, "a function without parameters", tools=(replace(WEATHER, parameters=None),)),
-    applies=offers_tools,
-)
-NAME_LENGTH = Question(
-    "names of tools",
-    ("tools.name_max_length",),
-    "a name of this length passes, a longer one is refused",
-    4,
-    _name_length,
-    applies=offers_tools,
-)
-IDS = Question(
-    "ids of calls",
-    ("tools.call_id_pattern",),
-    "ids that do not match are refused, those that do pass",
-    6,
-    _ids,
-    applies=offers_tools,
-)
-RESULT_MEDIA = Question(
-    "pictures in results",
-    ("tools.result_media",),
-    "a result with a picture is refused",
-    1,
-    _result_media,
-    applies=offers_tools,
-)
-KEYWORDS = Question(
-    "keywords of schemas",
-    ("tools.schema_drop",),
-    "a schema with this keyword is refused, one without it passes",
-    len(_KEYWORDS),
-    _drop,
-    applies=offers_tools,
-)
