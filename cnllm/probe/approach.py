@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Answer, Ask, on_one_line
 from cnllm.probe.facts import Fact
-from cnllm.probe.metadata import SELF_PATHS, model_ids, stated_context, stated_remarks
 from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -24,6 +24,21 @@ __all__ = ["Approach", "ProbedEndpoint", "approach"]
 _FINAL = ("quota", "rate", "busy", "network")
 """What another path of the same host will not change."""
 _HELLO = [Message("user", "Say hello in one short sentence.")]
+_SELF_PATHS = ("/props", "/version")
+"""Where servers of one's own describe themselves, below the root of the host."""
+
+_WINDOWS = (
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_model_len",
+    "max_input_tokens",
+    "inputTokenLimit",
+    "meta.n_ctx",
+    "default_generation_settings.n_ctx",
+)
+_SOFTWARE = ("build_info", "version")
+_MOST_WORDS = 80
 _ROOM = 12_000
 """The output tokens of a request on a wire where their number is required."""
 
@@ -76,8 +91,8 @@ def approach(
             said = [answer for _, answer in listing]
             if thorough:
                 said += yield from _describe(found.place, exchange)
-            remarks = tuple(dict.fromkeys(stated_remarks([*said, seen[-1][1]])))
-            return replace(found, models=tuple(models), context=stated_context(said, id), remarks=remarks)
+            remarks = tuple(dict.fromkeys(_stated_remarks([*said, seen[-1][1]])))
+            return replace(found, models=tuple(models), context=_stated_context(said, id), remarks=remarks)
         if seen and seen[-1][1].problem in _FINAL:
             break
     raise _failure(goal.base_url, seen)
@@ -93,7 +108,7 @@ def _models(
         place = next(p for p in candidates if p.base_url == base)
         answer = yield from exchange(Ask(path=f"{base}/models", why="the list of models"), place)
         listing.append((base, answer))
-        ids = list(model_ids(answer.data))
+        ids = list(_model_ids(answer.data))
         if ids:
             return ids, listing
         if answer.status not in (404, 405) or len(listing) > 2:
@@ -105,7 +120,7 @@ def _describe(place: Place, exchange: Exchanger) -> Generator[Any, Any, list[Ans
     """Ask a server of one's own what it says of itself."""
     answers: list[Answer] = []
     parts = urlsplit(place.base_url)
-    for path in SELF_PATHS if parts.scheme == "http" else ():
+    for path in _SELF_PATHS if parts.scheme == "http" else ():
         answer = yield from exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
         if answer.status == 200 and isinstance(answer.data, dict):
             answers.append(answer)
@@ -114,24 +129,58 @@ def _describe(place: Place, exchange: Exchanger) -> Generator[Any, Any, list[Ans
 
 def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
     """Return the error for an endpoint whose list of models says nothing."""
-    answers = [(place_of(base), answer) for base, answer in listing if answer.problem in _HINTS]
+    answers = [(Place("", base), answer) for base, answer in listing if answer.problem in _HINTS]
     hint = "name the model: --model ID (in Python: model=…)"
     return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
 
 
-def place_of(base: str) -> Place:
-    """Return a place for an answer that belongs to no wire."""
-    return Place("", base)
-
-
 def _ordered(candidates: list[Place], listing: list[tuple[str, Answer]]) -> list[Place]:
     """Return the places with those first whose base has the list of models."""
-    bases = {base for base, answer in listing if list(model_ids(answer.data))}
-    return sorted(candidates, key=lambda p: (_rank(candidates, p.protocol), p.base_url not in bases))
+    bases = {base for base, answer in listing if list(_model_ids(answer.data))}
+    wires = list(dict.fromkeys(p.protocol for p in candidates))
+    return sorted(candidates, key=lambda p: (wires.index(p.protocol), p.base_url not in bases))
 
 
-def _rank(candidates: list[Place], protocol: str) -> int:
-    return list(dict.fromkeys(p.protocol for p in candidates)).index(protocol)
+# ── what an endpoint says of itself ──────────────────────────────────────────
+def _model_ids(data: Any) -> Iterator[str]:
+    """Yield the ids of the models in a list."""
+    for entry in _entries(data):
+        id = entry.get("id") or entry.get("name")
+        if isinstance(id, str) and id and len(id) < 200:
+            yield id.removeprefix("models/")
+
+
+def _entries(data: Any) -> Iterator[dict[str, Any]]:
+    if not isinstance(data, dict):
+        return
+    entries = data.get("data") if isinstance(data.get("data"), list) else data.get("models")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _stated_context(answers: list[Answer], id: str) -> int | None:
+    """Return the window that the endpoint states for a model. It is a hint and no fact: nobody tried it."""
+    for answer in answers:
+        own = [e for e in _entries(answer.data) if id in (e.get("id"), str(e.get("name")).removeprefix("models/"))]
+        for entry in [*own, answer.data]:
+            for path in _WINDOWS:
+                value = get(entry, path) if isinstance(entry, dict) else None
+                if type(value) is int and 256 <= value <= 20_000_000:
+                    return value
+    return None
+
+
+def _stated_remarks(answers: list[Answer]) -> Iterator[str]:
+    """Yield what the endpoint says of its software, for people."""
+    server = next((a.headers["server"] for a in answers if a.headers.get("server")), "")
+    if server:
+        yield f"the header server says: {on_one_line(server, _MOST_WORDS)}"
+    for answer in answers:
+        for key in _SOFTWARE:
+            value = answer.data.get(key) if isinstance(answer.data, dict) else None
+            if isinstance(value, str) and value:
+                yield f"it gives its {key.replace('_', ' ')} as: {on_one_line(value, _MOST_WORDS)}"
 
 
 # ── the first request ────────────────────────────────────────────────────────
@@ -153,12 +202,9 @@ def _try(
     if getattr(rule, "default", None) is not None:
         base[Bodies(model).path("max_tokens")] = _ROOM
     stream = False
-    others = (
-        [h for h in KEY_HEADERS if h[0].lower() != _own_header(model).lower()]
-        if place.auth is None and tries_headers
-        else []
-    )
-    headers = iter([place.auth, *others])
+    own = ((model.flags.auth and model.flags.auth.header) or "").lower()
+    others = KEY_HEADERS if place.auth is None and tries_headers else ()
+    headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
     place = replace(place, auth=next(headers))
     for _ in range(8):
         bodies = Bodies(model, base, drop)
@@ -189,11 +235,6 @@ def _try(
             return None
         base, drop, stream = change
     return None
-
-
-def _own_header(model: Model) -> str:
-    auth = model.flags.auth
-    return auth.header or "" if auth is not None else ""
 
 
 def _remedy(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.jsonpath import get
 from cnllm.probe.facts import Fact
 from cnllm.registry import param_rules
 from cnllm.registry.model import Model, conditions
@@ -38,7 +39,7 @@ def judge(model: Model, fact: Fact) -> Verdict:
     mode, flag = _split(fact.flag)
     atoms = _atoms(model, mode, flag)
     flags = msgspec.to_builtins(model.flags_for(atoms))
-    claimed = _get(flags, flag)
+    claimed = get(flags, flag)
     where = model.where(flag, atoms)
     if flag.startswith("params."):
         word, claimed = _parameter(model, atoms, flag, fact)
@@ -71,13 +72,6 @@ def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
     if kind == "toggle" and flag.startswith("reasoning."):
         return conditions(reasoning=True)
     return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
-
-
-def _get(flags: Any, flag: str) -> Any:
-    value = flags
-    for key in flag.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _same(flag: str, claimed: Any, fact: Fact) -> bool:

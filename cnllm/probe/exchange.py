@@ -1,16 +1,21 @@
-"""Define what a probe sends and what it gets: a request, the answer to it, and the two together."""
+"""Define what a probe sends and what it gets: a request, the answer to it, and how the answer is read."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from cnllm import errors
+from cnllm.engine.decode.parser import parse_response
+from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["Answer", "Ask", "Exchange", "Kind"]
+__all__ = ["Answer", "Ask", "Exchange", "Kind", "on_one_line", "read_answer", "read_failure"]
 
 Kind = Literal["passed", "refused", "none"]
 """What an answer says: a reply, a refusal of this very request, or nothing (429, 5xx, network, no key)."""
@@ -95,3 +100,86 @@ class Exchange(Struct, frozen=True):
     number: int
     ask: Ask
     answer: Answer
+
+
+def on_one_line(text: str, most: int) -> str:
+    """Return an endpoint's words on one line of so many characters, without control characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# ── reading ──────────────────────────────────────────────────────────────────
+_PROBLEMS: tuple[tuple[type[errors.CnllmError], str], ...] = (
+    (errors.BadKey, "key"),
+    (errors.QuotaExceeded, "quota"),
+    (errors.RateLimited, "rate"),
+    (errors.Overloaded, "busy"),
+)
+_REFUSALS = (errors.BadRequest, errors.ContextTooLong, errors.ReplayMissing, errors.ContentFiltered)
+
+
+def read_failure(error: errors.CnllmError) -> Answer:
+    """Return the answer for a request that got none."""
+    return Answer(kind="none", problem="network", message=error.message)
+
+
+def read_answer(
+    model: Model, status: int, headers: Mapping[str, str], content: bytes, *, abandoned: bool = False
+) -> Answer:
+    """Return the answer in the bytes of a response. Never raises for what an endpoint sends."""
+    kept = {name: value[:200] for name, value in headers.items()}
+    if 300 <= status < 400:
+        return Answer(kind="none", status=status, problem="redirect", message="a redirect", headers=kept)
+    streamed = "event-stream" in headers.get("content-type", "") or content.lstrip()[:6] in (b"data: ", b"event:")
+    data, done = _decoded(content, streamed)
+    base: dict[str, Any] = {"status": status, "data": data, "headers": kept, "streamed": streamed, "done": done}
+    try:
+        reply = parse_response(model, status, headers, content)
+    except errors.EndpointError as error:
+        return _error(error, base)
+    except errors.StreamCut as error:
+        if abandoned:
+            return Answer(kind="passed", reply=error.reply, abandoned=True, **base)
+        return Answer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
+    except errors.CnllmError as error:
+        return Answer(kind="none", problem="form", message=error.message, **base)
+    return Answer(kind="passed", reply=reply, abandoned=abandoned, **base)
+
+
+def _error(error: errors.EndpointError, base: dict[str, Any]) -> Answer:
+    status = int(base["status"])
+    if isinstance(error, errors.EmptyReply):
+        if error.reply is not None and (error.reply.raw_finish or error.reply.usage.input is not None):
+            return Answer(kind="passed", reply=error.reply, **base)
+        return Answer(kind="none", problem="form", message="an answer without a reply", **base)
+    if isinstance(error, _REFUSALS):
+        return Answer(kind="refused", message=error.message, **base)
+    problem = next((word for kind, word in _PROBLEMS if isinstance(error, kind)), "")
+    if not problem:
+        if 400 <= status < 500 and status not in (408, 409, 425, 429):
+            return Answer(kind="refused", message=error.message, **base)
+        problem = "failed" if status >= 500 else "form" if base["data"] is not None else "page"
+    return Answer(kind="none", problem=problem, message=error.message, **base)
+
+
+def _decoded(content: bytes, streamed: bool) -> tuple[Any, bool]:
+    """Return the decoded body, or the chunks of a stream and whether its closing marker came."""
+    if not streamed:
+        try:
+            return json.loads(content), False
+        except (ValueError, RecursionError):
+            return None, False
+    chunks: list[Any] = []
+    done = False
+    for line in content.splitlines():
+        if not line.startswith(b"data:"):
+            continue
+        piece = line[5:].strip()
+        if piece == b"[DONE]":
+            done = True
+            continue
+        try:
+            chunks.append(json.loads(piece))
+        except (ValueError, RecursionError):
+            continue
+    return chunks, done

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.probe.question import AnswerWord, Finding, Question
 
@@ -43,23 +44,13 @@ def agreed(question: Question, runs: list[list[Finding]], exchanges: tuple[int, 
     return facts
 
 
-def leaf_facts(facts: Mapping[str, Fact]) -> list[Fact]:
+def leaf_facts(facts: Iterable[Fact]) -> list[Fact]:
     """Return the facts by the names of `Model.explain`, where the values of a table are flags of their own."""
     out: list[Fact] = []
-    for fact in facts.values():
+    for fact in facts:
         if isinstance(fact.value, dict) and fact.value:
-            for key, value in _leaves(fact.value):
-                out.append(Fact(f"{fact.flag}.{key}", value, fact.answer, fact.exchanges, fact.quote))
+            inner = fact.value.items()
+            out += leaf_facts(replace(fact, flag=f"{fact.flag}.{key}", value=value) for key, value in inner)
         else:
             out.append(fact)
-    return out
-
-
-def _leaves(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    out: list[tuple[str, Any]] = []
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
-            out += _leaves(inner, f"{prefix}{key}.")
-        else:
-            out.append((prefix + key, inner))
     return out

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 import tomli_w
 
+from cnllm.jsonpath import get
 from cnllm.probe.approach import ProbedEndpoint
+from cnllm.probe.exchange import on_one_line
 from cnllm.probe.facts import Fact
 
 __all__ = ["overlay", "provider_name"]
@@ -60,27 +62,19 @@ def overlay(
         if fact.flag.startswith(_PROVIDER_FLAGS):
             continue
         _put(model, fact.flag, fact.value)
-        quotes.setdefault(_quote(fact.quote), []).append(fact.flag)
+        quotes.setdefault(on_one_line(fact.quote, _MOST_QUOTE), []).append(fact.flag)
     if quotes:
+        source = {"url": found.place.base_url, "seen": date, "how": "probe"}
         model["sources"] = {
-            f"probe-{number}" if quote else "probe": _source(found.place.base_url, date, quote, _backed(model, backs))
+            f"probe-{number}" if quote else "probe": {
+                **source,
+                "backs": sorted(set(_backed(model, backs))),
+                **({"quote": quote} if quote else {}),
+            }
             for number, (quote, backs) in enumerate(sorted(quotes.items()))
         }
     doc["models"] = {f"{provider}/{found.id}": model}
     return f"{_MARK} on {date.isoformat()}. Each line was seen in two runs.\n{tomli_w.dumps(doc)}"
-
-
-def _source(url: str, date: datetime.date, quote: str, backs: list[str]) -> dict[str, Any]:
-    source: dict[str, Any] = {"url": url, "seen": date, "how": "probe", "backs": sorted(dict.fromkeys(backs))}
-    if quote:
-        source["quote"] = quote
-    return source
-
-
-def _quote(text: str) -> str:
-    """Return the endpoint's words on one line, shortened."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _MOST_QUOTE else line[: _MOST_QUOTE - 1] + "…"
 
 
 def _backed(model: dict[str, Any], flags: list[str]) -> list[str]:
@@ -89,17 +83,11 @@ def _backed(model: dict[str, Any], flags: list[str]) -> list[str]:
     for flag in flags:
         if flag.startswith("when."):
             out.append(".".join(flag.split(".")[:2]))
-        elif flag.endswith(".as") and not isinstance(_get(model, flag[:-3]), dict):
+        elif flag.endswith(".as") and not isinstance(get(model, flag[:-3]), dict):
             out.append(flag[:-3])
         else:
             out.append(flag)
     return out
-
-
-def _get(table: Any, flag: str) -> Any:
-    for key in flag.split("."):
-        table = table.get(key) if isinstance(table, dict) else None
-    return table
 
 
 def _put(table: dict[str, Any], flag: str, value: Any) -> None:

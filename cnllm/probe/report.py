@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cnllm.probe.exchange import Exchange
+from cnllm.probe.exchange import Exchange, on_one_line
 from cnllm.probe.facts import Fact
 
 __all__ = ["differences", "report", "sentence"]
@@ -14,6 +15,7 @@ __all__ = ["differences", "report", "sentence"]
 _CHOICES = ("auto", "none", "required", "named")
 _MOST_JSON = 1500
 _MOST_WORDS = 300
+_wrap = textwrap.TextWrapper(78, break_on_hyphens=False, break_long_words=False).wrap
 _USUAL: dict[str, Any] = {
     "messages.empty": "null",
     "messages.system": "any",
@@ -75,7 +77,7 @@ def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[Exchang
         lines += _evidence_lines([by_number[n] for n in fact.exchanges if n in by_number])
     lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
     if unknown:
-        lines += ["## What is not known", "", *_wrapped(unknown), ""]
+        lines += ["## What is not known", "", *_wrap(", ".join(unknown)), ""]
     return "\n".join(lines)
 
 
@@ -85,14 +87,8 @@ def _evidence_lines(exchanges: list[Exchange]) -> list[str]:
     passed = next((e for e in exchanges if e.answer.passed), None)
     lines: list[str] = []
     for exchange in [e for e in (refused, passed) if e is not None]:
-        lines += [
-            f"Request {exchange.number} ({exchange.ask.why}):",
-            "",
-            "```json",
-            _json(exchange.ask.body),
-            "```",
-            "",
-        ]
+        request = f"Request {exchange.number} ({exchange.ask.why}):"
+        lines += [request, "", "```json", _json(exchange.ask.body), "```", ""]
         answer = exchange.answer
         if answer.refused:
             lines += [f"Answer: {answer.status}, {_words(answer.message)}", ""]
@@ -108,11 +104,4 @@ def _json(body: Any) -> str:
 
 
 def _words(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("`", "'")
-    return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"
-
-
-def _wrapped(words: list[str], width: int = 78) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(", ".join(words), width, break_on_hyphens=False, break_long_words=False)
+    return on_one_line(text, _MOST_WORDS).replace("`", "'")

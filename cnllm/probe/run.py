@@ -10,22 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
+from cnllm.config import redact
+from cnllm.errors import CnllmError
 from cnllm.probe import report as reports
 from cnllm.probe.approach import Approach, ProbedEndpoint
-from cnllm.probe.driver import drive
 from cnllm.probe.exchange import Exchange
 from cnllm.probe.facts import Fact, leaf_facts
 from cnllm.probe.observed import is_assumed
 from cnllm.probe.overlay import overlay, provider_name
-from cnllm.probe.place import Place, bare_address, model_at
+from cnllm.probe.place import PROVIDER, Place, bare_address, model_at
 from cnllm.probe.recording import Recording
-from cnllm.probe.runner import Settings, Step, investigate
+from cnllm.probe.runner import Investigation, Outcome, Response, Send, Settings, Step, investigate
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import checks
+from cnllm.types.policy import Timeouts
 
 __all__ = ["Report", "run"]
+
+_MOST_BYTES = 4 * 1024 * 1024
+_MOST_EVENTS = 64 * 1024
+"""The most bytes of a stream where none was asked for."""
+_TIMEOUTS = Timeouts(first_byte=120.0, idle=30.0, progress=60.0)
+_LONGEST = 120.0
+"""The seconds after which a reply that does not end is left."""
 
 
 class Report(Struct, frozen=True):
@@ -97,38 +108,87 @@ def run(
 
             transport = default_transport()
             stack.callback(transport.close)
-        outcome = drive(investigation, transport, api_key, recording, sleep)
-    facts = leaf_facts({f.flag: f for f in outcome.facts})
+        outcome = _drive(investigation, transport, api_key, recording, sleep)
+    facts = leaf_facts(outcome.facts)
     text = name = ""
     if outcome.found is not None:
         owner = provider or provider_name(outcome.found.place.base_url)
         name = f"{owner}/{outcome.found.id}"
-        today = datetime.date.today()
+        # the provider that stands for endpoints which nobody has described, where it describes this wire
+        is_plain = registry.resolve(f"{PROVIDER}/any").protocol == outcome.found.place.protocol
         plain = model_at(registry, outcome.found.place, outcome.found.id).flags
         text = overlay(
             outcome.found,
             [fact for fact in outcome.facts if not is_assumed(plain, fact)],
             provider=owner,
             keys=keys,
-            date=today,
-            parent=_parent(registry, outcome.found.place),
+            date=datetime.date.today(),
+            parent=PROVIDER if is_plain else None,
             new=provider is None,
         )
-    return Report(
-        text,
-        facts,
-        len(outcome.exchanges),
-        outcome.stopped,
-        outcome.exchanges,
-        outcome.found,
-        name,
-        outcome.remarks,
-        outcome.spent,
+    own = {name: getattr(outcome, name) for name in ("stopped", "exchanges", "found", "remarks", "spent")}
+    return Report(text, facts, len(outcome.exchanges), name=name, **own)
+
+
+# ── driving ──────────────────────────────────────────────────────────────────
+def _drive(
+    investigation: Investigation,
+    transport: Any,
+    api_key: str | None,
+    recording: Recording | None = None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Outcome:
+    """Run a probe to its end over a transport. Raises what the probe raises.
+
+    Requests that the recording has answers to are not sent again; the others are appended to it.
+    """
+    if recording is not None:
+        transport = recording.around(transport, () if api_key is None else (api_key,))
+    response: Response | None = None
+    while True:
+        try:
+            step = investigation.send(response)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        if isinstance(step, Send):
+            known = None if recording is None else recording.take(insert_key(step.plan, api_key))
+            response = known if known is not None else _send(step, transport, api_key)
+        else:
+            sleep(step.seconds)
+            response = None
+
+
+def _send(step: Send, transport: Any, api_key: str | None) -> Response:
+    """Send one request and read the answer."""
+    plan = replace(insert_key(step.plan, api_key), timeouts=_TIMEOUTS)
+    try:
+        status, headers, chunks = transport.send(plan)
+    except CnllmError as error:
+        return Response(error=error)
+    content = bytearray()
+    streams = "event-stream" in headers.get("content-type", "")
+    most = step.most or (_MOST_EVENTS if streams and not step.plan.stream else _MOST_BYTES)
+    end = time.monotonic() + _LONGEST
+    abandoned = False
+    try:
+        for chunk in chunks:
+            content += chunk
+            if len(content) > most or time.monotonic() > end:
+                abandoned = True
+                break
+    except CnllmError as error:
+        if not content:
+            return Response(error=error)
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            with contextlib.suppress(CnllmError):
+                close()
+    secrets = plan_secrets(plan, api_key)
+    return Response(
+        status,
+        redact.redact_headers(dict(headers), secrets),
+        redact_bytes(secret_bytes(secrets), bytes(content)),
+        abandoned,
     )
-
-
-def _parent(registry: Registry, place: Place) -> str | None:
-    """Return the provider that stands for endpoints which nobody has described, where it describes this wire."""
-    from cnllm.probe.place import PROVIDER
-
-    return PROVIDER if registry.resolve(f"{PROVIDER}/any").protocol == place.protocol else None

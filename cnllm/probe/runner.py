@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,14 +14,12 @@ from cnllm.errors import CnllmError
 from cnllm.probe.approach import Approach, ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
-from cnllm.probe.exchange import Answer, Ask, Exchange
+from cnllm.probe.exchange import Answer, Ask, Exchange, read_answer, read_failure
 from cnllm.probe.facts import Fact, agreed
-from cnllm.probe.liveness import last_pass, remarks, since_pass, supported
 from cnllm.probe.observed import observed
 from cnllm.probe.place import model_at, plan_at
 from cnllm.probe.question import Context, Finding, Question
 from cnllm.probe.questions import QUESTIONS
-from cnllm.probe.reading import read_answer, read_failure
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
@@ -29,6 +27,8 @@ __all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "
 
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
+_MOST_REFUSED = 8
+_PASSED, _PROMPTS = 10, 4
 _MOST_FAILURES = 3
 _THOROUGH = 100
 """From so many requests on, a server is also asked what it says of itself."""
@@ -95,10 +95,6 @@ class Outcome(Struct, frozen=True):
 
 class Stopped(Exception):
     """The probe cannot go on; the text is for people."""
-
-
-class _NoAnswer(Exception):
-    """A question got no answer that says anything about it."""
 
 
 Investigation = Generator[Send | Wait, Response | None, Outcome]
@@ -250,15 +246,16 @@ def investigate(
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
-        passed = last_pass(run.exchanges)
+        passed = _last_pass(run.exchanges)
         if passed < len(run.exchanges):
             with contextlib.suppress(Stopped):
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
-        facts = {flag: fact for flag, fact in facts.items() if supported(fact, passed)}
+        facts = {flag: fact for flag, fact in facts.items() if _supported(fact, passed)}
         flags = model_at(registry, run.found.place, run.found.id).flags
         facts |= {fact.flag: fact for fact in observed(flags, run.exchanges)}
+    own = run.found.remarks if run.found is not None else ()
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped, _remarks(run), run.spent)
+    return Outcome(run.found, shown, tuple(run.exchanges), stopped, (*own, *_strange(run.exchanges)), run.spent)
 
 
 def _ask_all(
@@ -304,11 +301,6 @@ def _ask_all(
         yield from _check(run)
 
 
-def _remarks(run: _Run) -> tuple[str, ...]:
-    own = run.found.remarks if run.found is not None else ()
-    return (*own, *remarks(run.exchanges))
-
-
 def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
     """Whether a fact of one mode says what holds in every mode."""
     mode, _, flag = fact.flag.removeprefix("when.").partition(".")
@@ -317,7 +309,7 @@ def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
 
 def _check(run: _Run) -> Generator[Send | Wait, Response | None, None]:
     """Raise `Stopped` where the endpoint has begun to refuse everything."""
-    if since_pass(run.exchanges) and not (yield from run.is_alive()):
+    if _since_pass(run.exchanges) and not (yield from run.is_alive()):
         raise Stopped("the endpoint refuses every request by now")
 
 
@@ -332,3 +324,37 @@ def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
         return False
     first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
     return first != second or (question.by_model and not first)
+
+
+# ── the endpoint as a whole: one that refuses everything by now proves nothing by its refusals ──
+def _last_pass(exchanges: Sequence[Exchange]) -> int:
+    """Return the number of the last exchange in which the endpoint took a request; 0 where it took none."""
+    return next((e.number for e in reversed(exchanges) if e.answer.passed), 0)
+
+
+def _since_pass(exchanges: Sequence[Exchange]) -> bool:
+    """Whether so many requests in a row were not taken that the endpoint itself is in doubt."""
+    return len(exchanges) - _last_pass(exchanges) >= _MOST_REFUSED
+
+
+def _supported(fact: Fact, passed: int) -> bool:
+    """Whether a fact was seen before the endpoint stopped answering."""
+    return fact.answer == "unknown" or not fact.exchanges or max(fact.exchanges) <= passed
+
+
+def _strange(exchanges: Sequence[Exchange]) -> Iterator[str]:
+    """Yield what is strange about an endpoint as a whole."""
+    whole = [e.answer for e in exchanges if e.answer.passed and e.ask.body is not None and not e.ask.stream]
+    if len(whole) > 1 and all(answer.streamed for answer in whole):
+        yield "the endpoint streams whatever is asked"
+    if _says_one_thing(exchanges):
+        yield "every answer is the same text: effects on the answer cannot be seen"
+
+
+def _says_one_thing(exchanges: Sequence[Exchange]) -> bool:
+    """Whether every answer is the same text, whatever was asked."""
+    passed = [e for e in exchanges if e.answer.passed and e.answer.reply is not None]
+    if len(passed) < _PASSED or len({str((e.ask.body or {}).get("messages")) + e.ask.why for e in passed}) < _PROMPTS:
+        return False
+    first = passed[0].answer
+    return bool(first.text) and all(e.answer.text == first.text and not e.answer.calls for e in passed)

@@ -82,18 +82,20 @@ def verify(
         claims=model,
         on_step=on_step,
     )
-    verdicts = judged(model, report.facts)
-    contradicted = tuple(v for v in verdicts if v.word == "contradicted")
+    found: dict[str, list[Verdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
+    for verdict in judged(model, report.facts):
+        found[verdict.word].append(verdict)
+    wrong = found["contradicted"]
     return Verification(
         model.name,
-        tuple(v for v in verdicts if v.word == "agreed"),
-        contradicted,
-        tuple(v for v in verdicts if v.word == "unclaimed"),
-        tuple(_not_asked(model, report.facts)),
-        report.requests,
-        report.stopped,
-        "" if not contradicted or report.found is None else patch(report.found, contradicted, model),
-        report.spent,
+        agreed=tuple(found["agreed"]),
+        contradicted=tuple(wrong),
+        unclaimed=tuple(found["unclaimed"]),
+        not_asked=tuple(_not_asked(model, report.facts)),
+        requests=report.requests,
+        stopped=report.stopped,
+        patch=patch(report.found, wrong, model) if wrong and report.found is not None else "",
+        spent=report.spent,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
@@ -22,105 +23,86 @@ ANSWERED = Message("assistant", "It is sunny in Bern.")
 THANKS = Message("user", "Thank you. Say hello in one short sentence.")
 
 
-class Earlier:
-    """A turn with calls that the model wrote, and what the endpoint wants to have with it.
+class TurnForm(Struct, frozen=True):
+    """The form of the turn with a call, and of its result.
 
-    `named`: results carry the tool's name. `thoughtful`: the turn has its reasoning.
+    `named`: results carry the tool's name. `thoughtful`: the turn has its reasoning. `content` is what stands beside
+    the calls (... for no key), `reasoning` what stands in place of the reasoning, `full` the indexes of further turns
+    that have reasoning, `id` the call's id, `extra` a further key of the turn.
     """
+
+    named: bool = False
+    thoughtful: bool = False
+    content: Any = _ABOUT_CALL
+    reasoning: Any = ...
+    full: tuple[int, ...] = ()
+    id: str | None = None
+    extra: str | None = None
+
+
+class Earlier:
+    """A turn with calls that the model wrote, in the form that the endpoint wants to have."""
 
     def __init__(self, context: Context, genuine: Answer, patch: Mapping[str, Any]) -> None:
         assert genuine.reply is not None
-        state = context.known.get(_STATE) or {}
         self.context = context
         self.patch = patch
         self.turn = genuine.reply.message
         self.raw = get(genuine.data, "choices.0.message") if context.is_flat else None
-        self.named = bool(state.get("named"))
-        self.thoughtful = bool(state.get("thoughtful"))
+        self.form = TurnForm(**(context.known.get(_STATE) or {}))
 
     def ask(
         self,
         why: str,
         *,
         after: tuple[Message, ...] = (),
-        named: bool | None = None,
-        thoughtful: bool | None = None,
-        content: Any = _ABOUT_CALL,
-        reasoning: Any = ...,
-        full: tuple[int, ...] = (),
-        id: str | None = None,
         media: tuple[Media, ...] = (),
-        extra: str | None = None,
         control: bool = False,
+        **changes: Any,
     ) -> Ask:
-        """Return a request that goes on from the call.
-
-        `after` are messages after its result, `content` what stands beside the calls (... for no key), `reasoning` what
-        stands in place of the reasoning, `full` the indexes of further turns that have reasoning, `id` the call's id,
-        `extra` a further key of the turn.
-        """
-        named = self.named if named is None else named
-        thoughtful = self.thoughtful if thoughtful is None else thoughtful
-        turn = self._turn(thoughtful, id)
-        results = tuple(
-            ToolResult(c.id, "Sunny, 21 degrees.", c.name, media=media) for c in turn.parts if type(c) is ToolCall
-        )
+        """Return a request that goes on from the call, with changes of its form. `after` are messages after it."""
+        form = replace(self.form, **changes)
+        turn = self._turn(form)
+        calls = (part for part in turn.parts if type(part) is ToolCall)
+        results = tuple(ToolResult(call.id, "Sunny, 21 degrees.", call.name, media=media) for call in calls)
         messages = [_TEXT, turn, Message("tool", results), *after]
-        context = self.context
-        ask = context.ask(messages, why=why, tools=(WEATHER, TIME), patch=self.patch, control=control)
-        if not context.is_flat:
+        ask = self.context.ask(messages, why=why, tools=(WEATHER, TIME), patch=self.patch, control=control)
+        if not self.context.is_flat:
             return ask
-        body = dict(ask.body or {})
-        key = context.bodies.turns
-        body[key] = [
-            self._flat(index, message, named, thoughtful, content, reasoning, full)
-            for index, message in enumerate(body[key])
-        ]
-        if extra is not None:
-            body[key] = [{**m, extra: True} if m.get("tool_calls") else m for m in body[key]]
-        return replace(ask, body=body)
+        key = self.context.bodies.turns
+        turns = [self._flat(index, message, form) for index, message in enumerate((ask.body or {})[key])]
+        return replace(ask, body={**(ask.body or {}), key: turns})
 
-    def _turn(self, thoughtful: bool, id: str | None) -> Message:
+    def _turn(self, form: TurnForm) -> Message:
         parts: list[Part] = []
         for part in self.turn.parts:
-            if type(part) is Reasoning and not thoughtful:
+            if type(part) is Reasoning and not form.thoughtful:
                 continue
-            if type(part) in (Text, ToolCall) and not thoughtful:
+            if type(part) in (Text, ToolCall) and not form.thoughtful:
                 part = replace(part, seal=None)
-            if type(part) is ToolCall and id is not None:
-                part = replace(part, id=id)
-            parts.append(part)
-            if type(part) is ToolCall and id is not None:
+            if type(part) is ToolCall and form.id is not None:
+                parts.append(replace(part, id=form.id))
                 break  # one call, one id
+            parts.append(part)
         return Message("assistant", tuple(parts))
 
-    def _flat(
-        self,
-        index: int,
-        message: dict[str, Any],
-        named: bool,
-        thoughtful: bool,
-        content: Any,
-        reasoning: Any,
-        full: tuple[int, ...],
-    ) -> dict[str, Any]:
+    def _flat(self, index: int, message: dict[str, Any], form: TurnForm) -> dict[str, Any]:
         """Return a message of a wire whose turns are flat objects, with what the question wants in it."""
         if message.get("role") == "tool":
             rest = {k: v for k, v in message.items() if k != "name"}
-            return {**rest, "name": WEATHER.name} if named else rest
+            return {**rest, "name": WEATHER.name} if form.named else rest
         if message.get("role") != "assistant":
             return message
-        fields = self.context.candidates.fields
-        flat = {k: v for k, v in message.items() if k not in fields}
+        flat = {k: v for k, v in message.items() if k not in self.context.candidates.fields}
         if flat.get("tool_calls"):
             flat = {k: v for k, v in flat.items() if k != "content"}
-            if content is not ...:
-                flat = {"role": "assistant", "content": content, **flat}
-            if reasoning is not ...:
-                return {**flat, self.field: reasoning}
-        if index in full or (thoughtful and flat.get("tool_calls")):
-            return {**flat, **self._thought(flat)}
-        return flat
+            if form.content is not ...:
+                flat = {"role": "assistant", "content": form.content, **flat}
+            if form.reasoning is not ...:
+                flat[self.field] = form.reasoning
+        if index in form.full or (form.reasoning is ... and form.thoughtful and flat.get("tool_calls")):
+            flat |= self._thought(flat)
+        return flat if form.extra is None or not flat.get("tool_calls") else {**flat, form.extra: True}
 
     @property
     def field(self) -> str:
