@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from cnllm.cli.lazy_command import load_command, with_help
+from cnllm.cli.lazy_command import LazyGroup, with_help
 from cnllm.cli.output import errors, stdio
 
 __all__ = ["COMMANDS", "root", "run"]
@@ -52,8 +52,8 @@ _DEFAULT = "call"
 _LISTING_WORDS = ("help", "commands", "version")  # words that a new user tries as commands
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command only when the command is needed. `call` is the default command."""
+class RootGroup(LazyGroup):
+    """The group of all commands. `call` is the default command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the default command before arguments that begin with no command."""
@@ -65,16 +65,6 @@ class LazyGroup(click.Group):
         if rest[0] not in COMMANDS if rest else not args and not ctx.resilient_parsing and stdio.has_piped_stdin():
             args = [*args[:index], _DEFAULT, *rest]
         return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is no such command."""
-        if cmd_name not in COMMANDS:
-            return None
-        return load_command(COMMANDS[cmd_name][0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the listing of the commands without importing them."""
@@ -109,7 +99,12 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=RootGroup,
+    lazy={name: path for name, (path, _) in COMMANDS.items()},
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )

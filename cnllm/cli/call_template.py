@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, parse_parameter
+from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, is_json, is_short_form, parse_parameter, read_schema
+from cnllm.cli.options import level
 from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.errors import UsageError
 
@@ -15,20 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["Filled", "apply_template", "load_template", "save_template"]
 
 _OPTIONS = ("reasoning", "tool_choice")
-_NOT_SAVED = (
-    "images",
-    "attachments",
-    "files",
-    "tools",
-    "mcp",
-    "mcp_env",
-    "extra_body",
-    "base_url",
-    "key_env",
-    "protocol",
-    "conversation",
-    "continues",
-)
+_NOT_SAVED = {
+    "images": "--image",
+    "attachments": "-a",
+    "files": "-f",
+    "tools": "--tools, only --tool",
+    "mcp": "--mcp",
+    "mcp_env": "--mcp-env",
+    "extra_body": "--extra-body",
+    "base_url": "--base-url",
+    "key_env": "--key-env",
+    "protocol": "--protocol",
+    "conversation": "--conversation",
+    "continues": "-c",
+}
+"""The parameters that no template holds, with their options."""
 
 
 class Filled:
@@ -74,8 +76,6 @@ def apply_template(params: dict[str, Any]) -> Filled:
     name = params.get("template")
     if name is None:
         return Filled()
-    from cnllm.cli import options
-
     template = load_template(name)
     _check(template)
     values = _take_variables(params, template)
@@ -93,34 +93,24 @@ def apply_template(params: dict[str, Any]) -> Filled:
     for option in _OPTIONS:
         value = rest.pop(option, None)
         if value is not None and option in params and params[option] is None:
-            params[option] = options.level(str(value), f"{name}: ") if option == "reasoning" else str(value)
+            params[option] = level(str(value), f"{name}: ") if option == "reasoning" else str(value)
     params["parameters"] = (*(f"{key}={json.dumps(value)}" for key, value in rest.items()), *params["parameters"])
     return Filled(template.prompt, values)
 
 
 def _check(template: Template) -> None:
     """Raise `UsageError` for a wrong option, a variable with a parameter's name, or a file as a schema."""
-    from cnllm.cli.schema_option import is_json, is_short_form
-
-    if bad := [name for name in template.variable_names if _is_parameter(name)]:
+    if bad := [name for name in template.variable_names if name in CALL_OPTIONS]:
         raise UsageError(f"the template {template.name} has a variable {bad[0]}", "a parameter has this name")
     if template.schema is not None and not (is_short_form(template.schema) or is_json(template.schema)):
         raise UsageError(f"the template {template.name} names a file as its schema", "write fields or JSON there")
     for option, value in template.options.items():
         if option not in _OPTIONS:
             try:
-                call_options((f"{option}={_json(value)}",), None, None, None)
+                call_options((f"{option}={json.dumps(value, allow_nan=False)}",), None, None, None)
             except (UsageError, TypeError, ValueError) as error:
                 what = str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is no JSON value"
                 raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]") from None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
-
-
-def _is_parameter(name: str) -> bool:
-    return name in CALL_OPTIONS
 
 
 def _tools(template: Template) -> tuple[str, ...]:
@@ -155,21 +145,23 @@ def _take_variables(params: dict[str, Any], template: Template) -> dict[str, str
 def save_template(params: dict[str, Any]) -> int:
     """Write the parameters of a call as a template, and send nothing."""
     from cnllm.config import templates
+    from cnllm.registry import Registry, tiers
 
     name = params["save"]
     if params.get("template") is not None:
         raise UsageError("-t and --save name two templates", "give one of them")
-    for option in _NOT_SAVED:
-        if params.get(option):
-            raise UsageError(f"a template does not hold {_OPTION_NAMES.get(option, option)}", "leave it out")
+    for parameter, option in _NOT_SAVED.items():
+        if params.get(parameter):
+            raise UsageError(f"a template does not hold {option}", "leave it out")
     prompt = params.get("text")
     if prompt == "-":
         raise UsageError("--save does not read stdin", "give the prompt as TEXT; $input in it stands for stdin")
     texts = [params["system"], prompt]
     variables = [variable for text in texts for variable in templates.variables_of(text)]
-    if bad := [v for v in variables if _is_parameter(v)]:
+    if bad := [v for v in variables if v in CALL_OPTIONS]:
         raise UsageError(f"${bad[0]} is the name of a parameter", "name the variable otherwise")
-    _require_model(params["model"])
+    if params["model"] is not None and not params["model"].startswith(tiers.PREFIX):
+        Registry.load().resolve(params["model"])  # raises what is wrong with the name
     options = {option: params[option] for option in _OPTIONS if params.get(option) is not None}
     defaults: dict[str, str] = {}
     given: list[str] = []
@@ -182,12 +174,15 @@ def save_template(params: dict[str, Any]) -> int:
             options[key] = value
             given.append(parameter)
     _require_parameters(params["model"], given)
+    if (schema := params.get("schema")) is not None:
+        parsed = read_schema(schema)
+        schema = schema if is_short_form(schema) else json.dumps(parsed, ensure_ascii=False)
     template = templates.Template(
         name=name,
         model=params["model"],
         system=params["system"],
         prompt=prompt,
-        schema=_schema(params.get("schema")),
+        schema=schema,
         tools=list(params["tool"]),
         options=options,
         variables=defaults,
@@ -199,14 +194,6 @@ def save_template(params: dict[str, Any]) -> int:
     if backup is not None:
         stdio.print_line(terminal.escape(f"  the one before is {backup}"))
     return errors.WHOLE
-
-
-def _require_model(name: str | None) -> None:
-    """Raise `CnllmError` for a name that stands for no model."""
-    from cnllm.registry import Registry, tiers
-
-    if name is not None and not name.startswith(tiers.PREFIX):
-        Registry.load().resolve(name)
 
 
 def _require_harmless(name: str, value: Any) -> None:
@@ -229,29 +216,3 @@ def _require_parameters(model: str | None, parameters: list[str]) -> None:
             client.plan(model or client.registry.default_models[0], "Hi", **options)
         except (ValueError, TypeError) as error:
             raise UsageError(str(error), "variables of a template stand as $name in its texts") from None
-
-
-_OPTION_NAMES = {
-    "images": "--image",
-    "attachments": "-a",
-    "files": "-f",
-    "tools": "--tools, only --tool",
-    "mcp": "--mcp",
-    "mcp_env": "--mcp-env",
-    "extra_body": "--extra-body",
-    "base_url": "--base-url",
-    "key_env": "--key-env",
-    "protocol": "--protocol",
-    "conversation": "--conversation",
-    "continues": "-c",
-}
-
-
-def _schema(value: str | None) -> str | None:
-    """Return a schema as it stands in a template: the short form as it is, any other as JSON."""
-    if value is None:
-        return None
-    from cnllm.cli.schema_option import is_short_form, read_schema
-
-    schema = read_schema(value)
-    return value if is_short_form(value) else json.dumps(schema, ensure_ascii=False)

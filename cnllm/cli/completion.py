@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from cnllm.registry.summary import Names
 
 __all__ = [
     "complete_aliases",
@@ -18,75 +24,73 @@ __all__ = [
 SHELLS = ("bash", "zsh", "fish")
 
 
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completer(names: Callable[[str], Iterable[str]]) -> Completer:
+    """Return a completion of the names for a prefix that begin with it; of none where they cannot be read.
+
+    The command itself reports what is broken.
+    """
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from cnllm.errors import CnllmError
+
+        try:
+            return [name for name in names(incomplete) if name.startswith(incomplete)]
+        except CnllmError:
+            return []
+
+    return complete
+
+
 def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return short names and PROVIDER/ID with this prefix. Empty if the registry is broken: `check` reports that."""
+    """Return short names and PROVIDER/ID with this prefix, in any case."""
     from cnllm.errors import CnllmError
-    from cnllm.registry import summary
 
     try:
-        return summary.names().complete(incomplete)
+        return _registry().complete(incomplete)
     except CnllmError:
         return []
 
 
-def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return providers and stored key names with this prefix."""
+def _registry() -> Names:
+    from cnllm.registry import summary
+
+    return summary.names()
+
+
+def _key_names(prefix: str) -> list[str]:
     from cnllm.config import keys
-    from cnllm.errors import CnllmError
-    from cnllm.registry import summary
 
-    try:
-        return [name for name in [*summary.names().providers, *keys.key_names()] if name.startswith(incomplete)]
-    except CnllmError:
-        return []
+    return [*_registry().providers, *keys.key_names()]
 
 
-def complete_mcp_servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of the user's MCP servers with this prefix."""
+def _mcp_servers(prefix: str) -> list[str]:
     from cnllm.registry.mcp_servers import mcp_server_names
 
-    return [name for name in mcp_server_names() if name.startswith(incomplete)]
+    return mcp_server_names()
 
 
-def complete_providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return providers with this prefix."""
-    from cnllm.errors import CnllmError
-    from cnllm.registry import summary
-
-    try:
-        return [name for name in summary.names().providers if name.startswith(incomplete)]
-    except CnllmError:
-        return []
-
-
-def complete_aliases(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return aliases with this prefix."""
-    from cnllm.errors import CnllmError
-    from cnllm.registry import summary
-
-    try:
-        return [name for name in summary.names().aliases if name.startswith(incomplete)]
-    except CnllmError:
-        return []
-
-
-def complete_templates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return templates with this prefix."""
+def _templates(prefix: str) -> list[str]:
     from cnllm.config import templates
 
-    return [name for name in templates.template_names() if name.startswith(incomplete)]
+    return templates.template_names()
 
 
-def complete_conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of conversations with this prefix."""
-    from cnllm.errors import CnllmError
+def _conversations(prefix: str) -> list[str]:
     from cnllm.store import Store
 
-    try:
-        with Store.open() as store:
-            return store.ids(incomplete)
-    except CnllmError:
-        return []
+    with Store.open() as store:
+        return store.ids(prefix)
+
+
+complete_providers = completer(lambda prefix: _registry().providers)
+complete_aliases = completer(lambda prefix: _registry().aliases)
+complete_key_names = completer(_key_names)
+complete_mcp_servers = completer(_mcp_servers)
+complete_templates = completer(_templates)
+complete_conversations = completer(_conversations)
 
 
 EPILOG = """\b

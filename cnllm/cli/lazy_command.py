@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from cnllm.cli.language.messages import language
 
-__all__ = ["load_command", "with_help"]
+__all__ = ["LazyGroup", "load_command", "with_help"]
 
 
 def load_command(path: str) -> click.Command:
@@ -26,3 +28,19 @@ def with_help(command: click.Command) -> click.Command:
     from cnllm.cli.output.help import translate_command
 
     return translate_command(command)
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when the command is needed. `lazy` maps names to MODULE:NAME."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return [*self._lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is no such command."""
+        return load_command(self._lazy[cmd_name]) if cmd_name in self._lazy else super().get_command(ctx, cmd_name)

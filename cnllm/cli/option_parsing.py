@@ -1,44 +1,49 @@
-"""Parse options of the command line into options of a call."""
+"""Parse options of the command line into options of a call: `-p`, `--extra-body`, `--tools` and `--schema`."""
 
 from __future__ import annotations
 
 import json
+import os
 from copy import deepcopy
-from typing import Any
+from typing import Any, get_args
 
+from cnllm.cli.options import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.cli.output.errors import UsageError
 from cnllm.config.bounded_files import read_bounded
 from cnllm.jsonpath import remove
+from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
-__all__ = ["call_options", "parse_json", "parse_json_option", "parse_parameter", "read_json_file", "read_tools"]
+__all__ = [
+    "CALL_OPTIONS",
+    "CHOICES",
+    "call_options",
+    "is_json",
+    "is_short_form",
+    "parse_json",
+    "parse_parameter",
+    "read_schema",
+    "read_tools",
+]
 
-_NUMBER = (int, float)
-CALL_OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
-    "temperature": (_NUMBER, "a number"),
-    "top_p": (_NUMBER, "a number"),
-    "max_tokens": ((int,), "a whole number"),
-    "stop": ((str, list), "text, or a list of texts"),
-    "seed": ((int,), "a whole number"),
-    "top_k": (_NUMBER, "a number"),
-    "presence_penalty": (_NUMBER, "a number"),
-    "frequency_penalty": (_NUMBER, "a number"),
-    "logit_bias": ((dict,), "a JSON object: the bias of each token"),
-    "logprobs": ((bool, int), "true or false"),
-    "top_logprobs": ((int,), "a whole number"),
-    "parallel_tool_calls": ((bool,), "true or false"),
-    "corrections": ((int,), "a whole number"),
-    "if_cut": ((str,), "error, again-whole or keep"),
-    "on_unsupported": ((str,), "adjust, error or send"),
-    "recover_text_calls": ((str,), "recover, strip or keep"),
-    "pdf_text": ((bool,), "true or false"),
+
+def _one_of(words: tuple[str, ...]) -> Parameter:
+    return Parameter("", (str,), f"{', '.join(words[:-1])} or {words[-1]}")
+
+
+CHOICES = {
+    "if_cut": get_args(IfCut),
+    "on_unsupported": get_args(OnUnsupported),
+    "recover_text_calls": get_args(TextCalls),
 }
-"""Options that `-p` passes to the call by name, with their types. Any other name is a parameter of the model."""
+"""The options of a call that take one word of a few."""
 
-_CHOICES = {
-    "if_cut": ("error", "again-whole", "keep"),
-    "on_unsupported": ("adjust", "error", "send"),
-    "recover_text_calls": ("recover", "strip", "keep"),
+CALL_OPTIONS: dict[str, Parameter] = {
+    **PARAMETERS,
+    "corrections": Parameter("", *WHOLE),
+    "pdf_text": Parameter("", *SWITCH),
+    **{name: _one_of(words) for name, words in CHOICES.items()},
 }
+"""Options that `-p` passes to the call by name. Any other name is a parameter of the model."""
 
 
 def call_options(
@@ -50,9 +55,7 @@ def call_options(
 ) -> dict[str, Any]:
     """Return the keyword arguments of a call, without those that are None."""
     options: dict[str, Any] = {}
-    extra = (
-        _require_object(parse_json_option(extra_body, "--extra-body"), "--extra-body") if extra_body is not None else {}
-    )
+    extra = _extra_body(extra_body) if extra_body is not None else {}
     params: dict[str, Any] = {}
     everything = deepcopy(extra)  # a path through a value that is no object is an error
     for parameter in parameters:
@@ -71,10 +74,34 @@ def call_options(
     if tools_file is not None:
         options["tools"] = read_tools(tools_file)
     if schema_file is not None:
-        from cnllm.cli.schema_option import read_schema
-
         options["schema"] = read_schema(schema_file)
     return options | {name: value for name, value in others.items() if value is not None}
+
+
+def read_schema(value: str) -> dict[str, Any]:
+    """Return the JSON Schema. Raise `UsageError` with what is wrong."""
+    if is_short_form(value):
+        from cnllm.schemas.short_form import parse_short_form
+
+        try:
+            return parse_short_form(value)
+        except ValueError as error:
+            raise UsageError(f"--schema {value!r}: {error}", "it looks like 'name, age int, tags [str]'") from None
+    schema = parse_json(value.encode(), "--schema") if is_json(value) else _read_json_file(value, "--schema")
+    return _require_object(schema, value)
+
+
+def is_short_form(value: str) -> bool:
+    """Whether a value is neither JSON nor the path of a file."""
+    name = value.strip()
+    is_path = os.path.exists(value) or (" " not in name and ("/" in name or "." in name))
+    return not is_path and not is_json(value)
+
+
+def is_json(value: str) -> bool:
+    """Whether a value begins as a JSON object does."""
+    rest = value.lstrip()
+    return rest.startswith("{") and rest[1:].lstrip()[:1] in ('"', "}")
 
 
 def parse_parameter(argument: str) -> tuple[str, Any]:
@@ -90,18 +117,16 @@ def parse_parameter(argument: str) -> tuple[str, Any]:
 
 def read_tools(path: str) -> list[dict[str, Any]]:
     """Read tools from a JSON file: a list of tools, or one tool."""
-    tools = read_json_file(path, "--tools")
+    tools = _read_json_file(path, "--tools")
     if isinstance(tools, dict):
         tools = tools["tools"] if isinstance(tools.get("tools"), list) else [tools]
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise UsageError(
-            f"{path} holds no list of tools",
-            'it looks like [{"name": …, "description": …, "parameters": {…}}]',
-        )
+        form = 'it looks like [{"name": …, "description": …, "parameters": {…}}]'
+        raise UsageError(f"{path} holds no list of tools", form)
     return tools
 
 
-def read_json_file(path: str, option: str) -> Any:
+def _read_json_file(path: str, option: str) -> Any:
     """Read the value in a JSON file. Raises `UsageError`."""
     try:
         data = read_bounded(path)
@@ -110,11 +135,13 @@ def read_json_file(path: str, option: str) -> Any:
     return parse_json(data, path)
 
 
-def parse_json_option(value: str, option: str) -> Any:
-    """Parse an option's JSON. `@FILE` reads a file."""
+def _extra_body(value: str) -> dict[str, Any]:
+    """Parse the JSON of `--extra-body`. `@FILE` reads a file."""
     if value.startswith("@"):
-        return read_json_file(value[1:], option)
-    return parse_json(value.encode("utf-8", "surrogateescape"), option)
+        body = _read_json_file(value[1:], "--extra-body")
+    else:
+        body = parse_json(value.encode("utf-8", "surrogateescape"), "--extra-body")
+    return _require_object(body, "--extra-body")
 
 
 def parse_json(data: bytes, source: str) -> Any:
@@ -146,11 +173,11 @@ def _require_object(value: Any, source: str) -> dict[str, Any]:
 
 
 def _check_value(name: str, value: Any) -> Any:
-    kinds, expected = CALL_OPTIONS[name]
-    invalid = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
+    option = CALL_OPTIONS[name]
+    invalid = not isinstance(value, option.types) or (isinstance(value, bool) and bool not in option.types)
     invalid = invalid or (isinstance(value, list) and not all(isinstance(item, str) for item in value))
-    if invalid or (name in _CHOICES and value not in _CHOICES[name]):
-        raise UsageError(f"{name}={value if isinstance(value, str) else json.dumps(value)}: {name} is {expected}")
+    if invalid or (name in CHOICES and value not in CHOICES[name]):
+        raise UsageError(f"{name}={value if isinstance(value, str) else json.dumps(value)}: {name} is {option.form}")
     return value
 
 

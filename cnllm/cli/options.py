@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from cnllm.cli import completion
+from cnllm.cli.lazy_command import LazyGroup
 from cnllm.cli.output import errors
 from cnllm.registry.levels import LEVELS
 
@@ -21,9 +22,12 @@ __all__ = [
     "LEVEL_WORDS",
     "NONE",
     "PARAMETERS",
+    "SWITCH",
+    "WHOLE",
     "Command",
     "Group",
     "ModelCommand",
+    "Parameter",
     "ReasoningLevel",
     "as_json",
     "attachments",
@@ -70,19 +74,31 @@ class Command(click.Command):
             raise
 
 
-PARAMETERS: dict[str, str] = {
-    "temperature": "How freely the model samples.",
-    "top_p": "The share of probability it samples from.",
-    "top_k": "The number of tokens it samples from.",
-    "max_tokens": "The most tokens of the answer.",
-    "stop": "A text that ends the answer. Repeatable.",
-    "seed": "Make sampling repeatable, where the endpoint can.",
-    "presence_penalty": "Make tokens that have occurred less likely.",
-    "frequency_penalty": "Make tokens less likely each time they occur.",
-    "logit_bias": "JSON: the bias of each token.",
-    "logprobs": "The log probabilities of the answer's tokens: true or false.",
-    "top_logprobs": "The number of likeliest tokens in them.",
-    "parallel_tool_calls": "Whether several calls may come at once: true or false.",
+class Parameter(NamedTuple):
+    """A parameter of the model: its help, and the types of its values, in words too."""
+
+    help: str
+    types: tuple[type, ...]
+    form: str
+
+
+_NUMBER = (int, float), "a number"
+WHOLE = (int,), "a whole number"
+SWITCH = (bool,), "true or false"
+
+PARAMETERS: dict[str, Parameter] = {
+    "temperature": Parameter("How freely the model samples.", *_NUMBER),
+    "top_p": Parameter("The share of probability it samples from.", *_NUMBER),
+    "top_k": Parameter("The number of tokens it samples from.", *_NUMBER),
+    "max_tokens": Parameter("The most tokens of the answer.", *WHOLE),
+    "stop": Parameter("A text that ends the answer. Repeatable.", (str, list), "text, or a list of texts"),
+    "seed": Parameter("Make sampling repeatable, where the endpoint can.", *WHOLE),
+    "presence_penalty": Parameter("Make tokens that have occurred less likely.", *_NUMBER),
+    "frequency_penalty": Parameter("Make tokens less likely each time they occur.", *_NUMBER),
+    "logit_bias": Parameter("JSON: the bias of each token.", (dict,), "a JSON object: the bias of each token"),
+    "logprobs": Parameter("The log probabilities of the answer's tokens: true or false.", (bool, int), SWITCH[1]),
+    "top_logprobs": Parameter("The number of likeliest tokens in them.", *WHOLE),
+    "parallel_tool_calls": Parameter("Whether several calls may come at once: true or false.", *SWITCH),
 }
 """The parameters that the registry knows, each an option of a call. A test compares them with the registry."""
 
@@ -94,9 +110,12 @@ class ModelCommand(Command):
         super().__init__(*args, **kwargs)
         self.params += [
             click.Option(
-                [f"--{name.replace('_', '-')}", f"param_{name}"], metavar="V", multiple=name == "stop", help=text
+                [f"--{name.replace('_', '-')}", f"param_{name}"],
+                metavar="V",
+                multiple=name == "stop",
+                help=entry.help,
             )
-            for name, text in PARAMETERS.items()
+            for name, entry in PARAMETERS.items()
         ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -160,7 +179,7 @@ def _declared_parameters() -> set[str]:
         return set()
 
 
-class Group(click.Group):
+class Group(LazyGroup):
     """A group of commands that accept `--debug`. Its command `list`, if it has one, may be left out."""
 
     command_class = Command

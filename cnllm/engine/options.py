@@ -18,7 +18,7 @@ from cnllm.tools.sets import expand_sets
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
-from cnllm.types.policy import Recovery
+from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
 from cnllm.types.web_search import WebSearch
 
 __all__ = [
@@ -27,15 +27,11 @@ __all__ = [
     "OPTION_NAMES",
     "PARAMS",
     "Function",
-    "OnUnsupported",
     "RequestOptions",
     "option_fault",
     "read_options",
 ]
 
-OnUnsupported = Literal["adjust", "error", "send"]
-TextCalls = Literal["recover", "strip", "keep"]
-IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
 EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs", "top_logprobs")
 """Parameters that a registry may name, and that are sent under their own name where it does not."""

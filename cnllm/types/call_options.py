@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from cnllm.types import ToolCall
 from cnllm.types.message_types import Content
-from cnllm.types.policy import Limits, Recovery, Timeouts
+from cnllm.types.policy import IfCut, Limits, OnUnsupported, Recovery, TextCalls, Timeouts
 from cnllm.types.route import Fallback
 
 if TYPE_CHECKING:
@@ -142,17 +142,17 @@ class BaseOptions(TypedDict, total=False):
     corrections: int | None
     """how often an answer that is not valid is sent back; left out: once, and never for a stream"""
 
-    recover_text_calls: Literal["recover", "strip", "keep"] | None
+    recover_text_calls: TextCalls | None
     """what happens to tool calls that the model wrote as text; left out: as the registry says"""
 
-    if_cut: Literal["error", "again-whole", "keep"] | None
+    if_cut: IfCut | None
     """what happens to a stream that was cut: raise `StreamCut`, ask again without streaming, or keep what came; left
     out: as the registry says"""
 
     recovery: Recovery | Mapping[str, Any] | None
     """what is tried where a reply breaks off; what is left out of it is as the registry says (`recovery.*`)"""
 
-    on_unsupported: Literal["adjust", "error", "send"] | None
+    on_unsupported: OnUnsupported | None
     """how to treat a value that the endpoint does not take: adjust it with a note (the default), raise `CannotSend`, or
     send it as it is"""
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from cnllm.types import checks
 
-__all__ = ["Limits", "Recovery", "Retry", "Timeouts"]
+__all__ = ["IfCut", "Limits", "OnUnsupported", "Recovery", "Retry", "TextCalls", "Timeouts"]
+
+OnUnsupported = Literal["adjust", "error", "send"]
+"""The words of the option `on_unsupported`."""
+TextCalls = Literal["recover", "strip", "keep"]
+"""The words of the option `recover_text_calls`."""
+IfCut = Literal["error", "again-whole", "keep"]
+"""The words of the option `if_cut`."""
 
 _MIB = 1024 * 1024
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import cnllm
 from cnllm import Registry
-from cnllm.cli import options
+from cnllm.cli import option_parsing, options
+from cnllm.client import sanitizer
+from cnllm.types.call_options import CallOptions
+from cnllm.types.policy import TextCalls
 
 from .support import Machine, chat
 
@@ -232,3 +235,11 @@ def test_the_option_system_is_a_message_before_the_others() -> None:
             client.plan("glm-4.7", [], system="Be brief.")
     fitted = cnllm.fit("glm-4.7", history, system="Be brief.")
     assert fitted.messages[0] == {"role": "system", "content": "Be brief."}
+
+
+def test_options_that_stand_twice_say_the_same() -> None:
+    """The words of `sanitize` stand in its signature, where a reader of the manual finds them."""
+    assert set(option_parsing.CALL_OPTIONS) <= set(CallOptions.__annotations__)
+    assert set(option_parsing.CHOICES) <= set(option_parsing.CALL_OPTIONS)
+    for function in (sanitizer.sanitize, sanitizer.Sanitizer.__init__):
+        assert get_type_hints(function)["recover_text_calls"] == TextCalls | None

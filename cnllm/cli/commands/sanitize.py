@@ -29,7 +29,7 @@ __all__ = ["sanitize"]
 )
 @click.option(
     "--text-calls",
-    type=click.Choice(("recover", "strip", "keep")),
+    type=click.Choice(option_parsing.CHOICES["recover_text_calls"]),
     help="What to do with calls written as text. Default: as the registry says.",
 )
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options
-from cnllm.cli.lazy_command import load_command
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.config.bounded_files import read_bounded
 from cnllm.config.private_files import create_private_file
@@ -48,21 +47,12 @@ _COMMANDS = {
     "teams": "cnllm.cli.commands.serve_keys:teams",
     "top": "cnllm.cli.commands.serve_top:top",
 }
+_TIMEOUTS = ("head", "body", "idle", "write")
 
 
-class _Serve(options.Group):
-    """A group that serves without a command, and imports its commands only when they are needed."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is no such command."""
-        return load_command(_COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
-
-
-@click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES)
+@click.group(
+    cls=options.Group, lazy=_COMMANDS, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES
+)
 @click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
 @click.option(
     "--port", metavar="P", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
@@ -133,35 +123,7 @@ class _Serve(options.Group):
 @click.option("--otel", is_flag=True, help="Make OpenTelemetry spans, for the provider that the process has.")
 @click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
 @click.pass_context
-def serve(
-    context: click.Context,
-    host: str,
-    port: int,
-    key: str | None,
-    keys_file: str | None,
-    no_key: bool,
-    public: bool,
-    public_url: str | None,
-    maps: tuple[str, ...],
-    store: str | None,
-    workers: int,
-    proxies: tuple[str, ...],
-    head_timeout: float | None,
-    body_timeout: float | None,
-    idle_timeout: float | None,
-    write_timeout: float | None,
-    max_connections: int | None,
-    max_requests: int | None,
-    max_held: int | None,
-    simulate: bool,
-    log: str | None,
-    log_calls: bool | None,
-    admin_key: str | None,
-    ui: bool,
-    no_metrics: bool,
-    otel: bool,
-    as_json: bool,
-) -> None:
+def serve(context: click.Context, /, **params: Any) -> None:
     """Serve every model to clients of four protocols.
 
     A client gets the printed address as its base URL and the key as its API key, and names any model of the registry.
@@ -171,7 +133,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     from cnllm.client.credentials import untrusted_models
-    from cnllm.gateway.access import LOOPBACK, is_loopback, url_host
+    from cnllm.gateway.access import LOOPBACK, is_loopback
     from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import check_book, open_book
@@ -180,57 +142,39 @@ def serve(
     from cnllm.registry import Registry
 
     check_settings()
-    _check_words(context)
-    models = _mapped_models(maps)
-    if workers > 1 and store in ("memory", "memory:"):
+    _check_words(params)
+    host, public, workers, keys_file = params["host"], params["public"], params["workers"], params["keys_file"]
+    models = _mapped_models(params["maps"])
+    if workers > 1 and params["store"] in ("memory", "memory:"):
         raise errors.UsageError(
             "--store memory: is for one process, and --workers starts several that would not share it",
             "--store sqlite: for one machine, --store redis://HOST for several",
         )
     try:
-        Clients(proxies)
+        Clients(params["proxies"])
     except ValueError as error:
         raise errors.UsageError(f"--trusted-proxy: {error}", "an address or a network: 10.0.0.5, 10.0.0.0/8") from error
-    given: dict[str, Any] = {
-        "head_seconds": head_timeout,
-        "body_seconds": body_timeout,
-        "idle_seconds": idle_timeout,
-        "write_seconds": write_timeout,
-        "connections": max_connections,
-        "requests": max_requests,
-        "held_bytes": None if max_held is None else max_held * 1024 * 1024,
-    }
+    given = {f"{name}_seconds": params[f"{name}_timeout"] for name in _TIMEOUTS}
+    given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
+    given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
     bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
-    if not is_loopback(host) and not public:
-        raise errors.UsageError(
-            f"--host {host} can be reached by other machines",
-            "add --public if they may use this gateway, and with it the keys of your providers",
-        )
-    if public and no_key:
-        raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
-    if public_url is not None:
-        if not public:
-            raise errors.UsageError("--public-url is for a gateway that others reach", "add --public")
-        try:
-            url_host(public_url)
-        except ValueError as error:
-            raise errors.UsageError(f"--public-url: {error}", "--public-url https://llm.example.org") from error
-    url = store or "sqlite:"
+    _check_reach(params, is_loopback(host))
+    url = params["store"] or "sqlite:"
     with _named("--store"):
-        key_book = None if no_key else open_book(url)
+        key_book = None if params["no_key"] else open_book(url)
         has_keys = check_book(key_book)
-    keys, new_key = _client_keys(key, keys_file, no_key, has_keys)
-    if ui and not (admin_key or read_secret("admin_key") or keys or keys_file):
+    keys, new_key = _client_keys(params["key"], keys_file, params["no_key"], has_keys)
+    if params["ui"] and not (params["admin_key"] or read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
-    _start_log(log)
-    logs_calls = _logs_calls(log_calls)
+    _start_log(params["log"])
+    logs_calls = _logs_calls(params["log_calls"])
     with _named("--store"):
         check_store(url)
-    folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
+    folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
 
     def read() -> Settings:
         registry = Registry.load()
-        untrusted = {} if simulate else untrusted_models(registry)
+        untrusted = {} if params["simulate"] else untrusted_models(registry)
         free, limited = _file_keys(keys_file, key_book)
         return Settings(registry, (*keys, *free), untrusted, tuple(limited))
 
@@ -243,35 +187,32 @@ def serve(
 
         return Gateway(
             settings.registry,
-            simulate=simulate,
+            simulate=params["simulate"],
             models=models,
             keys=settings.keys,
             store=url,
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
-            public_url=public_url,
+            public_url=params["public_url"],
             key_book=key_book,
             limited_keys=settings.limited_keys,
-            admin_key=admin_key,
-            metrics=not no_metrics,
-            recent=Recent(folder.name if folder is not None else None) if ui else None,
+            admin_key=params["admin_key"],
+            metrics=not params["no_metrics"],
+            recent=Recent(folder.name if folder is not None else None) if params["ui"] else None,
             call_log=CallLog() if logs_calls else None,
-            spans=ServerSpans() if otel else None,
+            spans=ServerSpans() if params["otel"] else None,
             bounds=bounds,
-            trusted_proxies=proxies,
+            trusted_proxies=params["proxies"],
         )
 
     configuration = Configuration(read, make)
     with _named("--map", *(f"{name}={model}" for name, model in models.items())):
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
-    with folder or contextlib.nullcontext(), listen(host, port) as listener:
+    with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
         address = address_url(listener)
 
         def ready() -> None:
-            if as_json:
-                answer.print_line(json.dumps({"url": address, "pid": os.getpid()}))
-            else:
-                answer.print_line(address)
+            answer.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
             if new_key is not None:
                 stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
             if public:
@@ -283,6 +224,26 @@ def serve(
             run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
         else:
             run_workers(configuration, listener, workers, ready)
+
+
+def _check_reach(params: dict[str, Any], is_local: bool) -> None:
+    """Raise `UsageError` for an address that others reach without leave, and for options that need such an address."""
+    from cnllm.gateway.access import url_host
+
+    if not is_local and not params["public"]:
+        raise errors.UsageError(
+            f"--host {params['host']} can be reached by other machines",
+            "add --public if they may use this gateway, and with it the keys of your providers",
+        )
+    if params["public"] and params["no_key"]:
+        raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
+    if params["public_url"] is not None:
+        if not params["public"]:
+            raise errors.UsageError("--public-url is for a gateway that others reach", "add --public")
+        try:
+            url_host(params["public_url"])
+        except ValueError as error:
+            raise errors.UsageError(f"--public-url: {error}", "--public-url https://llm.example.org") from error
 
 
 @contextlib.contextmanager
@@ -297,21 +258,21 @@ def _named(option: str, *beginnings: str) -> Iterator[None]:
         raise errors.UsageError(f"{option}{separator}{error.message}", error.hint) from error
 
 
-def _check_words(context: click.Context) -> None:
+def _check_words(params: dict[str, Any]) -> None:
     """Raise `UsageError` for an option that is empty or no number, and for a key that no client can send."""
     from cnllm.gateway.access import key_fault
 
-    values = context.params
-    empty = {"--host": "host", "--store": "store", "--keys-file": "keys_file", "--log": "log"}
-    for option, name in empty.items():
-        if values[name] == "":
+    for name in ("host", "store", "keys_file", "log"):
+        if params[name] == "":
+            option = f"--{name.replace('_', '-')}"
             raise errors.UsageError(f"{option} is empty", f"write its value, or leave {option} out")
-    for name in ("head_timeout", "body_timeout", "idle_timeout", "write_timeout"):
-        if values[name] != values[name]:
-            raise errors.UsageError(f"--{name.replace('_', '-')}: a number of seconds is expected")
+    for name in _TIMEOUTS:
+        if (seconds := params[f"{name}_timeout"]) != seconds:
+            option = f"{name}-timeout"
+            raise errors.UsageError(f"--{option}: a number of seconds is expected")
     keys = {
-        "--key": values["key"],
-        "--admin-key": values["admin_key"],
+        "--key": params["key"],
+        "--admin-key": params["admin_key"],
         _VARIABLE: read_secret("serve_key") or None,
         _ADMIN: read_secret("admin_key") or None,
     }

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
-from cnllm.engine.options import Function, TextCalls
+from cnllm.engine.options import Function
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearch
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
-from cnllm.types.policy import Limits, Recovery, Timeouts
+from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
 
 __all__ = ["Plan"]
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.describe import Base, flag
+from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = ["Call"]
 
@@ -32,14 +33,10 @@ class Call(Base, frozen=True):
     extra_body: Annotated[dict[str, Any] | None, flag("Merged into the body last, below the call's own.")] = None
     extra_headers: Annotated[dict[str, str] | None, flag("Further headers, below the call's own.")] = None
     on_unsupported: Annotated[
-        Literal["adjust", "error", "send"] | None, flag("What happens to an option that the endpoint does not support.")
+        OnUnsupported | None, flag("What happens to an option that the endpoint does not support.")
     ] = None
-    if_cut: Annotated[
-        Literal["error", "again-whole", "keep"] | None, flag("What happens to a stream that was cut.")
-    ] = None
+    if_cut: Annotated[IfCut | None, flag("What happens to a stream that was cut.")] = None
     pdf_text: Annotated[
         bool | None, flag("Whether the text of a PDF is sent to a model that reads no PDFs (extra `pdf`).")
     ] = None
-    recover_text_calls: Annotated[
-        Literal["recover", "strip", "keep"] | None, flag("What happens to tool calls written as text.")
-    ] = None
+    recover_text_calls: Annotated[TextCalls | None, flag("What happens to tool calls written as text.")] = None

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from cnllm.registry.flags.describe import Base, flag
+from cnllm.types.policy import IfCut
 
 __all__ = ["CitationPaths", "ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "Stream", "UsagePaths"]
 
@@ -131,7 +132,7 @@ class Stream(Base, frozen=True):
         ),
     ] = None
     if_cut: Annotated[
-        Literal["error", "again-whole", "keep"] | None,
+        IfCut | None,
         flag(
             "What happens to a stream that was cut: the default of the call's option of the same name.",
             "Networks and servers break off streams, and only some callers can use half an answer.",

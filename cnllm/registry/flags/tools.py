@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.types.policy import TextCalls
 
 __all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearch"]
 
@@ -350,7 +351,7 @@ class Leak(Base, frozen=True):
         ),
     ] = None
     then: Annotated[
-        Literal["recover", "strip", "keep"],
+        TextCalls,
         flag(
             "What happens to a block: it becomes a call, is removed, or stays text. It is not named `otherwise`, "
             "because it does not depend on what the endpoint accepts.",

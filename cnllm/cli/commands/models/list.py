@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 
@@ -49,20 +49,15 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
 
 
-def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from cnllm.errors import CnllmError
-    from cnllm.registry import summary
-
-    try:
-        return [name for name in summary.names().providers if name.startswith(incomplete)]
-    except CnllmError:
-        return []
-
-
 @click.command("list", cls=ListCommand, epilog=EXAMPLES)
 @click.argument("part", required=False)
 @click.option(
-    "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Models of P. Repeatable."
+    "--provider",
+    "providers",
+    metavar="P",
+    multiple=True,
+    shell_complete=completion.complete_providers,
+    help="Models of P. Repeatable.",
 )
 @click.option(
     "--can",
