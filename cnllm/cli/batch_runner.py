@@ -40,14 +40,12 @@ def run_batch(params: dict[str, Any]) -> int:
 
 def _estimate(settings: Settings, as_json: bool) -> int:
     """Print what a run would take."""
-    from msgspec import to_builtins
-
     from cnllm.batch import estimate_session
     from cnllm.cli.output.batch_report import estimate_lines
 
     estimate = estimate_session(settings)
     if as_json:
-        stdout.print_json(to_builtins(estimate))
+        stdout.print_json(estimate)
     else:
         for line in estimate_lines(estimate):
             stdout.print_line(line)

@@ -94,13 +94,13 @@ def list_(everything: bool, as_json: bool) -> None:
     from cnllm.cli.output.table import table
 
     rows = _rows(everything)
-    if as_json:
-        answer.print_json(rows)
-    elif rows:
-        heads = ("NAME", "MODEL", "FILE")
-        answer.print_line(table(heads, [(row["alias"], row["model"], row["file"] or "built in") for row in rows]))
-    else:
-        stdio.print_line("you have no aliases; cnllm aliases set NAME MODEL makes one, --all lists the built-in ones")
+
+    def text() -> str:
+        cells = [(row["alias"], row["model"], row["file"] or "built in") for row in rows]
+        return table(("NAME", "MODEL", "FILE"), cells)
+
+    nothing = "you have no aliases; cnllm aliases set NAME MODEL makes one, --all lists the built-in ones"
+    answer.print_listing(rows, text, nothing, as_json=as_json)
 
 
 def _rows(everything: bool) -> list[Alias]:

@@ -32,8 +32,6 @@ def fit(model: str, tools: str | None, as_json: bool) -> int:
     Following the model's registry entry, cnllm pairs calls with results, makes ids legal, and sends reasoning back only
     to its author. The messages go to stdout as a JSON array, notes on the changes to stderr. Nothing is sent.
     """
-    import msgspec
-
     from cnllm.client import api
 
     messages = _messages(option_parsing.parse_json(read_text("-", required=False).encode(), "stdin"))
@@ -43,7 +41,7 @@ def fit(model: str, tools: str | None, as_json: bool) -> int:
     except (TypeError, ValueError) as error:
         raise errors.UsageError(f"stdin: {error}", _SHAPE) from error
     if as_json:
-        answer.print_json(msgspec.to_builtins(result))
+        answer.print_json(result)
         return errors.WHOLE
     answer.print_json(result.messages)
     answer.TextView(reasoning=False, raw=False, hold=False).notes(result.notes)

@@ -57,15 +57,14 @@ def list_(as_json: bool) -> None:
     """List the names that have a key in the file, and whether a variable wins over it. No key is shown."""
     from cnllm.config import keys as store
 
-    rows = [{"name": name, "used": store.key_source(name)} for name in store.key_names()]
-    if as_json:
-        answer.print_json(rows)
-    elif rows:
-        sources = {"environment": "the variable", "file": "this file"}
-        cells = [(str(row["name"]), sources[str(row["used"])]) for row in rows]
-        answer.print_line(table(("NAME", "KEY TAKEN FROM"), cells))
-    else:
-        stdio.print_line("no keys are stored; cnllm keys set NAME stores one")
+    used = {name: str(store.key_source(name)) for name in store.key_names()}
+    sources = {"environment": "the variable", "file": "this file"}
+    answer.print_listing(
+        [{"name": name, "used": source} for name, source in used.items()],
+        lambda: table(("NAME", "KEY TAKEN FROM"), [(name, sources[source]) for name, source in used.items()]),
+        "no keys are stored; cnllm keys set NAME stores one",
+        as_json=as_json,
+    )
 
 
 @keys.command(epilog=options.examples("cnllm keys remove ZAI_API_KEY", "cnllm keys remove zai"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,29 +44,27 @@ def _count(default: int) -> options.Decorator:
 @options.as_json("an array")
 def list_(count: int, as_json: bool) -> None:
     """List the conversations, the last one first."""
-    from cnllm.cli.output import transcript
-    from cnllm.cli.output.columns import fit_columns
+    from cnllm.cli.output.table import table
     from cnllm.store import Store
 
     with Store.open() as store:
         summaries = store.summaries(count)
         _report_damage(store)
-    if as_json:
-        _print_json(summaries)
-    elif summaries:
+
+    def text() -> str:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        rows = [_row(summary, transcript.local_time(summary.last)) for summary in summaries]
-        answer.print_line(
-            fit_columns(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2]))
-        )
-    else:
-        stdio.print_line("no conversation is logged yet; cnllm call starts one")
+        return table(heads, list(map(_row, summaries)), give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
+
+    answer.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
 
 
-def _row(summary: ConversationSummary, time: str) -> tuple[str, ...]:
+def _row(summary: ConversationSummary) -> tuple[str, ...]:
+    from cnllm.cli.output.transcript import local_time
+
     origins = [origin for origin in summary.origins if origin != "endpoint"]
     state = ", ".join([summary.state, *origins])
-    return summary.id, time, str(summary.turns), summary.models[-1], state, " ".join(summary.prompt.split())
+    prompt = " ".join(summary.prompt.split())
+    return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, prompt
 
 
 @logs.command(
@@ -85,7 +83,7 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
         (record,) = store.records([store.conversation(ident, with_gateway=True).id])
         _report_damage(store)
     if as_json:
-        answer.print_json(_to_plain(record))
+        answer.print_json(record)
     else:
         transcript.print_transcript(record, reasoning=reasoning, raw=raw)
 
@@ -99,25 +97,19 @@ def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
 
     The search finds parts of words too, and ignores case. Quote several words to search for them as one.
     """
-    from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
         hits = store.search(words, count)
-    if as_json:
-        _print_json(hits)
-    elif hits:
-        answer.print_line(
-            "\n".join(transcript.escape_for_stdout(_line(hit, transcript.local_time(hit.began))) for hit in hits)
-        )
-    else:
-        stdio.print_line("nothing found")
+    answer.print_listing(hits, lambda: "\n".join(map(_line, hits)), "nothing found", as_json=as_json)
 
 
-def _line(hit: SearchHit, time: str) -> str:
+def _line(hit: SearchHit) -> str:
+    from cnllm.cli.output.transcript import escape_for_stdout, local_time
+
     author = hit.role if hit.role != "assistant" else hit.model
     suffix = " (reasoning)" if hit.where == "reasoning" else ""
-    return f"{hit.conversation}  {time}  {author}{suffix}: {hit.excerpt}"
+    return escape_for_stdout(f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}")
 
 
 @logs.command(
@@ -179,13 +171,3 @@ def _report_damage(store: Store) -> None:
     """Print which parts of the file cannot be read. The rest is shown."""
     for line in store.damaged:
         stdio.print_line(f"cnllm: {store.path}: damaged: {line}")
-
-
-def _to_plain(value: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(value)
-
-
-def _print_json(value: Any) -> None:
-    answer.print_json(_to_plain(value))

@@ -39,9 +39,7 @@ def cache(ident: str, as_json: bool) -> None:
         (record,) = store.records([store.conversation(ident, with_gateway=True).id], exchanges=True)
     report = cache_report(record, _loss_cost)
     if as_json:
-        import msgspec
-
-        answer.print_json(msgspec.to_builtins(report))
+        answer.print_json(report)
     elif not report.requests:
         stdio.print_line(f"no request of conversation {report.conversation} is stored; cnllm logs on stores them")
     else:

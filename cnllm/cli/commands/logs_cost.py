@@ -46,9 +46,7 @@ def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
         id_ = None if ident is None else store.conversation(ident, with_gateway=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
     if as_json:
-        import msgspec
-
-        answer.print_json(msgspec.to_builtins(report))
+        answer.print_json(report)
         return
     if not report.total.turns:
         stdio.print_line("no call of an endpoint is logged" + (" in that time" if since else ""))
@@ -57,7 +55,7 @@ def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
         rows = [_cells(row, row.label) for row in report.rows]
         if len(rows) > 1:
             rows.append(_cells(report.total, "all"))
-        answer.print_line(table(heads, rows, right=frozenset([1, 2, 3, 4])))
+        answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
 

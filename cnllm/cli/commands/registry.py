@@ -51,15 +51,15 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     problems = registry_check.check(paths)
     fault_count = sum(problem.severity == "error" for problem in problems)
     if fault_count:
-        registry_report.print_faults(problems, as_json)
+        registry_report.print_faults(problems, as_json=as_json)
     elif older is not None:
-        registry_report.print_old_sources(paths, older, as_json)
+        registry_report.print_old_sources(paths, older, as_json=as_json)
     elif unbacked:
-        registry_report.print_unsourced(paths, as_json)
+        registry_report.print_unsourced(paths, as_json=as_json)
     elif against is not None:
-        registry_report.print_comparison(paths, against, as_json)
+        registry_report.print_comparison(paths, against, as_json=as_json)
     else:
-        registry_report.print_faults(problems, as_json)
+        registry_report.print_faults(problems, as_json=as_json)
         if not as_json:
             registry_report.print_counts(paths)
     return errors.WRONG if fault_count else errors.WHOLE

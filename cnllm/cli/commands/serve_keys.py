@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,6 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
-    from cnllm.cli.output.json_types import ClientKey
     from cnllm.gateway.limits.book import KeyBook, KeyUse
     from cnllm.gateway.limits.keys import KeyRecord
 
@@ -107,18 +107,16 @@ def add(name: str, store: str, as_json: bool, **given: Any) -> None:
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
     """
     from cnllm.gateway.access import digest
+    from cnllm.gateway.limits.book import record_data
     from cnllm.gateway.limits.keys import new_key
 
     record = limits_of(_new(name), given)
     key = new_key()
-    book = _book(store)
-    try:
+    with _book(store) as book:
         _check_team(book, record)
         book.add(digest(key), record)
-    finally:
-        book.close()
     if as_json:
-        answer.print_json({"key": key, **_data(record)})
+        answer.print_json({"key": key, **record_data(record)})
     else:
         answer.print_line(key)
         stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
@@ -139,7 +137,7 @@ def set_(name: str, store: str, as_json: bool, **given: Any) -> None:
 
     Every gateway on the store follows within a second. What was used stays used.
     """
-    _change(name, name, store, as_json, given)
+    _change(name, name, store, given, as_json=as_json)
 
 
 @keys.command("list", epilog=options.examples("cnllm serve keys list", "cnllm serve keys list --json"))
@@ -147,7 +145,7 @@ def set_(name: str, store: str, as_json: bool, **given: Any) -> None:
 @options.as_json("an array")
 def list_(store: str, as_json: bool) -> None:
     """List the keys with their limits and what is used of them. No key is shown."""
-    _list(store, as_json, teams=False)
+    _list(store, as_json=as_json, teams=False)
 
 
 @keys.command(epilog=options.examples("cnllm serve keys revoke team-a"))
@@ -155,11 +153,8 @@ def list_(store: str, as_json: bool) -> None:
 @_store
 def revoke(name: str, store: str) -> None:
     """Revoke a key. Every gateway on the store refuses it within a second; replies that run come to their end."""
-    book = _book(store)
-    try:
+    with _book(store) as book:
         book.revoke(name)
-    finally:
-        book.close()
     stdio.print_line(f"the key of {name} is revoked")
 
 
@@ -193,12 +188,9 @@ def add_team(name: str, store: str, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.keys import team_digest
 
     record = limits_of(replace(_new(name), kind="team"), given)
-    book = _book(store)
-    try:
+    with _book(store) as book:
         book.add(team_digest(name), record)
-    finally:
-        book.close()
-    _show(record, as_json)
+    _show(record, as_json=as_json)
 
 
 @teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
@@ -209,7 +201,7 @@ def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
     """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
     from cnllm.gateway.limits.keys import team_digest
 
-    _change(name, team_digest(name), store, as_json, given)
+    _change(name, team_digest(name), store, given, as_json=as_json)
 
 
 @teams.command("list", epilog=options.examples("cnllm serve teams list", "cnllm serve teams list --json"))
@@ -217,7 +209,7 @@ def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
 @options.as_json("an array")
 def list_teams(store: str, as_json: bool) -> None:
     """List the teams with their limits and what is used of them."""
-    _list(store, as_json, teams=True)
+    _list(store, as_json=as_json, teams=True)
 
 
 def keep_file_key(book: KeyBook, key: str, text: str) -> None:
@@ -246,14 +238,16 @@ def keep_file_key(book: KeyBook, key: str, text: str) -> None:
 
 
 # ── books ────────────────────────────────────────────────────────────────────
-def _book(store: str) -> KeyBook:
-    """Return the book of a store. Raise `UsageError` for one that other processes cannot see."""
+@contextlib.contextmanager
+def _book(store: str) -> Iterator[KeyBook]:
+    """Open the book of a store for a block. Raise `UsageError` for one that other processes cannot see."""
     from cnllm.gateway.limits.book import open_book
 
     book = open_book(store)
     if book is None:
         raise errors.UsageError("the memory of a process holds no keys for others", "--store sqlite:PATH or redis://…")
-    return book
+    with contextlib.closing(book):
+        yield book
 
 
 def _new(name: str) -> KeyRecord:
@@ -276,55 +270,43 @@ def _check_team(book: KeyBook, record: KeyRecord) -> None:
         raise no_such_name(team_digest(record.team))
 
 
-def _change(shown: str, name: str, store: str, as_json: bool, given: Mapping[str, Any]) -> None:
+def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     """Change the limits of a key or a team, and show them. `name` is what the store knows it by."""
     if not any(value not in (None, ()) for value in given.values()):
         raise errors.UsageError(f"nothing is to be changed for {shown}", "name a limit, such as --rpm 100")
-    book = _book(store)
-    try:
+    with _book(store) as book:
         if given.get("team") not in (None, options.NONE):
             _check_team(book, limits_of(_new("team"), {"team": given["team"]}))
         record = book.change(name, lambda record: limits_of(record, given))
-    finally:
-        book.close()
-    _show(record, as_json)
+    _show(record, as_json=as_json)
 
 
 # ── output ───────────────────────────────────────────────────────────────────
-def _data(record: KeyRecord) -> dict[str, Any]:
-    """Return the limits as JSON."""
+def _show(record: KeyRecord, *, as_json: bool) -> None:
+    """Show the limits of a key or a team."""
     from cnllm.gateway.limits.book import record_data
 
-    return record_data(record)
-
-
-def _show(record: KeyRecord, as_json: bool) -> None:
-    """Show the limits of a key or a team."""
     if as_json:
-        answer.print_json(_data(record))
+        answer.print_json(record_data(record))
     else:
         answer.print_line(f"{record.name}: {_described(record)}")
 
 
-def _list(store: str, as_json: bool, *, teams: bool) -> None:
+def _list(store: str, *, as_json: bool, teams: bool) -> None:
     """List keys or teams."""
     from cnllm.gateway.limits.book import use_data
 
-    book = _book(store)
-    try:
+    with _book(store) as book:
         uses = book.uses(teams=teams)
-    finally:
-        book.close()
-    if as_json:
-        rows: list[ClientKey] = [use_data(use) for use in uses]  # type: ignore[misc]
-        answer.print_json(rows)
-    elif uses:
-        heads = ("NAME", "STATE", "TEAM", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
-        answer.print_line(table(heads, [_cells(use) for use in uses], right=frozenset([5, 6])))
-    elif teams:
-        stdio.print_line("there are no teams; cnllm serve teams add NAME makes one")
-    else:
-        stdio.print_line("there are no keys; cnllm serve keys add NAME makes one")
+    heads = ("NAME", "STATE", "TEAM", "CREATED", "LAST USE", "CALLS", "TOKENS", "SPENT", "LIMITS")
+    answer.print_listing(
+        list(map(use_data, uses)),
+        lambda: table(heads, list(map(_cells, uses)), right=[5, 6]),
+        "there are no teams; cnllm serve teams add NAME makes one"
+        if teams
+        else "there are no keys; cnllm serve keys add NAME makes one",
+        as_json=as_json,
+    )
 
 
 def _cells(use: KeyUse) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def top(url: str, key: str | None, interval: float, once: bool) -> None:
         now = _scrape(url, key)
         lines = rows(now, before)
         if once or not sys.stdout.isatty():
-            answer.print_line(table(HEADS, lines, right=frozenset(range(1, len(HEADS)))))
+            answer.print_line(table(HEADS, lines, right=range(1, len(HEADS))))
         else:
             text = _filled_columns(HEADS, lines)
             sys.stdout.write(f"{_CLEAR}{url}  {time.strftime('%H:%M:%S')}\n\n{text}\n")
@@ -59,7 +59,7 @@ def _filled_columns(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str
     """Return the table without its empty columns, so that it fits a terminal."""
     filled = [column for column, head in enumerate(heads) if any(line[column] for line in lines)]
     cells = [[line[column] for column in filled] for line in [heads, *lines]]
-    return table(cells[0], cells[1:], right=frozenset(range(1, len(filled))))
+    return table(cells[0], cells[1:], right=range(1, len(filled)))
 
 
 def _scrape(url: str, key: str) -> Scrape:

@@ -25,25 +25,24 @@ def templates() -> None:
 def list_(as_json: bool) -> None:
     """List the templates, with the beginning of each."""
     from cnllm.cli.call_template import load_template
-    from cnllm.cli.output.columns import fit_columns
+    from cnllm.cli.output.table import table
     from cnllm.config.templates import template_names
     from cnllm.errors import CnllmError
 
     names = template_names()
-    if as_json:
-        answer.print_json(names)
-    elif names:
+
+    def text() -> str:
         rows = []
         for name in names:
             try:
                 template = load_template(name)
-                text = template.system or template.prompt or ""
-                rows.append((name, template.model or "", " ".join(text.split())))
+                rows.append((name, template.model or "", " ".join((template.system or template.prompt or "").split())))
             except CnllmError as error:  # the others are shown nevertheless
                 rows.append((name, "", f"unreadable: {error.message}"))
-        answer.print_line(fit_columns(("NAME", "MODEL", "TEXT"), rows, give={1: 10, 2: 16}))
-    else:
-        stdio.print_line("there are no templates; cnllm call --save NAME makes one")
+        return table(("NAME", "MODEL", "TEXT"), rows, give={1: 10, 2: 16})
+
+    nothing = "there are no templates; cnllm call --save NAME makes one"
+    answer.print_listing(names, text, nothing, as_json=as_json)
 
 
 @templates.command(epilog=options.examples("cnllm templates show translate"))

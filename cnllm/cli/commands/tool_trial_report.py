@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.output.columns import truncate_end
-from cnllm.cli.output.table import table
+from cnllm.cli.output.table import table, truncate_end
 
 if TYPE_CHECKING:
     from cnllm.tool_trial import Measures, ModeReport, TrialReport
@@ -24,7 +23,7 @@ def as_text(report: TrialReport) -> str:
     measured = [measure(mode.results) for mode in report.modes]
     rows = [[label, *cells] for label, cells in _rows(measured)]
     heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.mode] for mode in report.modes)]
-    lines = [truncate_end(line, _WIDTH) for line in table(["", *heads[1:]], rows, frozenset()).splitlines()]
+    lines = [truncate_end(line, _WIDTH) for line in table(["", *heads[1:]], rows).splitlines()]
     lines = [heads[0], *lines, *_problems(report.modes)]
     lines.append(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else ""))
     return "\n".join(lines)

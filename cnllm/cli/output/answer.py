@@ -13,7 +13,7 @@ from msgspec import UNSET
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
-from cnllm.cli.output.stdout import print_json, print_line
+from cnllm.cli.output.stdout import print_json, print_line, print_listing
 from cnllm.cli.output.usage import Pace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
@@ -47,6 +47,7 @@ __all__ = [
     "View",
     "print_json",
     "print_line",
+    "print_listing",
 ]
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"

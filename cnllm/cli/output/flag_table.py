@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.output import columns, terminal
+from cnllm.cli.output import terminal
 from cnllm.cli.output.format import to_plain
+from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
@@ -28,9 +29,7 @@ def flag_table(model: Model) -> str:
     groups = [(name, list(members)) for name, members in groupby(facts, _table)]
     own = f"{model.provider}/{model.id}"
     lines = [_cells(fact, name, letters, own) for name, members in groups for fact in members]
-    text = columns.fit_columns(
-        HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3})
-    )
+    text = table(HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=[0], addresses=[3])
     first, *rows = text.split("\n")
     out = [_title(model), *_legend(letters), "", first]
     for name, members in groups:
@@ -82,9 +81,9 @@ def _table(fact: Fact) -> str:
     return head if dot else ""
 
 
-def _cells(fact: Fact, table: str, letters: dict[str, str], own: str) -> tuple[str, ...]:
-    prefix = f"{table.replace('when ', 'when.')}." if table else ""
-    name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
+def _cells(fact: Fact, owner: str, letters: dict[str, str], own: str) -> tuple[str, ...]:
+    prefix = f"{owner.replace('when ', 'when.')}." if owner else ""
+    name = f"{'  ' if owner else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
     return (name, shown_value(fact), source_place(fact, letters, own), source_label(fact), seen, fact.how or "")
 

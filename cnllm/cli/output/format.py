@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
+    from cnllm.registry.model import Fact
 
-__all__ = ["UNKNOWN", "format_amount", "format_count", "format_price", "plain_flags", "state_word", "to_plain"]
+__all__ = [
+    "UNKNOWN",
+    "format_amount",
+    "format_count",
+    "format_price",
+    "plain_fact",
+    "plain_flags",
+    "state_word",
+    "to_plain",
+]
 
 UNKNOWN = "?"
 
@@ -17,6 +27,13 @@ def to_plain(value: object) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
+
+
+def plain_fact(fact: Fact) -> dict[str, Any]:
+    """Return a fact as plain data."""
+    plain: dict[str, Any] = to_plain(fact)
+    del plain["rounded"]
+    return plain
 
 
 def plain_flags(flags: Flags) -> Any:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.output import answer, columns
+from cnllm.cli.output import answer
 from cnllm.cli.output.format import format_amount
+from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
     from cnllm.registry.updates.changes import Action, Change, Kind
@@ -39,8 +40,8 @@ def print_changes(changes: Sequence[Change]) -> None:
         found = list(group)
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
         cells = [_cells(change) for change in found]
-        table = columns.fit_columns(heads, cells, give={0: 30, 3: 12, 5: 12}, middles=frozenset({0, 5}))
-        blocks.append(f"{KIND_TITLES[kind]}{_ACTION_TITLES[action]} ({len(found)})\n{table}")
+        text = table(heads, cells, give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
+        blocks.append(f"{KIND_TITLES[kind]}{_ACTION_TITLES[action]} ({len(found)})\n{text}")
     if blocks:
         answer.print_line("\n\n".join(blocks))
 

@@ -11,20 +11,29 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cnllm.cli.output import answer, columns, stdio, terminal
-from cnllm.cli.output.format import format_amount, to_plain
+from cnllm.cli.output import answer, stdio, terminal
+from cnllm.cli.output.format import format_amount
+from cnllm.cli.output.registry_changes import count
+from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact
     from cnllm.registry.problem import Problem
 
-__all__ = ["print_comparison", "print_counts", "print_faults", "print_forms", "print_old_sources", "print_unsourced"]
+__all__ = [
+    "print_comparison",
+    "print_counts",
+    "print_faults",
+    "print_forms",
+    "print_old_sources",
+    "print_unsourced",
+]
 
 
-def print_faults(problems: Sequence[Problem], as_json: bool) -> None:
+def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
     """Print each fault with its place and, where it is known, the corrected line; their number goes to stderr."""
     if as_json:
-        answer.print_json(to_plain(problems))
+        answer.print_json(problems)
         return
     from cnllm.registry.problem import write_hint
 
@@ -34,9 +43,8 @@ def print_faults(problems: Sequence[Problem], as_json: bool) -> None:
         answer.print_line(terminal.escape(f"{place}: {warning}{problem.message}"))
         if problem.corrected:
             answer.print_line(terminal.escape(f"  {write_hint(problem.corrected)}"))
-    count = sum(problem.severity == "error" for problem in problems)
-    if count:
-        stdio.print_line(_plural(count, "fault"))
+    if faults := sum(problem.severity == "error" for problem in problems):
+        stdio.print_line(count(faults, "fault"))
 
 
 def print_counts(paths: list[str] | None) -> None:
@@ -46,38 +54,38 @@ def print_counts(paths: list[str] | None) -> None:
     documents = sources.load_documents(paths)
     registry = Registry(documents)
     unsourced = len(sources.unsourced_flags(documents))
-    sourcing = f"{_plural(unsourced, 'flag')} without a source: --unbacked" if unsourced else "every flag has a source"
-    summary = f"{_plural(len(registry.providers), 'provider')}, {_plural(len(registry.names()), 'model')}; {sourcing}"
+    sourcing = f"{count(unsourced, 'flag')} without a source: --unbacked" if unsourced else "every flag has a source"
+    summary = f"{count(len(registry.providers), 'provider')}, {count(len(registry.names()), 'model')}; {sourcing}"
     stdio.print_line(f"no faults: {summary}")
 
 
-def print_old_sources(paths: list[str] | None, days: int, as_json: bool) -> None:
+def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> None:
     """Print the sources read more than `days` days ago."""
     from cnllm.registry import sources
 
     citations = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
     if as_json:
-        answer.print_json(to_plain(citations))
+        answer.print_json(citations)
     elif citations:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
         cells = [(c.seen, str(c.days), c.how, _strip_scheme(c.source), c.where, ", ".join(c.backs)) for c in citations]
-        give, right = {3: 24, 4: 20, 5: 12}, frozenset({1})
-        answer.print_line(columns.fit_columns(heads, cells, give=give, addresses=frozenset({3}), right=right))
+        give, right = {3: 24, 4: 20, 5: 12}, [1]
+        answer.print_line(table(heads, cells, give=give, addresses=[3], right=right))
     if not as_json:
-        stdio.print_line(f"{_plural(len(citations), 'source')} older than {_plural(days, 'day')}")
+        stdio.print_line(f"{count(len(citations), 'source')} older than {count(days, 'day')}")
 
 
-def print_unsourced(paths: list[str] | None, as_json: bool) -> None:
+def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
     """Print the flags without a source."""
     from cnllm.registry import sources
 
     flags = sources.unsourced_flags(sources.load_documents(paths))
     if as_json:
-        answer.print_json(to_plain(flags))
+        answer.print_json(flags)
         return
     for flag in flags:
         answer.print_line(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
-    stdio.print_line(f"{_plural(len(flags), 'flag')} without a source")
+    stdio.print_line(f"{count(len(flags), 'flag')} without a source")
 
 
 def print_forms(paths: Sequence[str], *, write: bool) -> int:
@@ -102,11 +110,11 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
         if write:
             stdio.print_line(f"{terminal.escape(name)}: {'written' if formatted != text else 'nothing to change'}")
     if not write:
-        stdio.print_line(f"{_plural(total, 'line')} written otherwise")
+        stdio.print_line(f"{count(total, 'line')} written otherwise")
     return total
 
 
-def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
+def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> None:
     """Print the disagreements with a public file of models."""
     from cnllm.registry import Registry, sources
     from cnllm.registry.compare import compare
@@ -115,20 +123,16 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     published = read_published(Path(file))
     result = compare(Registry(sources.load_documents(paths)), published)
     if as_json:
-        answer.print_json(to_plain(result.disagreements))
+        answer.print_json(result.disagreements)
         return
     for index, (cause, group) in enumerate(groupby(result.disagreements, key=lambda d: d.cause)):
         found = list(group)
         answer.print_line(f"{chr(10) if index else ''}{_CAUSES[cause]} ({len(found)})")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
-        give, right = {0: 34, 4: 18}, frozenset({2, 3})
-        answer.print_line(
-            columns.fit_columns(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
-        )
-    summary = (
-        f"{result.found} of {_plural(result.models, 'model')} found there, {_plural(result.values, 'value')} compared"
-    )
+        give, right = {0: 34, 4: 18}, [2, 3]
+        answer.print_line(table(heads, cells, give=give, middles=[0], addresses=[4], right=right))
+    summary = f"{result.found} of {count(result.models, 'model')} found there, {count(result.values, 'value')} compared"
     if result.rounded:
         summary += f", {result.rounded} equal up to rounding"
     if result.off_peak:
@@ -136,7 +140,7 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     if result.currency:
         rates = ", ".join(f"{rate:.2f} {currency}" for currency, rate in result.rates.items())
         summary += f", {result.currency} in another currency and within a quarter of the list's own rate ({rates})"
-    stdio.print_line(f"{_plural(len(result.disagreements), 'disagreement')}: {summary}")
+    stdio.print_line(f"{count(len(result.disagreements), 'disagreement')}: {summary}")
 
 
 _CAUSES = {
@@ -172,7 +176,3 @@ def _source(fact: Fact | None) -> tuple[str, str]:
 
 def _strip_scheme(source: str) -> str:
     return source.removeprefix("https://").removeprefix("http://")
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

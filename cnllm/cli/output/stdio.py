@@ -9,6 +9,7 @@ from typing import BinaryIO, TextIO
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import terminal
+from cnllm.errors import CnllmError
 
 __all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "read_stdin", "write_text"]
 
@@ -60,12 +61,10 @@ def is_piped(raw: BinaryIO) -> bool:
 
 
 def read_stdin(stream: BinaryIO, most: int, name: str) -> bytes:
-    """Read a stream to its end. Raises `UsageError` where that is more than so many bytes."""
+    """Read a stream to its end. Raises `CnllmError` where that is more than so many bytes."""
     data = stream.read(most + 1)
     if len(data) > most:
-        from cnllm.cli.output.errors import UsageError
-
-        raise UsageError(f"{name}: it has more than {most:,} bytes", "pipe less")
+        raise CnllmError(f"{name}: it has more than {most:,} bytes", hint="pipe less")
     return data
 
 

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from cnllm.cli.output import terminal
+from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["print_json", "print_line"]
+__all__ = ["print_json", "print_line", "print_listing"]
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on stdout: on one line, or indented on a terminal."""
+    """Print a value on stdout as JSON, structs too: on one line, or indented on a terminal."""
     import json
 
-    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
+
+
+def _plain(value: Any) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(value)
+
+
+def print_listing(rows: Sequence[Any], text: Callable[[], str], nothing: str, *, as_json: bool) -> None:
+    """Print rows on stdout: as JSON, else as the text. Where there are none, that is said on stderr."""
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_line(text())
+    else:
+        stdio.print_line(nothing)
 
 
 def print_line(text: str, *, raw: bool = False) -> None:

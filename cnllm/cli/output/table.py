@@ -2,17 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from cnllm.cli.output import terminal
+from cnllm.cli.output.terminal import display_width
 
-__all__ = ["fields", "table"]
+__all__ = ["fields", "line_width", "table", "truncate_end"]
+
+_WIDTH = 100
+_GAP = "  "
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
-    """Return rows under their heads, as wide as necessary. The columns in `right` are right-aligned."""
-    columns = [_padded(cells, is_right=column in right) for column, cells in enumerate(zip(heads, *rows, strict=True))]
-    return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    give: Mapping[int, int] | None = None,
+    middles: Sequence[int] = (),
+    addresses: Sequence[int] = (),
+) -> str:
+    """Return rows under their heads, as wide as necessary. The columns in `right` are right-aligned.
+
+    With `give` the table is no wider than a line, if these columns can be narrowed so far: it holds the least width of
+    each, and the widest is narrowed first. A long cell loses its end, in the columns of `middles` its middle, and in
+    those of `addresses` the text between host and end.
+    """
+    lines = [heads, *rows] if give is None else _fit([heads, *rows], give, middles, addresses)
+    columns = [_padded(cells, is_right=column in right) for column, cells in enumerate(zip(*lines, strict=True))]
+    return "\n".join([line.rstrip() for line in map(_GAP.join, zip(*columns, strict=True))])
+
+
+def _fit(
+    lines: Sequence[Sequence[str]], give: Mapping[int, int], middles: Sequence[int], addresses: Sequence[int]
+) -> list[list[str]]:
+    """Return the heads and the rows, with the cells of the columns in `give` shortened to fit into a line."""
+    widths = [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - line_width()
+    while excess > 0 and (wide := [column for column, least in give.items() if widths[column] > least]):
+        widths[max(wide, key=lambda column: widths[column])] -= 1
+        excess -= 1
+    cuts = [
+        _truncate_url if p in addresses else _truncate_middle if p in middles else truncate_end
+        for p in range(len(widths))
+    ]
+    heads = list(map(_truncate_middle, lines[0], widths))
+    return [
+        heads,
+        *([cut(cell, width) for cut, cell, width in zip(cuts, line, widths, strict=True)] for line in lines[1:]),
+    ]
+
+
+def line_width() -> int:
+    """Return the width of a line: the terminal's width, or 100 columns without a terminal."""
+    return max(60, shutil.get_terminal_size((_WIDTH, 24)).columns) if sys.stdout.isatty() else _WIDTH
+
+
+def truncate_end(text: str, width: int) -> str:
+    """Cut the end of a text that is too long."""
+    return text if display_width(text) <= width else _begin(text, width - 1) + "…"
+
+
+def _truncate_middle(text: str, width: int) -> str:
+    """Cut the middle of a text that is too long: the end of a path says most."""
+    if display_width(text) <= width:
+        return text
+    tail = (width - 1) * 3 // 5
+    return f"{_begin(text, width - 1 - tail)}…{_begin(text[::-1], tail)[::-1]}"
+
+
+def _begin(text: str, width: int) -> str:
+    """Return the beginning of a text that fits into the width."""
+    for end, used in enumerate(accumulate(map(display_width, text)), 1):
+        if used > width:
+            return text[: end - 1]
+    return text
+
+
+def _truncate_url(text: str, width: int) -> str:
+    """Shorten a URL without scheme, or a repository with a path, to its host (owner) and its end."""
+    host = re.split(r"[/:@#]", text, maxsplit=1)[0]
+    tail_width = width - len(host) - 2
+    if len(text) <= width or tail_width < 4:
+        return _truncate_middle(text, width)
+    return f"{host}{text[len(host)]}…{text[len(text) - tail_width :]}"
 
 
 def _padded(cells: Sequence[str], *, is_right: bool) -> list[str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, columns, stdio, terminal
+from cnllm.cli.output import answer, stdio, terminal
 from cnllm.cli.output.flag_table import file_letters, shown_value, source_place
-from cnllm.cli.output.format import to_plain
+from cnllm.cli.output.format import plain_fact
+from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact
@@ -41,7 +42,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
     first, second = registry.resolve(a), registry.resolve(b)
     changes = differences(first, second)
     if as_json:
-        answer.print_json([_json(difference) for difference in changes])
+        answer.print_json([{"flag": d.flag, "a": _without_flag(d.a), "b": _without_flag(d.b)} for d in changes])
     elif changes:
         answer.print_line(_table(first.name, second.name, changes))
     if not as_json:
@@ -53,21 +54,8 @@ def diff(a: str, b: str, as_json: bool) -> None:
         )
 
 
-def _json(difference: Difference) -> dict[str, Any]:
-    return {"flag": difference.flag, "a": _fact_json(difference.a), "b": _fact_json(difference.b)}
-
-
-def _fact_json(fact: Fact | None) -> dict[str, Any] | None:
-    if fact is None:
-        return None
-    return {
-        "value": to_plain(fact.value),
-        "layer": fact.layer,
-        "where": fact.where,
-        "source": fact.source,
-        "seen": fact.seen,
-        "how": fact.how,
-    }
+def _without_flag(fact: Fact | None) -> dict[str, Any] | None:
+    return None if fact is None else {key: value for key, value in plain_fact(fact).items() if key != "flag"}
 
 
 def _table(a: str, b: str, differences: list[Difference]) -> str:
@@ -77,7 +65,7 @@ def _table(a: str, b: str, differences: list[Difference]) -> str:
     heads = ("FLAG", a, "SET BY", b, "SET BY")
     cells = [(d.flag, *_pair(d.a, letters), *_pair(d.b, letters)) for d in differences]
     legend = [f"{mark}: {terminal.escape(file)}" for file, mark in letters.items()]
-    text = columns.fit_columns(heads, cells, give={0: 26, 1: 12, 3: 12}, middles=frozenset({0}))
+    text = table(heads, cells, give={0: 26, 1: 12, 3: 12}, middles=[0])
     return "\n".join([*legend, text])
 
 

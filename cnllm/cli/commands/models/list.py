@@ -113,7 +113,7 @@ def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, 
         from cnllm.cli.output.table import table
 
         heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
-        stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], frozenset({2, 3})))
+        stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], right=[2, 3]))
     retired = len(rows) - len(current)
     left_out = f"; {retired} more are retired: --all" if retired else ""
     left_out += "" if with_catalogue else "; a public list has others: --catalogue"
@@ -128,8 +128,8 @@ def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, 
 
 def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
     """Print a listing on a terminal, page by page where it is longer than the screen."""
-    from cnllm.cli.output.columns import line_width
     from cnllm.cli.output.model_list import model_lines
+    from cnllm.cli.output.table import line_width
 
     capabilities = matcher.capabilities if matcher.maybe else ()  # without --maybe each is a yes
     lines = list(model_lines(rows, capabilities, line_width()))

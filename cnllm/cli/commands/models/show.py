@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_flags, to_plain
+from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Price, Reasoning
-    from cnllm.registry.model import Fact, Model
+    from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
 __all__ = ["show"]
@@ -49,7 +49,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
     if issues:
         _print_issues(resolved, as_json)
     elif explain and as_json:
-        answer.print_json([fact_row(fact) for fact in resolved.explain()])
+        answer.print_json(list(map(plain_fact, resolved.explain())))
     elif explain:
         from cnllm.cli.output.flag_table import flag_table
 
@@ -61,7 +61,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
         more = {
             "parameters": parameters(resolved),
             "flags": plain_flags(resolved.flags),
-            "notes": to_plain(resolved.notes),
+            "notes": resolved.notes,
         }
         answer.print_json(summary.row(resolved, short) | more)
     else:
@@ -73,7 +73,7 @@ def _print_issues(model: Model, as_json: bool) -> None:
 
     found = known_issues(model)
     if as_json:
-        answer.print_json(to_plain(found))
+        answer.print_json(found)
         return
     for issue in found:
         parts = [issue.how, issue.seen, issue.source]
@@ -81,19 +81,6 @@ def _print_issues(model: Model, as_json: bool) -> None:
         answer.print_line(f"{terminal.escape(issue.text)}\n  {source}")
     if not found:
         stdio.print_line(f"no issue of {terminal.escape(model.name)} is known")
-
-
-def fact_row(fact: Fact) -> dict[str, Any]:
-    """Return a fact as JSON."""
-    return {
-        "flag": fact.flag,
-        "value": to_plain(fact.value),
-        "layer": fact.layer,
-        "where": fact.where,
-        "source": fact.source,
-        "seen": None if fact.seen is None else str(fact.seen),
-        "how": fact.how,
-    }
 
 
 # ── one model in short ───────────────────────────────────────────────────────
