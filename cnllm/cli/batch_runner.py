@@ -7,28 +7,34 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import client_factory, option_parsing
+from cnllm.cli import client_factory, option_parsing, tools
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
     from cnllm.batch.report import Report
     from cnllm.batch.settings import Settings
-    from cnllm.cli.tools import Toolbox
+    from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
 
 __all__ = ["run_batch"]
 
+_SETTINGS = (
+    *("prompt", "currency", "assume_output", "rpm", "tpm", "attempts", "unsure", "strict", "order", "group_by"),
+    *("cache", "simulate", "format", "encoding", "vendor_batch"),
+)
+"""The options that are settings of a batch, under the same name."""
 SIMULATED = "simulated: these answers are made up on this machine; no model was asked"
-_INTERRUPTED, _PARTIAL = errors.INTERRUPTED, errors.PARTIAL
 
 
 def run_batch(params: dict[str, Any]) -> int:
     """Run a batch and return the exit status."""
     check_settings()
-    box = _toolbox(params)
+    box = tools.command_tools(params, None)
     try:
+        if box is not None:
+            box.open()
         settings = _settings(params, box)
         if params["dry_run"]:
             return _estimate(settings, params["as_json"])
@@ -52,19 +58,9 @@ def _estimate(settings: Settings, as_json: bool) -> int:
     return errors.WHOLE
 
 
-def _toolbox(params: dict[str, Any]) -> Toolbox | None:
-    """Return the tools that run on this machine; None where none are named."""
-    if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
-        return None
-    from cnllm.cli import tools
-
-    servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], None)
-    box = tools.Toolbox(params["tool"], params["approve"], None, servers)
-    box.open()
-    return box
-
-
 def _run(settings: Settings, params: dict[str, Any]) -> int:
+    from msgspec.structs import replace
+
     from cnllm.batch import run_session
     from cnllm.cli.output.batch_view import BatchView
 
@@ -73,10 +69,12 @@ def _run(settings: Settings, params: dict[str, Any]) -> int:
     on_ray = params["ray"] is not None and not params["simulate"]
     # Ray writes what happens in the cluster to stdout, where only the report belongs.
     with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
-        if on_ray:
-            settings = _on_ray(settings, params["ray"])
+        if on_ray:  # the requests leave from the nodes of the cluster
+            from cnllm.ray.transport import RayTransport
+
+            settings = replace(settings, transport=RayTransport(params["ray"]))
         with BatchView() as view:
-            report = run_session(_with_progress(settings, view.show))
+            report = run_session(replace(settings, on_progress=view.show))
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:
@@ -87,28 +85,13 @@ def _run(settings: Settings, params: dict[str, Any]) -> int:
     return _status(report)
 
 
-def _on_ray(settings: Settings, address: str) -> Settings:
-    """Return settings whose requests leave from the nodes of a Ray cluster."""
-    from msgspec.structs import replace
-
-    from cnllm.ray.transport import RayTransport
-
-    return replace(settings, transport=RayTransport(address))
-
-
 def _status(report: Report) -> int:
     if report.stop_kind == "interrupted":
-        return _INTERRUPTED
-    return errors.WHOLE if report.complete else _PARTIAL
+        return errors.INTERRUPTED
+    return errors.WHOLE if report.complete else errors.PARTIAL
 
 
-def _with_progress(settings: Settings, show: Any) -> Settings:
-    from msgspec.structs import replace
-
-    return replace(settings, on_progress=show)
-
-
-def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
+def _settings(params: dict[str, Any], box: CommandTools | None) -> Settings:
     """Return the settings of the options. Raises `UsageError`."""
     from cnllm.batch import make_settings
     from cnllm.registry import Registry
@@ -132,30 +115,16 @@ def _settings(params: dict[str, Any], box: Toolbox | None) -> Settings:
         return make_settings(
             params["source"],
             models,
+            **{name: params[name] for name in _SETTINGS},
             out=Path(params["out"]),
-            prompt=params["prompt"],
             concurrency=_concurrency(params["concurrency"]),
             max_cost=_amount(params["max_cost"]),
-            currency=params["currency"],
             assume_price=_assumed_price(params["assume_price"], params["currency"]),
-            assume_output=params["assume_output"],
-            rpm=params["rpm"],
-            tpm=params["tpm"],
-            attempts=params["attempts"],
-            unsure=params["unsure"],
             changed=params["changed"] or "stop",
-            strict=params["strict"],
-            order=params["order"],
-            group_by=params["group_by"],
-            cache=params["cache"],
-            simulate=params["simulate"],
-            format=params["format"],
-            encoding=params["encoding"],
             registry=registry,
             api_keys=keys,
             max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
             plot=not params["no_plot"],
-            vendor_batch=params["vendor_batch"],
             **options,
         )
     except (TypeError, ValueError) as error:
@@ -183,11 +152,9 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
 
 def _stand_in(variable: str) -> str:
     """Return what stands for the key in a variable of the workers. Raises `UsageError`."""
-    from cnllm.config.keys import NAME
     from cnllm.ray.remote_sender import STAND_IN
 
-    if not NAME.fullmatch(variable):
-        raise errors.UsageError("--key-env takes the name of a variable, not a key", "for example: --key-env MY_KEY")
+    client_factory.require_key_name(variable)
     return STAND_IN + variable
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +17,7 @@ from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
-    from cnllm.cli.tools import Toolbox
+    from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
     from cnllm.registry.model import Model
@@ -45,7 +44,7 @@ class CallRunner:
             reasoning=params["reasoning"],
             tool_choice=params["tool_choice"],
         )
-        self.box = self._toolbox()
+        self.box = self._tools()
         try:
             self._prepare(template)
         except BaseException:
@@ -82,18 +81,17 @@ class CallRunner:
         writes = not params["no_log"] and self.form not in ("plan", "curl")
         return turn_log.TurnLog(conversation, writes=writes)
 
-    def _toolbox(self) -> Toolbox | None:
+    def _tools(self) -> CommandTools | None:
         params = self.params
-        if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
+        if not (params["tool"] or params["mcp"] or params["mcp_env"]):
             return None
         if params["tools"] is not None:
             raise errors.UsageError("--tools only describes tools, --tool and --mcp run them", "give one of them")
         from cnllm.cli import tools
         from cnllm.cli.chat_input import terminal_answer
+        from cnllm.cli.questions import can_ask
 
-        ask = terminal_answer if sys.stdin.isatty() and sys.stderr.isatty() else None
-        servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], ask)
-        return tools.Toolbox(params["tool"], params["approve"], ask, servers, web_search=params["web_search"])
+        return tools.command_tools(params, terminal_answer if can_ask() else None, web_search=params["web_search"])
 
     def _close_tools(self) -> None:
         if self.box is not None:

@@ -13,7 +13,7 @@ from cnllm.errors import CnllmError
 from cnllm.types import Message, Reply, Text
 
 if TYPE_CHECKING:
-    from cnllm.cli.tools import Toolbox
+    from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
@@ -31,7 +31,7 @@ class ChatSession:
         self,
         client: Client,
         log: turn_log.TurnLog,
-        box: Toolbox,
+        box: CommandTools,
         model: Model,
         *,
         endpoint: ChatEndpoint,

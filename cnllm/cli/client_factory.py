@@ -23,7 +23,9 @@ __all__ = [
     "is_set",
     "key_variable",
     "may_send_key",
+    "named_key",
     "read_key",
+    "require_key_name",
     "resolve_model",
 ]
 
@@ -55,19 +57,35 @@ def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str
     """
     from cnllm.config import keys, redact
 
-    if key_env is not None and not keys.NAME.fullmatch(key_env):
-        raise errors.UsageError(
-            "--key-env takes the name of a variable, not a key", f"for example: --key-env {PLACE_OF_KEY}"
-        )
+    own = named_key(key_env, required=required) if key_env is not None else None
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide_secrets(*[value for name in names if (value := keys.find_key([name]))])
     errors.hide_secrets(
         *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *redact.proxy_secrets()
     )
-    key = keys.find_key([key_env]) if key_env is not None else None
-    if key is None and key_env is not None and required:
+    return own
+
+
+def named_key(key_env: str, *, required: bool = True) -> str | None:
+    """Read the key from a variable that the user names. From then on, no output shows it."""
+    from cnllm.config import keys
+
+    require_key_name(key_env)
+    key = keys.find_key([key_env])
+    if key is None and required:
         raise KeyMissing(f"{key_env} holds no key", env=[key_env])
+    errors.hide_secrets(key or "")
     return key
+
+
+def require_key_name(key_env: str) -> None:
+    """Raise `UsageError` for a text that cannot be the name of a variable: it may be a key."""
+    from cnllm.config.keys import NAME
+
+    if not NAME.fullmatch(key_env):
+        raise errors.UsageError(
+            "--key-env takes the name of a variable, not a key", f"for example: --key-env {PLACE_OF_KEY}"
+        )
 
 
 def key_variable(model: Model, key_env: str | None) -> str | None:

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cnllm.cli import client_factory
 from cnllm.cli.output import errors
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def find(
 
             hint = suggest(target, registry.providers, "give the URL of an endpoint, with http:// or https://")
             raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)
-        key = _key(key_env)
+        key = None if key_env is None else client_factory.named_key(key_env)
         return ProbeTarget(
             base_url=target,
             id=id,
@@ -58,12 +60,11 @@ def find(
         raise errors.UsageError(f"the registry lists no model of {target}", "name one: --model ID")
     model = registry.resolve(f"{target}/{id}" if id is not None else names[0], protocol=protocol)
     found = of_model(model, key_env)
-    return found if assumed is None else _priced(found, assumed)
+    return found if assumed is None else replace(found, price=assumed)
 
 
 def of_model(model: Model, key_env: str | None = None, *, required: bool = True) -> ProbeTarget:
     """Return the target for a model of the registry. Raises `KeyMissing` where its key is not set."""
-    from cnllm.cli.client_factory import read_key
     from cnllm.client.credentials import key_for
     from cnllm.engine import build_request
     from cnllm.probe.verify import place_of
@@ -72,33 +73,26 @@ def of_model(model: Model, key_env: str | None = None, *, required: bool = True)
     flags = model.flags
     if not flags.base_url:
         raise errors.UsageError(f"the registry knows no address of {model.provider}", "give the URL of the endpoint")
-    key = read_key(model, key_env)
+    key = client_factory.read_key(model, key_env)
     if key is None and required:
         key = key_for(build_request(model, "x"), None, Registry.load())
-    errors.hide_secrets(*([key] if key else []))
-    return ProbeTarget(
-        base_url=flags.base_url,
-        id=model.id,
-        protocol=model.protocol,
-        api_key=key,
-        price=price_of(model),
-        provider=model.provider,
-        place=place_of(model),
-    )
+    errors.hide_secrets(key or "")
+    return _of_place(model, place_of(model), key)
 
 
 def of_simulated(model: Model, url: str) -> ProbeTarget:
     """Return the target for a model that the simulator at an address plays: its key is made up."""
-    from msgspec.structs import replace
-
     from cnllm.probe.verify import place_of
 
-    place = replace(place_of(model), base_url=f"{url}/{model.provider}")
+    return _of_place(model, replace(place_of(model), base_url=f"{url}/{model.provider}"), "simulated")
+
+
+def _of_place(model: Model, place: Place, api_key: str | None) -> ProbeTarget:
     return ProbeTarget(
         base_url=place.base_url,
         id=model.id,
         protocol=model.protocol,
-        api_key="simulated",
+        api_key=api_key,
         price=price_of(model),
         provider=model.provider,
         place=place,
@@ -113,12 +107,6 @@ def price_of(model: Model) -> tuple[float, float] | None:
     return float(price.input), float(price.output)
 
 
-def _priced(target: ProbeTarget, price: tuple[float, float]) -> ProbeTarget:
-    from msgspec.structs import replace
-
-    return replace(target, price=price)
-
-
 def _price(text: str | None) -> tuple[float, float] | None:
     """Return the price of input and output tokens, by the million."""
     if text is None:
@@ -127,19 +115,3 @@ def _price(text: str | None) -> tuple[float, float] | None:
         raise errors.UsageError(f"--assume-price {text}: this is no price", "one number, or two: 0.5 or 0.5,2")
     first, _, second = text.partition(",")
     return float(first), float(second or first)
-
-
-def _key(key_env: str | None) -> str | None:
-    """Return the key in a variable that the user names."""
-    if key_env is None:
-        return None
-    from cnllm.config import keys
-    from cnllm.errors import KeyMissing
-
-    if not keys.NAME.fullmatch(key_env):
-        raise errors.UsageError("--key-env takes the name of a variable, not a key", "for example: --key-env MY_KEY")
-    key = keys.find_key([key_env])
-    if key is None:
-        raise KeyMissing(f"{key_env} holds no key", env=[key_env])
-    errors.hide_secrets(key)
-    return key

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
 
-__all__ = ["Answer", "Approval", "Toolbox", "mcp_servers"]
+__all__ = ["Answer", "Approval", "CommandTools", "command_tools", "mcp_servers"]
 
 Approval = Literal["ask", "all", "none"]
 Answer = Literal["yes", "no", "always"]
@@ -32,7 +32,7 @@ NEEDS_APPROVAL = "this tool may do anything, and the user did not give leave to 
 _HINT = f"it looks like MODULE:FUNCTION or FILE.py:FUNCTION, or is one of {', '.join(SAFE)}"
 
 
-class Toolbox:
+class CommandTools:
     """The tools of a command. It calls `ask` before each call if `approval` is "ask". `close` ends the MCP servers.
 
     `web_search`: the endpoint may search the web, too.
@@ -117,17 +117,25 @@ class Toolbox:
         return "the user said no" if answer == "no" else True
 
 
-def mcp_servers(
-    values: Sequence[str], variables: Sequence[str], approval: Approval, ask: Callable[[ToolCall], Answer] | None
-) -> McpServers | None:
+def mcp_servers(params: Mapping[str, Any], ask: Callable[[ToolCall], Answer] | None) -> McpServers | None:
     """Return the MCP servers of `--mcp`, which start with the toolbox; None where there are none."""
-    if not values:
-        if variables:
+    if not params["mcp"]:
+        if params["mcp_env"]:
             raise UsageError("--mcp-env names a variable for no server", "add --mcp 'COMMAND'")
         return None
     from cnllm.cli.mcp_servers import McpServers
 
-    return McpServers(values, variables, approval, ask)
+    return McpServers(params["mcp"], params["mcp_env"], params["approve"], ask)
+
+
+def command_tools(
+    params: Mapping[str, Any], ask: Callable[[ToolCall], Answer] | None, *, web_search: bool = False
+) -> CommandTools | None:
+    """Return the tools that run on this machine, of `--tool` and `--mcp`; None where none are named."""
+    if not params["tool"] and not params["mcp"] and not params["mcp_env"]:
+        return None
+    servers = mcp_servers(params, ask)
+    return CommandTools(params["tool"], params["approve"], ask, servers, web_search=web_search)
 
 
 def _import_function(spec: str) -> Any:

@@ -12,7 +12,7 @@ from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.cli.output.answer import View
-    from cnllm.cli.tools import Toolbox
+    from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
     from cnllm.engine.run.loop_effects import Step
@@ -37,7 +37,7 @@ def run_turn(
     client: Client,
     model: Model,
     messages: Sequence[Message],
-    box: Toolbox,
+    box: CommandTools,
     view: View,
     *,
     stream: bool = True,

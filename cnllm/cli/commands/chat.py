@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
-    from cnllm.cli.tools import Toolbox
+    from cnllm.cli.tools import CommandTools
     from cnllm.cli.turn_log import TurnLog
     from cnllm.types import Message, Part
 
@@ -97,8 +97,8 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
         lambda text: chat_commands.completions(sessions[0], text), lambda: log.prompts(_MAX_HISTORY)
     )
     ask = turns.answer if isinstance(turns, chat_input.TerminalInput) else None
-    servers = tools.mcp_servers(params["mcp"], params["mcp_env"], params["approve"], ask)
-    box = tools.Toolbox(params["tool"], params["approve"], turns.answer, servers)
+    servers = tools.mcp_servers(params, ask)
+    box = tools.CommandTools(params["tool"], params["approve"], turns.answer, servers)
     with closing(box):
         return _chat_with(params, log, template, turns, sessions, box)
 
@@ -109,7 +109,7 @@ def _chat_with(
     template: Filled,
     turns: TurnInput,
     sessions: list[ChatSession],
-    box: Toolbox,
+    box: CommandTools,
 ) -> int:
     from cnllm.cli import client_factory, default_model, option_parsing
     from cnllm.cli.attachments import require_readable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from cnllm.cli import completion, options
@@ -29,17 +31,7 @@ EXAMPLES = options.examples(
 @click.option("-o", "output", metavar="PATCH.toml", type=click.Path(dir_okay=False), help="Write contradictions there.")
 @click.option("--json", "as_json", is_flag=True, help="Print an array as JSON.")
 @click.pass_context
-def verify(
-    ctx: click.Context,
-    models: tuple[str, ...],
-    every: bool,
-    tools: bool,
-    simulate: bool,
-    max_requests: int | None,
-    max_cost: float | None,
-    output: str | None,
-    as_json: bool,
-) -> None:
+def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools: bool, **options: Any) -> None:
     """Ask models again what the registry claims.
 
     Each claim is agreed, contradicted, or not asked. Contradictions are printed as a registry file. The exit status is
@@ -54,44 +46,18 @@ def verify(
 
     if every and models:
         raise errors.UsageError("--all beside names of models", "leave one of them out")
-    if every and max_requests is None and max_cost is None:
+    if every and options["max_requests"] is None and options["max_cost"] is None:
         raise errors.UsageError("--all without a limit", "add --max-requests N or --max-cost X")
+    from cnllm.cli.commands import verify_claims, verify_tools
+
     registry = Registry.load()
-    resolved = [registry.resolve(name) for name in models]
-    if tools:
-        from cnllm.cli.commands import verify_tools
-
-        if every:
-            from cnllm.cli.commands.verify_claims import models_with_key
-
-            resolved = models_with_key(registry)
-        if not resolved:
-            verify_tools.print_plan([])
-            return
-        ctx.exit(
-            verify_tools.verify_tools(
-                registry, resolved, max_requests=max_requests, max_cost=max_cost, simulate=simulate, as_json=as_json
-            )
-        )
-    from cnllm.cli.commands import verify_claims
-
+    chosen = [registry.resolve(name) for name in models]
     if every:
-        resolved = verify_claims.models_with_key(registry)
-    if not resolved:
-        verify_claims.print_plan(verify_claims.models_with_key(registry))
-        return
-    if output is not None:
-        from cnllm.cli.own_files import require_own
-
-        require_own(output)
-    ctx.exit(
-        verify_claims.verify_claims(
-            registry,
-            resolved,
-            max_requests=max_requests,
-            max_cost=max_cost,
-            simulate=simulate,
-            as_json=as_json,
-            output=output,
-        )
-    )
+        chosen = verify_claims.models_with_key(registry)
+    if tools:
+        status = verify_tools.verify_tools(registry, chosen, options) if chosen else verify_tools.print_plan()
+    elif chosen:
+        status = verify_claims.verify_claims(registry, chosen, options)
+    else:
+        status = verify_claims.print_plan(verify_claims.models_with_key(registry))
+    ctx.exit(status)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import probe_target
+from cnllm.cli import own_files, probe_target
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.errors import CnllmError, KeyMissing
 
@@ -37,51 +38,44 @@ def _is_current(model: Model) -> bool:
     return model.flags.status is None or model.flags.status.is_ != "retired"
 
 
-def print_plan(models: Sequence[Model]) -> None:
+def print_plan(models: Sequence[Model]) -> int:
     """Print what verifying these models would take, and ask nothing."""
     from cnllm.probe.plan import estimate
 
     stdio.print_line(f"{len(models)} models have a key; each takes up to {_REQUESTS} requests. Nothing was asked.")
     for model in models:
         price = probe_target.price_of(model)
-        cost = "price unknown" if price is None else f"about {estimate(_REQUESTS, price):.2g} {_currency(model)}"
+        currency = (model.flags.price.currency if model.flags.price is not None else None) or ""
+        cost = "price unknown" if price is None else f"about {estimate(_REQUESTS, price):.2g} {currency}"
         answer.print_line(f"{model.name}: {_REQUESTS} requests, {cost}")
     stdio.print_line("Name models, or add --all with --max-requests or --max-cost.")
+    return errors.WHOLE
 
 
-def _currency(model: Model) -> str:
-    return (model.flags.price.currency if model.flags.price is not None else None) or ""
-
-
-def verify_claims(
-    registry: Registry,
-    models: Sequence[Model],
-    *,
-    max_requests: int | None,
-    max_cost: float | None,
-    simulate: bool,
-    as_json: bool,
-    output: str | None,
-) -> int:
+def verify_claims(registry: Registry, models: Sequence[Model], options: Mapping[str, Any]) -> int:
     """Verify models one after the other, print what came of it, and return the exit status.
 
     0: every claim that was asked is right. 1: one is contradicted, or an endpoint does not answer. 3: something was
     not asked.
     """
-    with _simulator(registry, simulate) as url:
-        results, status = _verify_all(registry, models, max_requests, max_cost, url, as_json)
-    if as_json:
+    if options["output"] is not None:
+        own_files.require_own(options["output"])
+    with _simulator(registry) if options["simulate"] else contextlib.nullcontext() as url:
+        results, status = _verify_all(registry, models, options, url)
+    if options["as_json"]:
         answer.print_json([_row(result) for result in results])
-    _patch(results, output, as_json)
+    text = "\n".join(result.patch for result in results if result.patch)
+    if text and options["output"] is not None:
+        own_files.replace_own(Path(options["output"]), text.encode())
+        stdio.print_line(f"{options['output']}: what was contradicted, as a registry file")
+    elif text and not options["as_json"]:
+        answer.print_line(text.rstrip("\n"))
     return status
 
 
 @contextlib.contextmanager
-def _simulator(registry: Registry, simulate: bool) -> Iterator[str | None]:
-    """Run a strict simulator of every endpoint, and yield its address; None without `simulate`."""
-    if not simulate:
-        yield None
-        return
+def _simulator(registry: Registry) -> Iterator[str]:
+    """Run a strict simulator of every endpoint, and yield its address."""
     from cnllm.simulator.server import running
 
     with running(registry, strict=True) as server:
@@ -89,18 +83,13 @@ def _simulator(registry: Registry, simulate: bool) -> Iterator[str | None]:
 
 
 def _verify_all(
-    registry: Registry,
-    models: Sequence[Model],
-    max_requests: int | None,
-    max_cost: float | None,
-    simulator: str | None,
-    as_json: bool,
+    registry: Registry, models: Sequence[Model], options: Mapping[str, Any], simulator: str | None
 ) -> tuple[list[Verification], int]:
     """Verify models within one allowance, and return what came of it with the exit status."""
     from cnllm.probe.verify import verify
 
     results: list[Verification] = []
-    status, left, money = errors.WHOLE, max_requests, max_cost
+    status, left, money = errors.WHOLE, options["max_requests"], options["max_cost"]
     for model in models:
         if left is not None and left < 1:
             stdio.print_line(f"{model.name} and those after it were not asked: --max-requests is reached")
@@ -121,7 +110,7 @@ def _verify_all(
                 max_cost=money,
                 price=target.price,
                 place=target.place,
-                on_step=None if as_json else _show(model),
+                on_step=None if options["as_json"] else partial(_show, model.name),
             )
         except CnllmError as error:
             errors.print_error(f"{model.name}: {error.message}", error.hint)
@@ -131,7 +120,7 @@ def _verify_all(
         left = None if left is None else left - result.requests
         money = None if money is None else max(0.0, money - result.spent)
         status = errors.worst_status(status, _status(result))
-        if not as_json:
+        if not options["as_json"]:
             _print(result)
     return results, status
 
@@ -147,11 +136,8 @@ def _target(model: Model, simulator: str | None) -> probe_target.ProbeTarget | N
         return None
 
 
-def _show(model: Model) -> Any:
-    def show(step: Step) -> None:
-        stdio.print_line(f"{step.requests:>4}/{step.most}  {model.name}: {step.question}"[:79])
-
-    return show
+def _show(model: str, step: Step) -> None:
+    stdio.print_line(f"{step.requests:>4}/{step.most}  {model}: {step.question}"[:79])
 
 
 def _status(result: Verification) -> int:
@@ -200,17 +186,3 @@ def _row(result: Verification) -> dict[str, Any]:
         "requests": result.requests,
         "stopped": result.stopped,
     }
-
-
-def _patch(results: Sequence[Verification], output: str | None, as_json: bool) -> None:
-    """Write the patches into the file that the user names, or print them below the table."""
-    text = "\n".join(result.patch for result in results if result.patch)
-    if not text:
-        return
-    if output is not None:
-        from cnllm.cli.own_files import replace_own
-
-        replace_own(Path(output), text.encode())
-        stdio.print_line(f"{output}: what was contradicted, as a registry file")
-    elif not as_json:
-        answer.print_line(text.rstrip("\n"))

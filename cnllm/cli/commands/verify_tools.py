@@ -8,7 +8,7 @@ from cnllm.cli import client_factory
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from cnllm.client.sync_client import Client
@@ -22,15 +22,7 @@ GOAL = 0.95
 """More than this share of the tasks has to end right, with native tools, for the exit status 0."""
 
 
-def verify_tools(
-    registry: Registry,
-    models: Sequence[Model],
-    *,
-    max_requests: int | None,
-    max_cost: float | None,
-    simulate: bool = False,
-    as_json: bool = False,
-) -> int:
+def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[str, Any]) -> int:
     """Try the tools of models, print a table of each, and return the exit status.
 
     0: every model reaches the goal. 3: one does not, or the allowance ended the trial. 1: a model did not answer.
@@ -39,13 +31,14 @@ def verify_tools(
     from cnllm.cli.commands import tool_trial_report
     from cnllm.tool_trial import Allowance
 
-    if max_cost is not None and not simulate:
+    simulate, as_json = options["simulate"], options["as_json"]
+    if options["max_cost"] is not None and not simulate:
         _require_prices(models)
-    allowance = Allowance(max_requests, max_cost)
+    allowance = Allowance(options["max_requests"], options["max_cost"])
     reports = []
     status = errors.WHOLE
     for model in models:
-        report = _try(registry, model, allowance, simulate)
+        report = _try(registry, model, allowance, simulate=simulate)
         reports.append(report)
         if report.failed is not None:
             errors.print_error(f"{report.model} did not answer: {report.failed}")
@@ -61,19 +54,15 @@ def verify_tools(
     return status
 
 
-def print_plan(models: Sequence[Model]) -> None:
-    """Print how many requests a trial takes and the most that it can cost, and ask nothing."""
+def print_plan() -> int:
+    """Print how many requests a trial takes, and ask nothing."""
     from cnllm.tool_trial import TASKS
-    from cnllm.tool_trial.allowance import currency_of, highest_cost
 
     requests = 2 * sum(task.requests for task in TASKS)
     stdio.print_line(
         f"{len(TASKS)} tasks, with native tools and with tools in the prompt: about {requests} requests a model"
     )
-    for model in models:
-        currency = currency_of(model)
-        cost = "price unknown" if currency is None else f"at most {requests * highest_cost(model, 8000):.2f} {currency}"
-        answer.print_line(f"{model.name}: {requests} requests, {cost}")
+    return errors.WHOLE
 
 
 def _require_prices(models: Sequence[Model]) -> None:
@@ -91,7 +80,7 @@ def _require_prices(models: Sequence[Model]) -> None:
         )
 
 
-def _try(registry: Registry, model: Model, allowance: Allowance, simulate: bool) -> TrialReport:
+def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bool) -> TrialReport:
     """Try one model."""
     from cnllm.client.sync_client import Client
     from cnllm.tool_trial import TASKS, try_tools
