@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.protocols.batch_form import BatchForm
-from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.fields import Fields
+from cnllm.protocols.pieces import Decoder
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Message, Part, ReasoningDelta, Reply, Request, Seal, TextDelta, Usage
 from cnllm.types.web_search import WebSearch
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PROTOCOLS",
     "EncodeInput",
-    "EventSink",
     "FastDecoder",
     "ServerCodec",
     "ServerStream",
@@ -190,14 +189,13 @@ class Wire(Struct, frozen=True):
 
     `encode_body(request, flags)` returns the body without parameters and patches, which are data; its messages stand
     under the key `turns`. `encode_turns(messages, flags, names)` returns what stands there, on wires where nothing else
-    of the body depends on the messages. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
-    `make_decoder(flags)` returns that function for an endpoint, where its flags change the form of chunks.
-    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `usual_reader(flags)` returns the
-    reader of whole bodies of the usual form, which returns None for any other. Both are None for an endpoint whose
-    flags they do not know. `ordered`: parts come one after the
-    other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
-    parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
-    at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
+    of the body depends on the messages. `decoder(flags)` returns the decoder of one reply.
+    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `usual_reader(flags)` returns the reader
+    of whole bodies of the usual form, which returns None for any other. Both are None for an endpoint whose flags they
+    do not know. `ordered`: parts come one after the other and go back in the same order. `json_arrays`: a stream may
+    come as one JSON array of chunks. `list_params`: parameters that are lists even for one value.
+    `takes_medium(media, flags)` tells whether a medium can be written at all, `file_parts` are the wire's own types of
+    content parts that may name a file stored at the endpoint.
     `proof`: what shows that a stream is complete: "word" is a finish reason that ends replies or the closing [DONE], as
     the flag `stream.terminator` has it; "event" is the event that ends the wire's streams; "word-and-end" is such a
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
@@ -207,10 +205,9 @@ class Wire(Struct, frozen=True):
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
-    decode_chunk: Callable[..., list[Event]]
+    decoder: Callable[[Flags], Decoder]
     turns: str
     encode_turns: Callable[[Sequence[Message], Flags, dict[str, str]], list[dict[str, Any]]] | None = None
-    make_decoder: Callable[[Flags], Callable[..., list[Event]]] | None = None
     fast_decoder: Callable[[Flags], FastDecoder | None] | None = None
     usual_reader: Callable[[Flags], UsualReader | None] | None = None
     ordered: bool = True

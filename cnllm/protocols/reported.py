@@ -6,9 +6,19 @@ from typing import Any
 
 import msgspec
 
+from cnllm.protocols.pieces import FinishWord
 from cnllm.registry.flags import Flags
 
-__all__ = ["NUMBERS", "find_error", "finish_kind", "finish_word", "has_error_status", "is_error", "key_name"]
+__all__ = [
+    "NUMBERS",
+    "find_error",
+    "finish_kind",
+    "finish_word",
+    "has_error_status",
+    "is_error",
+    "key_name",
+    "read_finish",
+]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
 """Names (see `key_name`) of fields that may hold the status of an error, as a number."""
@@ -64,6 +74,12 @@ def finish_word(value: Any) -> str:
     if type(value) is str:
         return value if value.strip() else ""
     return msgspec.json.encode(value).decode() if type(value) in (int, float, bool) else ""
+
+
+def read_finish(value: Any, flags: Flags) -> FinishWord | None:
+    """Return a finish reason with its meaning; None where there is none."""
+    word = finish_word(value)
+    return FinishWord(word, finish_kind(word, flags)) if word else None
 
 
 def finish_kind(word: str, flags: Flags) -> str | None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnllm.jsonpath import get
+from cnllm.protocols.pieces import Counts, ExtraPiece, Piece
 from cnllm.registry.flags import Flags, UsagePaths
-from cnllm.types import Event, Usage
+from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
-if TYPE_CHECKING:
-    from cnllm.protocols.decode_sink import EventSink
-
 __all__ = [
-    "add_counts",
     "as_count",
+    "count_pieces",
     "known_keys",
     "merge_counts",
     "other_counts",
@@ -37,15 +35,14 @@ def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
     return strict_counts_reader(flags, strict=False)(data) or _NO_COUNTS
 
 
-def add_counts(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Give the counts of a usage object to a sink, with a note on those that are no counts."""
-    out: list[Event] = []
+def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
+    """Yield the counts of a usage object, with a note on each that is no count."""
+    yield Counts(read_counts(data, flags))
+    if others := other_counts(data, known_keys(flags)):
+        yield ExtraPiece("usage", others)
     for path, value in _invalid_counts(data, flags.usage or _NONE):
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
-        out += sink.note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
-    return (
-        sink.add_usage(read_counts(data, flags)) + sink.add_extra("usage", other_counts(data, known_keys(flags))) + out
-    )
+        yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 
 
 def known_keys(flags: Flags) -> frozenset[str]:

@@ -153,7 +153,7 @@ STEPS = (
     Step("fitted history", "engine/history", "cnllm.engine.history.fit:fit"),
     Step("Plan", "engine/encode", "cnllm.engine.encode.build:build_request"),
     Step("bytes", "transports", "cnllm.transports:Transport"),
-    Step("events", "protocols/chat", "cnllm.protocols.chat.client_decode:decode_chunk"),
+    Step("events", "protocols/chat", "cnllm.protocols.chat.client_decode:ChatDecoder"),
     Step("filtered", "leaks", "cnllm.leaks.filter:LeakFilter"),
     Step("Reply", "engine/decode", "cnllm.engine.decode.reply_builder:ReplyBuilder"),
 )

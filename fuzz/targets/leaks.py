@@ -12,6 +12,7 @@ import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.text_tool_calls import text_call_filters
 from cnllm.engine.options import read_options
+from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags, Stream
 from cnllm.registry.model import Model
 
@@ -42,7 +43,7 @@ def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, think
     fold.whole = True
     events: list[Any] = []
     for piece in pieces:
-        events += fold.add_reasoning(piece, "reasoning_content") if thinking else fold.add_text(piece)
+        events += fold.add([ReasoningPiece(piece, "reasoning_content") if thinking else TextPiece(piece)])
     events += fold.end(proven=True)
     reply = fold.reply([])
     assert "".join(e.text for e in events if isinstance(e, cnllm.TextDelta)) == reply.text

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import cnllm
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.chat.client_decode import decode_chunk as read_chunk
-from cnllm.protocols.chat.client_decode import fast_decoder
+from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
+from cnllm.protocols.pieces import ANSWERED, CallPieces, Head, ReasoningPiece, TextPiece
 from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 
 from .support import Json, anything, frame, read, scalars, sse, times, words
@@ -110,29 +110,28 @@ def begun(model: cnllm.Model, *indexes: int) -> ReplyBuilder:
     """A builder with calls of these indexes, whose arguments have begun."""
     fold = ReplyBuilder(model, model.flags, {})
     for index in indexes:
-        fold.add_call_pieces([{"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": "["}}], False)
+        call = {"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": "["}}
+        fold.add([CallPieces([call], whole=False)])
     return fold
 
 
 def gist(model: cnllm.Model, data: bytes, *calls: int) -> tuple[str, str | int | None] | None:
     """What the quick decoder would have to say: the one thing that the full reader found, if it is just one."""
-    fold, bare = begun(model, *calls), begun(model, *calls)
-    found = read_chunk(decode_lenient(data), model.flags, fold)
-    for name in ("finished", "raw_finish", "refused", "fault", "usage", "has_calls", "_details", "_opaque", "notes"):
-        if getattr(fold, name) != getattr(bare, name):
-            return None
-    match found:
-        case [cnllm.TextDelta(text)]:
+    pieces = ChatDecoder(model.flags).decode(decode_lenient(data))
+    match [piece for piece in pieces if type(piece) is not Head and piece != ANSWERED]:
+        case [TextPiece(text)]:
             return text, None
-        case [cnllm.ReasoningDelta(text)]:
-            return text, fold.source
-        case [cnllm.ToolCallDelta(at, text)]:
-            assert [(call.id, call.name, call.extra) for call in fold.calls] == [
-                (call.id, call.name, call.extra) for call in bare.calls
-            ]
-            return text, fold.calls[at].place
-        case _:
-            return None
+        case [ReasoningPiece(text, field)]:
+            return text, field
+        case [CallPieces() as piece]:
+            fold, bare = begun(model, *calls), begun(model, *calls)
+            match fold.add([piece]):
+                case [cnllm.ToolCallDelta(at, text)]:
+                    assert [(call.id, call.name, call.extra) for call in fold.calls] == [
+                        (call.id, call.name, call.extra) for call in bare.calls
+                    ]
+                    return text, fold.calls[at].place
+    return None
 
 
 @times(500)

@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolResult, Usage
+from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolResult, Usage, engine
+from cnllm.errors import EndpointError, StreamCut
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
 from cnllm.registry.documents import builtin_path, read
@@ -27,6 +28,21 @@ TOOLS = [
     for name in ("search", "weather")
 ]
 SPOKEN = [p for p in PROTOCOLS if p in BUILTIN._layers.names("protocols")]
+
+
+def read_anything(model: Model, chunks: list[Any], *, whole: bool) -> list[Reply]:
+    """What a parser makes of chunks, as one stream or each as a whole body: replies, also those of its errors."""
+    bodies = [json.dumps(chunk).encode() for chunk in chunks]
+    inputs = bodies if whole else [b"".join(b"data: %b\n\n" % body for body in bodies)]
+    out: list[Reply] = []
+    for data in inputs:
+        parser = engine.StreamParser(model)
+        parser.feed(data)
+        try:
+            out.append(parser.close())
+        except (StreamCut, EndpointError) as error:
+            out += [error.reply] if isinstance(error, StreamCut) and error.reply is not None else []
+    return out
 
 
 @cache

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import BlockEnd, Media, Opaque, Reasoning, Reply, Text, ToolCall, ToolCallDelta, ToolCallStart, engine
-from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.protocols import wire
 
 from .gemini_support import Json, answer, dumps, failed, kinds, model, seal, sse, streamed, whole
+from .made import read_anything
 
 
 def thought(text: str, **more: Any) -> Json:
@@ -386,11 +386,7 @@ BODIES = VALUES | PARTS.map(lambda parts: {"candidates": [{"content": {"parts": 
 
 @given(st.lists(BODIES, max_size=4), st.booleans())
 def test_any_json_in_any_shape_never_raises(bodies: list[Any], at_once: bool) -> None:
-    fold = ReplyBuilder(model(), model().flags, {}, ordered=True)
-    for body in bodies:
-        wire("gemini").decode_chunk(body, fold.flags, fold, whole=at_once)
-    fold.end(proven=True)
-    fold.reply([])
+    assert all(type(reply) is cnllm.Reply for reply in read_anything(model(), bodies, whole=at_once))
 
 
 @given(st.lists(PARTS, min_size=1, max_size=4), st.integers(1, 40))

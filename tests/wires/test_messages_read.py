@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Opaque, Reasoning, Text, ToolCall, engine
-from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.protocols import wire
 
+from .made import read_anything
 from .messages_support import MESSAGES, blocks_streamed, body, model, read, stream, whole
 
 TEXT = {"type": "text", "text": ""}
@@ -276,12 +275,7 @@ TYPED = st.builds(lambda kind, rest: {**rest, "type": kind}, WORDS, st.dictionar
 
 @given(st.lists(TYPED | st.dictionaries(KEYS, JSON, max_size=5), max_size=6), st.booleans())
 def test_any_json_in_any_shape_never_raises(chunks: list[dict[str, Any]], at_once: bool) -> None:
-    of = model()
-    fold = ReplyBuilder(of, of.flags, {}, None, True)
-    for chunk in chunks:
-        wire(MESSAGES).decode_chunk(chunk, of.flags, fold, whole=at_once)
-    fold.end(proven=True)
-    fold.reply([])
+    assert all(type(reply) is cnllm.Reply for reply in read_anything(model(), chunks, whole=at_once))
 
 
 BLOCK = st.one_of(

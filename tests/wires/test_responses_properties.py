@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cnllm import Message, Registry, engine
-from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.protocols.responses.client_decode import _EVENTS, decode_chunk
+from cnllm.protocols.responses.client_decode import _EVENTS
 from cnllm.types import Media, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult
+
+from .made import read_anything
 
 WIRE = "openai-responses"
 MODEL = Registry.load().resolve("openai/gpt-6.1-terra", protocol=WIRE)
@@ -83,12 +84,8 @@ EVENTS = st.dictionaries(st.sampled_from(WORDS), ANY, max_size=6).flatmap(
 @given(st.lists(EVENTS | st.dictionaries(st.sampled_from(WORDS), ANY), max_size=12), st.booleans())
 @settings(max_examples=share(300), deadline=None)
 def test_no_json_raises(events: list[dict[str, Any]], whole: bool) -> None:
-    fold = ReplyBuilder(MODEL, MODEL.flags, {}, None, True)
-    for event in events:
-        decode_chunk(event, MODEL.flags, fold, whole=whole)
-    fold.end(proven=True)
-    reply = fold.reply([])
-    engine.encode_reply(WIRE, reply)
+    for reply in read_anything(MODEL, events, whole=whole):
+        engine.encode_reply(WIRE, reply)
 
 
 @given(st.lists(EVENTS, max_size=8))

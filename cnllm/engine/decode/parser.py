@@ -46,7 +46,7 @@ class StreamParser:
         "_busy",
         "_counts_searches",
         "_damaged",
-        "_decode_chunk",
+        "_decoder",
         "_fast_decode",
         "_fast_kinds",
         "_framing",
@@ -110,8 +110,7 @@ class StreamParser:
         self._proof = codec.proof
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # sse or whole; "" until the first bytes decide it
-        make_decoder = codec.make_decoder
-        self._decode_chunk = codec.decode_chunk if make_decoder is None else make_decoder(flags)
+        self._decoder = codec.decoder(flags)
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
@@ -283,7 +282,7 @@ class StreamParser:
         if self._builder.finished and self._proof != "event":
             self._read_after_finish(decoded, out)
         else:
-            out += self._decode_chunk(decoded, self._builder.flags, self._builder)
+            out += self._builder.add(self._decoder.decode(decoded))
         if not self._builder.answered:
             self._builder.choiceless_chunk = decoded
         self._update_fast_kinds()
@@ -293,7 +292,7 @@ class StreamParser:
         builder = self._builder
         count, was_idle = len(builder.calls), builder.is_idle
         builder.finished = False
-        events = self._decode_chunk(decoded, builder.flags, builder)
+        events = builder.add(self._decoder.decode(decoded))
         out += events
         is_held_back = was_idle and not builder.is_idle
         if is_held_back or len(builder.calls) > count or any(type(event) in _CONTENT for event in events):
@@ -311,7 +310,7 @@ class StreamParser:
         if self._raw is not None:
             self._raw.append(decoded)
         if type(decoded) is dict and builder.fault is None:
-            out += self._decode_chunk(decoded, builder.flags, builder)
+            out += builder.add(self._decoder.decode(decoded))
         if builder.fault is None:
             builder.fault = endpoint_errors.error_event_fault(decoded)
         self._fast_kinds = frozenset()
@@ -324,7 +323,7 @@ class StreamParser:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
         kinds: set[str | int | None] = builder.begun_calls
-        if builder.are_deltas_plain:
+        if builder.are_deltas_plain and not self._decoder.reads_all:
             if (
                 builder.texts
                 and (builder.splitter is None or builder.splitter.has_ended)
@@ -428,7 +427,7 @@ class StreamParser:
         builder.whole = True
         builder.raw = decoded
         builder.count_searches(decoded)
-        out += self._decode_chunk(decoded, builder.flags, builder, whole=True)
+        out += builder.add(self._decoder.decode(decoded, whole=True))
         builder.finished = builder.finished or builder.answered
         if not builder.answered and builder.fault is None:
             builder.fault = decoded

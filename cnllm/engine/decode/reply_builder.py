@@ -1,4 +1,4 @@
-"""Build events and, at the end, the Reply from what a wire's decoder reports.
+"""Build events and, at the end, the Reply from the pieces that a wire's decoder returns.
 
 The same code serves a stream and a whole body, on every wire.
 """
@@ -6,8 +6,8 @@ The same code serves a stream and a whole body, on every wire.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -27,8 +27,28 @@ from cnllm.engine.encode.call_rules import CallRules
 from cnllm.jsonpath import get
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
-from cnllm.protocols.decode_sink import REPEATABLE
-from cnllm.protocols.reported import finish_kind, finish_word
+from cnllm.protocols.pieces import (
+    FINISH_RANKS,
+    Annotations,
+    CallEnd,
+    CallPieces,
+    CitationPiece,
+    Counts,
+    Details,
+    ExtraPiece,
+    Fault,
+    FinishWord,
+    Head,
+    Mark,
+    MediaPiece,
+    OpaquePiece,
+    PartEnd,
+    PartSeal,
+    PartStart,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
 from cnllm.registry.flags import Flags, WebSearch
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
@@ -72,15 +92,13 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PACK_SIZE = 1024  # short strings that may gather before they are joined
 _TAG_SOURCE = "(tags)"  # the source of reasoning that stands between tags, beside the names of fields
 _MIN_REPEAT = 24  # characters of reasoning; a shorter repetition may be chance
-_RANKS: dict[str | None, int] = {"stop": 1, "tool_calls": 2, "length": 3, "content_filter": 4, "error": 5}
-"""The meanings of the finish reasons that end a reply; the highest of several counts."""
 _MAX_REPEAT_CHECKS = 8  # comparisons of a text with all the reasoning so far
 
 
 class ReplyBuilder:
     """The builder of one reply.
 
-    A wire's decoder reports what arrived (see `cnllm.protocols.decode_sink`), and each report returns events.
+    A wire's decoder reports what arrived without a field of their own, and each report returns events.
     """
 
     __slots__ = (
@@ -105,6 +123,7 @@ class ReplyBuilder:
         "_out",
         "_packed_texts",
         "_packed_thoughts",
+        "_parts_by_number",
         "_repeat_checks",
         "_rules",
         "_search",
@@ -131,7 +150,6 @@ class ReplyBuilder:
         "reported",
         "source",
         "splitter",
-        "state",
         "strict_forms",
         "texts",
         "thoughts",
@@ -181,7 +199,7 @@ class ReplyBuilder:
         self._opaque: list[Any] = []
         self._media: list[Media] = []
         self.source: str | None = None
-        self.state: dict[str, Any] = {}
+        self._parts_by_number: dict[int, int] = {}  # a decoder's number of a part → its index
         self._citations = Citations()
         self._extra: dict[str, Any] = {}
         self._annotations: dict[str, Any] = {}  # what the endpoint sent about the answer (citations and the like)
@@ -239,14 +257,9 @@ class ReplyBuilder:
         return 1 if rules.always else None
 
     @property
-    def has_text(self) -> bool:
-        """Whether the reply has any text so far, or reasoning between tags."""
-        return bool(self.texts) or (self.splitter is not None and self.splitter.has_block)
-
-    @property
     def are_deltas_plain(self) -> bool:
         """Whether each delta holds only new text, as far as is known, and no half of a character waits."""
-        if self._stops is not None or self.state.get(REPEATABLE):
+        if self._stops is not None:
             return False
         if self._answer_tags is not None and not self._are_tags_seen:
             return False
@@ -282,16 +295,78 @@ class ReplyBuilder:
         return self._call_by_builder.get(id(call))
 
     @property
-    def has_calls(self) -> bool:
-        """Whether any call has begun."""
-        return bool(self._calls.all)
-
-    @property
     def part_count(self) -> int:
         """Count the parts that have begun, on a wire that orders them."""
         return 0 if self._blocks is None else self._blocks.count
 
-    # ── reports of the decoder ───────────────────────────────────────────────
+    # ── pieces of the decoder ────────────────────────────────────────────────
+
+    def add(self, pieces: Iterable[Piece]) -> list[Event]:
+        """Add the pieces of a chunk or a body; return their events."""
+        out: list[Event] = []
+        for piece in pieces:
+            out += self._add_one(piece)
+        return out
+
+    def _add_one(self, piece: Piece) -> list[Event]:
+        """Add a piece; return its events."""
+        match piece:
+            case TextPiece(text):
+                return self.add_text(text)
+            case ReasoningPiece(text, field, is_only):
+                return self.add_reasoning(text, field, is_only=is_only)
+            case CallPieces(items, whole, part):
+                return self._numbered(part, self.add_call_pieces(items, whole))
+            case CallEnd(index, is_whole):
+                self._calls.end(index, is_whole)
+            case FinishWord():
+                self._add_finish(piece)
+            case Counts(usage):
+                return self.add_usage(usage)
+            case Details(items):
+                self._details += _replace_surrogates(items)
+            case PartStart(kind, part):
+                return self._numbered(part, self._begin(kind))
+            case PartEnd():
+                return self.end_block()
+            case PartSeal(data, part):
+                self.add_seal(data, part)
+            case OpaquePiece(data, part):
+                return self._numbered(part, self.add_opaque(data))
+            case MediaPiece(media, seal, part):
+                return self._numbered(part, self.add_media(media, seal))
+            case Annotations(data):
+                self._annotations.update(_replace_surrogates(data))
+            case CitationPiece():
+                return self.add_citation(piece)
+            case ExtraPiece(key, value):
+                return self.add_extra(key, value)
+            case Head():
+                self._add_head(piece)
+            case Fault(data):
+                self.fault = data if self.fault is None else self.fault
+            case Mark(fact):
+                self.answered = self.answered or fact == "answered"
+                self.refused = self.refused or fact == "refused"
+                self.finished = self.finished or fact == "ended"
+            case Note():
+                return self._add_final(piece)
+        return []
+
+    def _numbered(self, part: int | None, events: list[Event]) -> list[Event]:
+        """Remember the decoder's number of the part that began last."""
+        if part is not None:
+            self._parts_by_number[part] = self.part_count - 1
+        return events
+
+    def _add_head(self, head: Head) -> None:
+        """Set the id, the model and the time of the reply, where they are unknown so far."""
+        if self.id is None and type(head.id) is str:
+            self.id = head.id or None
+        if self.model is None and type(head.model) is str:
+            self.model = head.model or None
+        if self.created is None and type(head.created) in (int, float):
+            self.created = head.created or None
 
     def add_text(self, text: str) -> list[Event]:
         """Add text of the answer, a delta or a snapshot."""
@@ -317,9 +392,11 @@ class ReplyBuilder:
                 out += self.note("tag-stripped", "reasoning.tags", stray, removal(stray, "it closes nothing"))
         return out
 
-    def add_reasoning(self, text: str, field: str) -> list[Event]:
+    def add_reasoning(self, text: str, field: str, *, is_only: bool = False) -> list[Event]:
         """Add reasoning from a field, a delta or a snapshot."""
         out: list[Event] = []
+        if is_only:
+            self.source = field
         if not (text := self._new_thought(text, field)):
             return out
         deltas = self._deltas["thought"]
@@ -363,10 +440,6 @@ class ReplyBuilder:
         self._repeat_checks -= 1
         return text == "".join(self.thoughts).strip()
 
-    def add_details(self, items: list[Any]) -> None:
-        """Add structured items of reasoning, which go back to the endpoint as they came."""
-        self._details += _replace_surrogates(items)
-
     def add_opaque(self, data: Any) -> list[Event]:
         """Add a part that only the endpoint understands."""
         if self._blocks is None:
@@ -397,26 +470,15 @@ class ReplyBuilder:
         """Add pieces of the arguments of a begun call, none of which may begin another one."""
         return self._calls.go_on(index, pieces)
 
-    def end_call(self, index: Any, is_whole: bool) -> None:
-        """Set whether the wire says that the last call with this index is whole."""
-        self._calls.end(index, is_whole)
-
-    def report_finish(self, value: Any) -> bool:
-        """Add a finish reason, and return whether a reply ends with it. Of several reasons the worst counts."""
-        if value is None or not (word := finish_word(value)):
-            return False
-        kind = finish_kind(word, self.flags)
-        if _RANKS.get(kind, 0) >= _RANKS.get(self.reported, 0):
-            self.raw_finish, self.reported = word, kind
-        return kind in _RANKS
-
-    def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
-        """Begin a part of text or reasoning."""
-        return self._begin(kind)
+    def _add_finish(self, finish: FinishWord) -> None:
+        """Add a finish reason. Of several reasons the worst counts."""
+        if FINISH_RANKS.get(finish.kind, 0) >= FINISH_RANKS.get(self.reported, 0):
+            self.raw_finish, self.reported = finish.word, finish.kind
 
     def add_seal(self, data: Any, part: int | None = None) -> None:
         """Attach the endpoint's signature to a part: the last one, or the one with this number."""
-        if self._blocks is not None and (block := self._blocks.block(part)) is not None:
+        index = None if part is None else self._parts_by_number.get(part, -1)
+        if self._blocks is not None and (block := self._blocks.block(index)) is not None:
             if block.kind == "opaque":
                 block.data = _replace_surrogates(data)
             elif block.kind != "call":
@@ -426,17 +488,9 @@ class ReplyBuilder:
             elif type(data := _replace_surrogates(data)) is dict:
                 block.data.extra.update(data)
 
-    def add_media(
-        self,
-        type: str,
-        *,
-        data: str | None = None,
-        url: str | None = None,
-        extra: dict[str, Any] | None = None,
-        seal: Any = None,
-    ) -> list[Event]:
+    def add_media(self, media: Media, seal: Any) -> list[Event]:
         """Add an image, sound or file of the answer."""
-        type, data, url, extra, seal = map(_replace_surrogates, (type, data, url, extra, seal))
+        type, data, url, extra, seal = map(_replace_surrogates, (media.type, media.data, media.url, media.extra, seal))
         media = Media(type, data, url, extra=extra)
         if self._blocks is not None:
             return self._begin("media", media)
@@ -446,33 +500,24 @@ class ReplyBuilder:
             self._media.append(media)
         return []
 
-    def annotate(self, data: dict[str, Any]) -> None:
-        """Add data about the answer, such as citations."""
-        self._annotations.update(_replace_surrogates(data))
-
-    def add_citation(
-        self,
-        data: Any,
-        url: Any,
-        title: Any,
-        start: Any = None,
-        end: Any = None,
-        *,
-        part: int | None = None,
-        quote: str | None = None,
-    ) -> list[Event]:
-        """Add a source of the answer (see `cnllm.protocols.decode_sink`)."""
-        url, title = (_replace_surrogates(text) if type(text) is str and text else None for text in (url, title))
+    def add_citation(self, piece: CitationPiece) -> list[Event]:
+        """Add a source of the answer."""
+        pair = (piece.url, piece.title)
+        url, title = (_replace_surrogates(text) if type(text) is str and text else None for text in pair)
         if url is None and title is None:
             return []
         model = self.registry_model
-        citation = Citation(url, title, seal=Seal(model.protocol, model.provider, model.id, _replace_surrogates(data)))
-        block = None if self._blocks is None or part is None else self._blocks.block(part)
+        data = _replace_surrogates(piece.data)
+        citation = Citation(url, title, seal=Seal(model.protocol, model.provider, model.id, data))
+        block = None
+        if self._blocks is not None and (piece.in_part or piece.part is not None):
+            block = self._blocks.block(None if piece.part is None else self._parts_by_number.get(piece.part, -1))
+        start, end = piece.start, piece.end
         is_placed = type(start) is int and type(end) is int and 0 <= start < end
         if self._is_text_changed:
             pass
-        elif quote is not None:
-            self._citations.wait_for_text(replace(citation, start=start, end=end), _replace_surrogates(quote))
+        elif piece.quote is not None:
+            self._citations.wait_for_text(replace(citation, start=start, end=end), _replace_surrogates(piece.quote))
             return []
         elif is_placed:
             offset = 0 if block is None else block.offset
@@ -483,7 +528,7 @@ class ReplyBuilder:
         return [CitationAdded(new) for new in self._citations.add(citation)]
 
     def add_extra(self, key: str, value: Any) -> list[Event]:
-        """Add data about the reply (see `cnllm.protocols.decode_sink`)."""
+        """Add data about the reply without a field of their own."""
         value = _replace_surrogates(value)
         if not value or self._extra.get(key) == value:
             return []
@@ -724,7 +769,7 @@ class ReplyBuilder:
         """Remove the stop text that the server left at the end of the answer."""
         text, stop = stops.split()
         is_end = self.reported in (None, "pending", "stop") and self.fault is None
-        if not stop or not proven or not is_end or self.has_calls:
+        if not stop or not proven or not is_end or self._calls.all:
             self._put(False, text + stop, out)
             return
         self._put(False, text, out)
@@ -758,7 +803,7 @@ class ReplyBuilder:
             self.finish = "error"
         elif not proven:
             self.finish = "cut"
-            if self.raw_finish is not None and reported not in _RANKS:
+            if self.raw_finish is not None and reported not in FINISH_RANKS:
                 out += self._note_unproven(self.raw_finish)
         elif self.refused or reported == "content_filter":
             self.finish = "content_filter"
@@ -771,7 +816,7 @@ class ReplyBuilder:
             is_implied = reported == "stop" and self.finish == "tool_calls" and "tool_calls" not in words
             if self.raw_finish is not None and reported != self.finish and not is_implied:
                 origin = self.registry_model.where(f"finish.{self.raw_finish}") if reported else ""
-                code: NoteCode = "finish-follows" if reported in _RANKS else _unproven_code(reported)
+                code: NoteCode = "finish-follows" if reported in FINISH_RANKS else _unproven_code(reported)
                 out += self.note(code, "finish", self.raw_finish, self.finish, origin)
         if self._max_output is not None:
             self._note_limit(self._max_output, out)

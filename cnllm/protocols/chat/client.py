@@ -1,7 +1,7 @@
 """Register the client side of OpenAI chat completions."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder, make_decoder
+from cnllm.protocols.chat.client_decode import ChatDecoder, fast_decoder
 from cnllm.protocols.chat.client_encode import encode_body, encode_turns, takes_medium
 from cnllm.protocols.chat.client_usual import usual_reader
 
@@ -10,10 +10,9 @@ __all__ = ["WIRE"]
 _FILE_PARTS = frozenset(["file"])
 WIRE = Wire(
     encode_body=encode_body,
-    decode_chunk=decode_chunk,
+    decoder=ChatDecoder,
     turns="messages",
     encode_turns=encode_turns,
-    make_decoder=make_decoder,
     fast_decoder=fast_decoder,
     usual_reader=usual_reader,
     ordered=False,

@@ -1,257 +1,270 @@
 """Decode bodies and chunks of OpenAI chat completions.
 
-One function reads both: a message is read like a delta with everything in it. The flags tell the endpoint's dialect:
+One decoder reads both: a message is read like a delta with everything in it. The flags tell the endpoint's dialect:
 the fields of the reasoning, the places of usage and errors.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
-from cnllm.protocols.reported import find_error, has_error_status, is_error
-from cnllm.protocols.usage import add_counts
+from cnllm.protocols.pieces import (
+    ANSWERED,
+    ENDED,
+    REFUSED,
+    CallPieces,
+    CitationPiece,
+    Details,
+    ExtraPiece,
+    Fault,
+    Head,
+    MediaPiece,
+    OpaquePiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
+from cnllm.protocols.reported import find_error, has_error_status, is_error, read_finish
+from cnllm.protocols.usage import count_pieces
 from cnllm.registry.flags import Flags
-from cnllm.types import Event
+from cnllm.types import Media, Note
 from cnllm.types.media import as_media
 
-__all__ = ["EXTRA_KEYS", "decode_chunk", "fast_decoder", "find_fault", "make_decoder"]
-
-
-def make_decoder(flags: Flags) -> Callable[..., list[Event]]:
-    """Return the decoder of an endpoint's chunks: `decode_chunk`, behind a translation of the endpoint's own paths."""
-    read = chunk_reader(flags)
-    if read is None:
-        return decode_chunk
-
-    def decode(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-        """Decode one chunk, or with `whole` one body."""
-        return decode_chunk(read(data, whole), flags, sink, whole=whole)
-
-    return decode
-
+__all__ = ["EXTRA_KEYS", "ChatDecoder", "fast_decoder", "find_fault"]
 
 EXTRA_KEYS = ("service_tier", "system_fingerprint")
 """Keys beside the choices that `Reply.extra` has."""
 
-
-def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """Decode one chunk, or with `whole` one body. Return its events; the rest is stored in `sink`."""
-    if sink.id is None and type(data.get("id")) is str:
-        sink.id = data["id"] or None
-    if sink.model is None and type(data.get("model")) is str:
-        sink.model = data["model"] or None
-    if sink.created is None and type(data.get("created")) in (int, float):
-        sink.created = data["created"] or None
-    fault = find_fault(data, flags)
-    if fault is not None and sink.fault is None:
-        sink.fault = fault
-    out: list[Event] = []
-    for key in EXTRA_KEYS:
-        if type(value := data.get(key)) is str and value:
-            out += sink.add_extra(key, value)
-    usage = get_first(data, flags.usage.at if flags.usage else None)
-    if type(usage) is dict:
-        out += add_counts(usage, flags, sink)
-    choices = data.get("choices")
-    if type(choices) is not list:
-        return out + _sources(data, flags, sink)
-    for position, choice in enumerate(choices):
-        if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
-            out += _choice(choice, flags, sink, whole)
-        elif type(choice) is dict:
-            dropped = f"choice {choice.get('index', position)!r}"
-            out += sink.note("choice-dropped", "n", dropped, "left out: the first choice is the reply")
-    return out + _sources(data, flags, sink)
+_SOUNDS = {
+    "UklGR": "audio/wav",
+    "SUQz": "audio/mpeg",
+    "//": "audio/mpeg",
+    "T2dnUw": "audio/ogg",
+    "ZkxhQw": "audio/flac",
+}
+"""Types of sounds by the beginning of their data in base64."""
 
 
-def _sources(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Report the sources that stand beside the choices."""
+class ChatDecoder:
+    """The decoder of one reply."""
+
+    __slots__ = ("_audio", "_fields", "_flags", "_has_answer", "_has_content", "_legacy_texts", "_read")
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
+        self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+        self._has_answer = False  # text or a call came
+        self._has_content = False  # the content of a message came
+        self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
+        self._audio: dict[str, Any] | None = None  # the spoken answer so far
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the content of the next chunk may repeat the text of the older field."""
+        return bool(self._legacy_texts)
+
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of one chunk, or with `whole` of one body."""
+        flags = self._flags
+        if self._read is not None:
+            data = self._read(data, whole)
+        yield Head(data.get("id"), data.get("model"), data.get("created"))
+        if (fault := find_fault(data, flags)) is not None:
+            yield Fault(fault)
+        for key in EXTRA_KEYS:
+            if type(value := data.get(key)) is str and value:
+                yield ExtraPiece(key, value)
+        usage = get_first(data, flags.usage.at if flags.usage else None)
+        if type(usage) is dict:
+            yield from count_pieces(usage, flags)
+        choices = data.get("choices")
+        for position, choice in enumerate(choices if type(choices) is list else ()):
+            if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
+                yield from self._choice(choice, whole)
+            elif type(choice) is dict:
+                dropped = f"choice {choice.get('index', position)!r}"
+                yield Note("choice-dropped", "n", dropped, "left out: the first choice is the reply")
+        yield from _sources(data, flags)
+
+    def _choice(self, choice: dict[str, Any], whole: bool) -> Iterator[Piece]:
+        """Decode one choice."""
+        yield ANSWERED
+        for key in ("delta", "message") if not whole else ("message", "delta"):
+            message = choice.get(key)
+            if type(message) is dict:
+                # Some endpoints repeat the whole message beside the last delta.
+                is_repeat = key == "message" and not whole
+                if is_repeat and self._has_answer:
+                    continue
+                yield from self._delta(message, whole=whole or is_repeat, is_repeat=is_repeat)
+                if whole:
+                    break
+        if type(choice.get("text")) is str and choice["text"]:
+            yield from self._legacy(choice)
+        logprobs = choice.get("logprobs")
+        if type(logprobs) is dict and type(tokens := logprobs.get("content")) is list:
+            yield ExtraPiece("logprobs", tokens)
+        if is_error(broken := choice.get("error")):
+            yield Fault(broken if type(broken) is dict else choice)
+        if (finish := read_finish(choice.get("finish_reason"), self._flags)) is not None:
+            yield finish
+            if finish.ends_reply:
+                yield ENDED
+                yield from self._end_audio()
+
+    def _text(self, text: str) -> Iterator[Piece]:
+        """Give text of the answer, if there is any."""
+        if text:
+            self._has_answer = True
+            yield TextPiece(text)
+
+    def _legacy(self, choice: dict[str, Any]) -> Iterator[Piece]:
+        """Decode the text field of the older API. It counts only while no message has content: hosts send both."""
+        if self._has_content:
+            return
+        text: str = choice["text"]
+        for key in ("delta", "message"):
+            message = choice.get(key)
+            if type(message) is dict and any(message.get(field) == text for field in self._fields):
+                return  # it repeats the reasoning
+        self._legacy_texts.append(text)
+        yield from self._text(text)
+
+    def _content(self, text: str) -> Iterator[Piece]:
+        """Decode content of a message, without the text that the older field has already given."""
+        self._has_content = True
+        if self._legacy_texts:
+            legacy = "".join(self._legacy_texts)
+            is_ahead = len(legacy) > len(text) and legacy.startswith(text)
+            self._legacy_texts = [legacy[len(text) :]] if is_ahead else []
+            text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if is_ahead else text
+        yield from self._text(text)
+
+    def _delta(self, message: dict[str, Any], *, whole: bool, is_repeat: bool) -> Iterator[Piece]:
+        """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
+        has_reasoning = False
+        for field in self._fields:
+            value = message.get(field)
+            if not value:
+                continue
+            if type(value) is list:
+                yield Details(value)
+                value = "".join(_detail_text(item) for item in value)
+            if not has_reasoning and type(value) is str and value:  # equal fields count once
+                has_reasoning = True
+                yield ReasoningPiece(value, f"message.{field}" if is_repeat else field)
+        content = message.get("content")
+        if type(content) is str:
+            if content:
+                yield from self._content(content)
+        elif type(content) is list:
+            yield from self._parts(content)
+        elif type(content) is dict:
+            yield OpaquePiece(content)
+        if annotations := message.get("annotations"):
+            yield from _annotations(annotations)
+        if images := message.get("images"):
+            yield from _images(images)
+        if type(audio := message.get("audio")) is dict:
+            self._add_audio(audio)
+            if whole:
+                yield from self._end_audio()
+        refusal = message.get("refusal")
+        if type(refusal) is str and refusal:
+            yield REFUSED
+            yield from self._content(refusal)
+        calls, old = message.get("tool_calls"), message.get("function_call")
+        if not calls and type(old) is dict and (old.get("name") or old.get("arguments")):
+            calls = [{"index": 0, "function": old}]
+        if calls:
+            self._has_answer = True
+            yield CallPieces(calls, whole)
+
+    def _parts(self, parts: list[Any]) -> Iterator[Piece]:
+        """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
+        part_type = self._flags.reasoning.part if self._flags.reasoning else None
+        for part in parts:
+            if type(part) is str:
+                if part:
+                    yield from self._content(part)
+            elif type(part) is not dict:
+                continue
+            elif part_type is not None and part.get("type") == part_type:
+                inner = part.get(part_type, part.get("text"))
+                inner = [inner] if type(inner) is not list else inner
+                yield Details([part])
+                if text := "".join(_detail_text(p) for p in inner):
+                    yield ReasoningPiece(text, "content")
+            elif type(part.get("text")) is str:
+                if part["text"]:
+                    yield from self._content(part["text"])
+            else:
+                yield _medium(part)
+
+    def _add_audio(self, audio: dict[str, Any]) -> None:
+        """Collect the spoken answer: a stream has its data and its transcript in pieces."""
+        if self._audio is None:
+            self._audio = {"data": [], "transcript": []}
+        for key in ("data", "transcript"):
+            if type(audio.get(key)) is str:
+                self._audio[key].append(audio[key])
+        for key in ("id", "expires_at"):
+            if audio.get(key) is not None:
+                self._audio[key] = audio[key]
+
+    def _end_audio(self) -> Iterator[Piece]:
+        """Give the spoken answer, if there is one."""
+        audio, self._audio = self._audio, None
+        if audio is None or not (pieces := [piece for piece in audio.pop("data") if piece]):
+            return
+        data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
+        extra = {**audio, "transcript": "".join(audio["transcript"])}
+        seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
+        yield MediaPiece(Media(_sound_type(data), data, extra=extra), seal)
+
+
+def _sources(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
+    """Give the sources that stand beside the choices."""
     paths = flags.citations
-    if paths is None:
-        return []
-    items = get_first(data, paths.at)
-    out: list[Event] = []
-    for item in items if type(items) is list else ():
+    items = None if paths is None else get_first(data, paths.at)
+    if paths is None or type(items) is not list:
+        return
+    for item in items:
         if type(item) is str:
-            out += sink.add_citation(item, item, None)
+            yield CitationPiece(item, item, None)
         elif type(item) is dict:
-            out += sink.add_citation(item, get_first(item, paths.url), get_first(item, paths.title))
-    return out
+            yield CitationPiece(item, get_first(item, paths.url), get_first(item, paths.title))
 
 
-def _annotations(annotations: Any, sink: EventSink) -> list[Event]:
-    """Report the sources in a message or a delta."""
-    out: list[Event] = []
+def _annotations(annotations: Any) -> Iterator[Piece]:
+    """Give the sources in a message or a delta."""
     for annotation in annotations if type(annotations) is list else ():
         kind = annotation.get("type") if type(annotation) is dict else None
         source = annotation.get(kind) if type(kind) is str else None
         if type(source) is dict:
             title = source.get("title") or source.get("filename") or source.get("name") or source.get("file_id")
             start, end = source.get("start_index"), source.get("end_index")
-            out += sink.add_citation(annotation, source.get("url"), title, start, end)
-    return out
+            yield CitationPiece(annotation, source.get("url"), title, start, end)
 
 
-def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
-    """Decode one choice."""
-    out: list[Event] = []
-    sink.answered = True
-    for key in ("delta", "message") if not whole else ("message", "delta"):
-        message = choice.get(key)
-        if type(message) is dict:
-            # Some endpoints repeat the whole message beside the last delta.
-            if key == "message" and not whole and (sink.has_text or sink.has_calls):
-                continue
-            is_repeat = key == "message" and not whole
-            out += _delta(message, flags, sink, whole or is_repeat, is_repeat)
-            if whole:
-                break
-    if type(choice.get("text")) is str and choice["text"]:
-        out += _legacy(choice, flags, sink)
-    logprobs = choice.get("logprobs")
-    if type(logprobs) is dict and type(tokens := logprobs.get("content")) is list:
-        out += sink.add_extra("logprobs", tokens)
-    if sink.fault is None and is_error(broken := choice.get("error")):
-        sink.fault = broken if type(broken) is dict else choice
-    if sink.report_finish(choice.get("finish_reason")):
-        sink.finished = True
-        out += _end_audio(sink)
-    return out
-
-
-def _legacy(choice: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Decode the text field of the older API. It counts only while no message has content: hosts send both."""
-    if _CONTENT in sink.state:
-        return []
-    text: str = choice["text"]
-    for key in ("delta", "message"):
-        message = choice.get(key)
-        fields = (flags.reasoning.fields if flags.reasoning else None) or ()
-        if type(message) is dict and any(message.get(field) == text for field in fields):
-            return []  # it repeats the reasoning
-    sink.state.setdefault(REPEATABLE, []).append(text)
-    return sink.add_text(text)
-
-
-def _answer(text: str, sink: EventSink) -> list[Event]:
-    """Add content of a message, without the text that the older field has already given."""
-    sink.state[_CONTENT] = True
-    if REPEATABLE in sink.state:
-        legacy = "".join(sink.state.pop(REPEATABLE))
-        if len(legacy) > len(text) and legacy.startswith(text):
-            sink.state[REPEATABLE] = [legacy[len(text) :]]
-        text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if legacy.startswith(text) else text
-    return sink.add_text(text) if text else []
-
-
-_CONTENT = "content"
-"""The key in the state for: a message had content."""
-
-
-def _delta(message: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, is_repeat: bool = False) -> list[Event]:
-    """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
-    out: list[Event] = []
-    reasoning = flags.reasoning
-    reasoning_text = ""
-    for field in (reasoning.fields if reasoning else None) or ():
-        value = message.get(field)
-        if not value:
-            continue
-        if type(value) is list:
-            sink.add_details(value)
-            value = "".join(_detail_text(item) for item in value)
-        if not reasoning_text and type(value) is str and value:  # equal fields count once
-            reasoning_text = value
-            out += sink.add_reasoning(value, f"message.{field}" if is_repeat else field)
-    content = message.get("content")
-    if type(content) is str:
-        if content:
-            out += _answer(content, sink)
-    elif type(content) is list:
-        out += _parts(content, flags, sink)
-    elif type(content) is dict:
-        out += sink.add_opaque(content)
-    if annotations := message.get("annotations"):
-        out += _annotations(annotations, sink)
-    if images := message.get("images"):
-        out += _images(images, sink)
-    if type(audio := message.get("audio")) is dict:
-        _audio(audio, sink)
-        out += _end_audio(sink) if whole else []
-    refusal = message.get("refusal")
-    if type(refusal) is str and refusal:
-        sink.refused = True
-        out += _answer(refusal, sink)
-    if calls := message.get("tool_calls"):
-        out += sink.add_call_pieces(calls, whole)
-    elif type(old := message.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
-        out += sink.add_call_pieces([{"index": 0, "function": old}], whole)
-    return out
-
-
-def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
-    out: list[Event] = []
-    part_type = flags.reasoning.part if flags.reasoning else None
-    for part in parts:
-        if type(part) is str:
-            out += _answer(part, sink) if part else []
-        elif type(part) is not dict:
-            continue
-        elif part_type is not None and part.get("type") == part_type:
-            inner = part.get(part_type, part.get("text"))
-            inner = [inner] if type(inner) is not list else inner
-            text = "".join(_detail_text(p) for p in inner)
-            sink.add_details([part])
-            out += sink.add_reasoning(text, "content") if text else []
-        elif type(part.get("text")) is str:
-            out += _answer(part["text"], sink) if part["text"] else []
-        elif (media := as_media(part)) is not None:
-            out += sink.add_media(media.type, data=media.data, url=media.url, extra=media.extra)
-        else:
-            out += sink.add_opaque(part)
-    return out
-
-
-def _images(images: Any, sink: EventSink) -> list[Event]:
-    """Report the images beside the content of a message."""
-    out: list[Event] = []
+def _images(images: Any) -> Iterator[Piece]:
+    """Give the images beside the content of a message."""
     for image in images if type(images) is list else ():
-        media = as_media(image) if type(image) is dict else None
-        if media is not None:
-            out += sink.add_media(media.type, data=media.data, url=media.url, extra=media.extra)
-        elif image:
-            out += sink.add_opaque(image)
-    return out
+        if image:
+            yield _medium(image)
 
 
-def _audio(audio: dict[str, Any], sink: EventSink) -> None:
-    """Collect the spoken answer: a stream has its data and its transcript in pieces."""
-    state = sink.state.setdefault(_AUDIO, {"data": [], "transcript": []})
-    for key in ("data", "transcript"):
-        if type(audio.get(key)) is str:
-            state[key].append(audio[key])
-    for key in ("id", "expires_at"):
-        if audio.get(key) is not None:
-            state[key] = audio[key]
-
-
-def _end_audio(sink: EventSink) -> list[Event]:
-    """Report the spoken answer, if there is one."""
-    state = sink.state.pop(_AUDIO, None)
-    if state is None or not (pieces := [piece for piece in state.pop("data") if piece]):
-        return []
-    data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
-    extra = {**state, "transcript": "".join(state["transcript"])}
-    seal = {"audio": {"id": state["id"]}} if type(state.get("id")) is str else None
-    return sink.add_media(_sound_type(data), data=data, extra=extra, seal=seal)
+def _medium(part: Any) -> Piece:
+    """Return a part as a medium; one that is none is stored whole."""
+    media = as_media(part) if type(part) is dict else None
+    return OpaquePiece(part) if media is None else MediaPiece(media)
 
 
 def _join_base64(pieces: list[str]) -> str:
@@ -265,18 +278,6 @@ def _join_base64(pieces: list[str]) -> str:
 def _sound_type(data: str) -> str:
     """Return the MIME type of a sound by its first bytes, which are PCM where nothing else is known of them."""
     return next((kind for head, kind in _SOUNDS.items() if data.startswith(head)), "audio/pcm")
-
-
-_AUDIO = "audio"
-"""The key in the state for the spoken answer."""
-_SOUNDS = {
-    "UklGR": "audio/wav",
-    "SUQz": "audio/mpeg",
-    "//": "audio/mpeg",
-    "T2dnUw": "audio/ogg",
-    "ZkxhQw": "audio/flac",
-}
-"""Types of sounds by the beginning of their data in base64."""
 
 
 def _detail_text(item: Any) -> str:

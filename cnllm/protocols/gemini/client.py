@@ -1,14 +1,14 @@
 """Register the client side of Gemini generateContent."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.gemini.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.gemini.client_decode import GeminiDecoder, fast_decoder
 from cnllm.protocols.gemini.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
 WIRE = Wire(
     encode_body=encode_body,
-    decode_chunk=decode_chunk,
+    decoder=GeminiDecoder,
     turns="contents",
     fast_decoder=fast_decoder,
     json_arrays=True,

@@ -6,7 +6,7 @@ Data that must go back with a part (its signature) is its seal, and a part with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -15,14 +15,33 @@ from msgspec import Raw, Struct
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
-from cnllm.protocols.reported import find_error, finish_kind, finish_word
-from cnllm.protocols.usage import add_counts, as_count
+from cnllm.protocols.pieces import (
+    ANSWERED,
+    ENDED,
+    REFUSED,
+    Annotations,
+    CallEnd,
+    CallPieces,
+    CitationPiece,
+    ExtraPiece,
+    Fault,
+    Head,
+    MediaPiece,
+    OpaquePiece,
+    PartEnd,
+    PartSeal,
+    PartStart,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
+from cnllm.protocols.reported import find_error, read_finish
+from cnllm.protocols.usage import as_count, count_pieces
 from cnllm.registry.flags import Flags
-from cnllm.types import Event
+from cnllm.types import Media, Note
 
-__all__ = ["decode_chunk", "fast_decoder"]
+__all__ = ["GeminiDecoder", "fast_decoder"]
 
 _THOUGHT = "thought"
 _CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
@@ -33,49 +52,209 @@ _EXCHANGE_KEYS = (
 )
 
 
-def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """Decode one chunk, or with `whole` one body. Return its events; the rest is stored in `sink`."""
-    if type(data) is not dict:
-        return []
-    if sink.id is None and type(data.get("responseId")) is str:
-        sink.id = data["responseId"] or None
-    if sink.model is None and type(data.get("modelVersion")) is str:
-        sink.model = data["modelVersion"] or None
-    if sink.fault is None:
-        sink.fault = _fault(data, flags)
-    out: list[Event] = []
-    usage = get_first(data, flags.usage.at if flags.usage else None)
-    if type(usage) is dict:
-        out += add_counts(_merge_usage(usage, sink), flags, sink)
-    candidates = data.get("candidates")
-    for position, candidate in enumerate(candidates if type(candidates) is list else ()):
-        if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
-            out += _candidate(candidate, flags, sink, whole)
-        elif type(candidate) is dict:
-            dropped = f"candidate {candidate.get('index', position)!r}"
-            out += sink.note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
-    return out + _prompt_blocked(data.get("promptFeedback"), sink)
+class GeminiDecoder:
+    """The decoder of one reply."""
+
+    __slots__ = ("_call_count", "_counts", "_flags", "_has_finish", "_is_derived", "_open_call")
+
+    reads_all = False
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._has_finish = False
+        self._counts: dict[str, Any] = {}  # so far
+        self._is_derived = False  # the count of the answer is the rest of the total, until the next counts come
+        self._call_count = 0
+        self._open_call: tuple[int, Any] | None = None  # its index, and the state of its arguments
+
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of one chunk, or with `whole` of one body."""
+        yield Head(data.get("responseId"), data.get("modelVersion"))
+        if (fault := _fault(data, self._flags)) is not None:
+            yield Fault(fault)
+        usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
+        if type(usage) is dict:
+            yield from count_pieces(self._merge_usage(usage), self._flags)
+        candidates = data.get("candidates")
+        for position, candidate in enumerate(candidates if type(candidates) is list else ()):
+            if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
+                yield from self._candidate(candidate, whole)
+            elif type(candidate) is dict:
+                dropped = f"candidate {candidate.get('index', position)!r}"
+                yield Note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
+        yield from self._prompt_blocked(data.get("promptFeedback"))
+
+    def _candidate(self, candidate: dict[str, Any], whole: bool) -> Iterator[Piece]:
+        """Decode one candidate."""
+        yield ANSWERED
+        content = candidate.get("content")
+        parts = content.get("parts") if type(content) is dict else None
+        for part in parts if type(parts) is list else ():
+            yield from self._part(part, whole)
+        if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
+            yield Annotations(other_keys)  # the sources of an answer: citations, searches
+            yield from _citations(candidate.get("groundingMetadata"))
+        yield ExtraPiece("logprobs", _logprobs(candidate.get("logprobsResult")))
+        reason = candidate.get("finishReason")
+        if (finish := read_finish(reason, self._flags)) is None:
+            return
+        self._has_finish = True
+        yield finish
+        if finish.ends_reply:
+            yield ENDED
+            message = candidate.get("finishMessage")
+            if type(message) is str and message and finish.kind == "error":
+                yield Fault({"message": message, "status": reason})
+
+    def _prompt_blocked(self, feedback: Any) -> Iterator[Piece]:
+        """Give the reason why a prompt was blocked: then there are no candidates."""
+        reason = feedback.get("blockReason") if type(feedback) is dict else None
+        if type(reason) is not str or not reason:
+            return
+        yield ANSWERED
+        yield ENDED
+        yield REFUSED
+        if not self._has_finish and (finish := read_finish(reason, self._flags)) is not None:
+            self._has_finish = True
+            yield finish
+        message = feedback.get("blockReasonMessage")
+        subject = message if type(message) is str and message else reason
+        yield Note("prompt-blocked", "finish", subject, "content_filter")
+
+    # ── parts ─────────────────────────────────────────────────────────────────
+
+    def _part(self, part: Any, whole: bool) -> Iterator[Piece]:
+        """Decode one part."""
+        if type(part) is not dict:
+            if part:
+                yield OpaquePiece(part)
+            return
+        part = {key: value for key, value in part.items() if value is not None}
+        if type(call := part.get("functionCall")) is dict:
+            yield from self._call(call, part)
+            return
+        text = part.get("text", "")
+        is_thought = part.get(_THOUGHT) is True
+        other_keys = {key: value for key, value in part.items() if key not in ("text", _THOUGHT)}
+        if type(text) is not str or ("text" not in part and not part.keys() <= {_THOUGHT, "thoughtSignature"}):
+            yield from _media_or_opaque(part, is_thought)
+            return
+        if not text and not other_keys:
+            return
+        if whole or other_keys:
+            yield PartStart("thought" if is_thought else "text")
+        if text:
+            yield ReasoningPiece(text, _THOUGHT) if is_thought else TextPiece(text)
+        if other_keys:
+            yield PartSeal(other_keys)
+            yield PartEnd()
+
+    def _call(self, call: dict[str, Any], part: dict[str, Any]) -> Iterator[Piece]:
+        """Decode a call, whole or in pieces. A piece that continues says so; the first other one ends the call."""
+        name = call["name"] if type(call.get("name")) is str else ""
+        pieces = call.get("partialArgs")
+        continues = call.get("willContinue") is True
+        other_keys = {k: v for k, v in part.items() if k not in ("functionCall", _THOUGHT)}
+        if rest := {k: v for k, v in call.items() if k not in _CALL_KEYS and v is not None}:
+            other_keys["functionCall"] = rest
+        args = call.get("args")
+        function: dict[str, Any] = {}
+        first_text = ""
+        if name:
+            index, function["name"] = self._call_count, name
+            self._call_count += 1
+            if not continues and not pieces:
+                function["arguments"] = {} if args is None else args
+                self._open_call = None
+                yield CallPieces([{**other_keys, "index": index, "id": call.get("id"), "function": function}], True)
+                return
+            state, first_text = begin_arguments()
+            self._open_call = (index, state)
+        elif self._open_call is None:
+            if other_keys or call:
+                yield OpaquePiece(part)
+            return
+        index, state = self._open_call
+        texts = [first_text]
+        texts += [append_member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
+        texts += [append_value(state, piece) for piece in (pieces if type(pieces) is list else ())]
+        if not continues:
+            texts.append(end_arguments(state))
+            self._open_call = None
+        function["arguments"] = "".join(texts)
+        yield CallPieces([{**other_keys, "index": index, "id": call.get("id"), "function": function}], False)
+        yield CallEnd(index, not continues)
+
+    def _merge_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
+        """Return all counts so far. A later count replaces an earlier one; a later zero or null does not.
+
+        This wire leaves out a zero, so the rest of the total is the count of the answer.
+        """
+        counts = self._counts
+        if self._is_derived:
+            self._is_derived = False
+            del counts["candidatesTokenCount"]
+        counts.update({k: v for k, v in usage.items() if v or (v is not None and k not in counts)})
+        if "candidatesTokenCount" in counts:
+            return counts
+        totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
+        if any(as_count(v) is None for v in totals):
+            return counts
+        prompt_and_thoughts = [
+            as_count(counts.get(k)) or 0 for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+        ]
+        rest = counts["totalTokenCount"] - sum(prompt_and_thoughts)
+        if rest >= 0:
+            counts["candidatesTokenCount"] = rest
+            self._is_derived = True
+        return counts
 
 
-def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
-    """Decode one candidate."""
-    out: list[Event] = []
-    sink.answered = True
-    content = candidate.get("content")
-    parts = content.get("parts") if type(content) is dict else None
-    for part in parts if type(parts) is list else ():
-        out += _part(part, sink, whole)
-    if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
-        sink.annotate(other_keys)  # the sources of an answer: citations, searches
-        out += _citations(candidate.get("groundingMetadata"), sink)
-    out += sink.add_extra("logprobs", _logprobs(candidate.get("logprobsResult")))
-    reason = candidate.get("finishReason")
-    if sink.report_finish(reason):
-        sink.finished = True
-        message = candidate.get("finishMessage")
-        if type(message) is str and message and finish_kind(finish_word(reason), flags) == "error" and not sink.fault:
-            sink.fault = {"message": message, "status": reason}
-    return out
+def _media_or_opaque(part: dict[str, Any], is_thought: bool) -> Iterator[Piece]:
+    """Decode a picture or a sound of the answer; any other part is stored whole."""
+    for key, value_key in () if is_thought else (("inlineData", "data"), ("fileData", "fileUri")):
+        value = part.get(key)
+        mime_type = value.get("mimeType") if type(value) is dict else None
+        if type(value) is dict and type(mime_type) is str and type(value.get(value_key)) is str:
+            seal = {k: v for k, v in part.items() if k not in (key, _THOUGHT)}
+            if rest := {k: v for k, v in value.items() if k not in ("mimeType", value_key)}:
+                seal[key] = rest
+            content = value[value_key]
+            is_data = value_key == "data"
+            yield MediaPiece(Media(mime_type, content) if is_data else Media(mime_type, url=content))
+            if seal:
+                yield PartSeal(seal)
+            return
+    if part.keys() - {_THOUGHT}:
+        yield OpaquePiece(part)
+
+
+def _citations(metadata: Any) -> Iterator[Piece]:
+    """Give the sources of an answer: those of a piece of it with the piece, then those without one."""
+    chunks = metadata.get("groundingChunks") if type(metadata) is dict else None
+    if type(chunks) is not list:
+        return
+    supports = metadata.get("groundingSupports")
+    used: set[int] = set()
+    for support in supports if type(supports) is list else ():
+        if type(support) is not dict or type(segment := support.get("segment")) is not dict:
+            continue
+        indexes = support.get("groundingChunkIndices")
+        for index in indexes if type(indexes) is list else ():
+            if type(index) is int and 0 <= index < len(chunks) and type(chunks[index]) is dict:
+                used.add(index)
+                quote = segment["text"] if type(segment.get("text")) is str else ""
+                start, end = segment.get("startIndex") or 0, segment.get("endIndex")
+                yield CitationPiece(chunks[index], *_page(chunks[index]), start, end, quote=quote)
+    for index, chunk in enumerate(chunks):
+        if index not in used and type(chunk) is dict:
+            yield CitationPiece(chunk, *_page(chunk))
+
+
+def _page(chunk: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the address and the title of a source."""
+    page = next((value for value in chunk.values() if type(value) is dict), {})
+    return page.get("uri"), page.get("title")
 
 
 def _logprobs(result: Any) -> list[dict[str, Any]]:
@@ -98,158 +277,6 @@ def _token(candidate: dict[str, Any]) -> dict[str, Any]:
     token = token if type(token) is str else ""
     logprob = candidate.get("logProbability")
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
-
-
-def _citations(metadata: Any, sink: EventSink) -> list[Event]:
-    """Report the sources of an answer: those of a piece of it with the piece, then those without one."""
-    chunks = metadata.get("groundingChunks") if type(metadata) is dict else None
-    if type(chunks) is not list:
-        return []
-    out: list[Event] = []
-    supports = metadata.get("groundingSupports")
-    used: set[int] = set()
-    for support in supports if type(supports) is list else ():
-        if type(support) is not dict or type(segment := support.get("segment")) is not dict:
-            continue
-        indexes = support.get("groundingChunkIndices")
-        for index in indexes if type(indexes) is list else ():
-            if type(index) is int and 0 <= index < len(chunks) and type(chunks[index]) is dict:
-                used.add(index)
-                quote = segment["text"] if type(segment.get("text")) is str else ""
-                start, end = segment.get("startIndex") or 0, segment.get("endIndex")
-                out += sink.add_citation(chunks[index], *_page(chunks[index]), start, end, quote=quote)
-    for index, chunk in enumerate(chunks):
-        if index not in used and type(chunk) is dict:
-            out += sink.add_citation(chunk, *_page(chunk))
-    return out
-
-
-def _page(chunk: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the address and the title of a source."""
-    page = next((value for value in chunk.values() if type(value) is dict), {})
-    return page.get("uri"), page.get("title")
-
-
-def _prompt_blocked(feedback: Any, sink: EventSink) -> list[Event]:
-    """Report a prompt that was blocked: then there are no candidates, but a reason."""
-    reason = feedback.get("blockReason") if type(feedback) is dict else None
-    if type(reason) is not str or not reason:
-        return []
-    sink.answered = sink.finished = sink.refused = True
-    if sink.raw_finish is None:
-        sink.report_finish(reason)
-    message = feedback.get("blockReasonMessage")
-    return sink.note(
-        "prompt-blocked", "finish", message if type(message) is str and message else reason, "content_filter"
-    )
-
-
-# ── parts ─────────────────────────────────────────────────────────────────────
-
-
-def _part(part: Any, sink: EventSink, whole: bool) -> list[Event]:
-    """Decode one part."""
-    if type(part) is not dict:
-        return sink.add_opaque(part) if part else []
-    part = {key: value for key, value in part.items() if value is not None}
-    if type(call := part.get("functionCall")) is dict:
-        return _call(call, part, sink)
-    text = part.get("text", "")
-    is_thought = part.get(_THOUGHT) is True
-    other_keys = {key: value for key, value in part.items() if key not in ("text", _THOUGHT)}
-    if type(text) is not str or ("text" not in part and not part.keys() <= {_THOUGHT, "thoughtSignature"}):
-        return _media_or_opaque(part, is_thought, sink)
-    if not text and not other_keys:
-        return []
-    out = sink.begin_block("thought" if is_thought else "text") if whole or other_keys else []
-    if text:
-        out += sink.add_reasoning(text, _THOUGHT) if is_thought else sink.add_text(text)
-    if other_keys:
-        sink.add_seal(other_keys)
-        out += sink.end_block()
-    return out
-
-
-def _media_or_opaque(part: dict[str, Any], is_thought: bool, sink: EventSink) -> list[Event]:
-    """Decode a picture or a sound of the answer; any other part is stored whole."""
-    if not is_thought:
-        for key, value_key in (("inlineData", "data"), ("fileData", "fileUri")):
-            value = part.get(key)
-            mime_type = value.get("mimeType") if type(value) is dict else None
-            if type(value) is dict and type(mime_type) is str and type(value.get(value_key)) is str:
-                seal = {k: v for k, v in part.items() if k not in (key, _THOUGHT)}
-                if rest := {k: v for k, v in value.items() if k not in ("mimeType", value_key)}:
-                    seal[key] = rest
-                out = sink.add_media(mime_type, **{"data" if value_key == "data" else "url": value[value_key]})
-                if seal:
-                    sink.add_seal(seal)
-                return out
-    return sink.add_opaque(part) if part.keys() - {_THOUGHT} else []
-
-
-def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[Event]:
-    """Decode a call, whole or in pieces. A piece that continues says so; the first one that does not ends the call."""
-    name = call["name"] if type(call.get("name")) is str else ""
-    pieces = call.get("partialArgs")
-    continues = call.get("willContinue") is True
-    other_keys = {k: v for k, v in part.items() if k not in ("functionCall", _THOUGHT)}
-    if rest := {k: v for k, v in call.items() if k not in _CALL_KEYS and v is not None}:
-        other_keys["functionCall"] = rest
-    open_call: Any = sink.state.get("call")
-    if not name and open_call is None:
-        return sink.add_opaque(part) if other_keys or call else []
-    if name:
-        index = sink.state["calls"] = sink.state.get("calls", -1) + 1
-        function: dict[str, Any] = {"name": name}
-        item = {**other_keys, "index": index, "id": call.get("id"), "function": function}
-        args = call.get("args")
-        if not continues and not pieces:
-            function["arguments"] = {} if args is None else args
-            sink.state["call"] = None
-            return sink.add_call_pieces([item], True)
-        state, first_text = begin_arguments()
-        open_call = sink.state["call"] = (index, state)
-    else:
-        item = {**other_keys, "index": open_call[0], "id": call.get("id"), "function": (function := {})}
-        state, first_text = open_call[1], ""
-    args = call.get("args")
-    texts = [first_text]
-    texts += [append_member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
-    texts += [append_value(state, piece) for piece in (pieces if type(pieces) is list else ())]
-    if not continues:
-        texts.append(end_arguments(state))
-        sink.state["call"] = None
-    function["arguments"] = "".join(texts)
-    out = sink.add_call_pieces([item], False)
-    sink.end_call(open_call[0], not continues)
-    return out
-
-
-# ── usage and errors ──────────────────────────────────────────────────────────
-
-
-def _merge_usage(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
-    """Return all counts so far. A later count replaces an earlier one; a later zero or null does not.
-
-    This wire leaves out a zero, so the rest of the total is the count of the answer.
-    """
-    counts: dict[str, Any] = sink.state.setdefault("usage", {})
-    if sink.state.pop("derived", False):
-        del counts["candidatesTokenCount"]
-    counts.update({k: v for k, v in usage.items() if v or (v is not None and k not in counts)})
-    if "candidatesTokenCount" in counts:
-        return counts
-    totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
-    if any(as_count(v) is None for v in totals):
-        return counts
-    prompt_and_thoughts = [
-        as_count(counts.get(k)) or 0 for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
-    ]
-    rest = counts["totalTokenCount"] - sum(prompt_and_thoughts)
-    if rest >= 0:
-        counts["candidatesTokenCount"] = rest
-        sink.state["derived"] = True  # until the next counts come
-    return counts
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:

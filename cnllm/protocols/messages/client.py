@@ -1,7 +1,7 @@
 """Register the client side of Anthropic Messages."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.messages.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.messages.client_decode import MessagesDecoder, fast_decoder
 from cnllm.protocols.messages.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
@@ -9,7 +9,7 @@ __all__ = ["WIRE"]
 _FILE_PARTS = frozenset(["document", "image"])
 WIRE = Wire(
     encode_body=encode_body,
-    decode_chunk=decode_chunk,
+    decoder=MessagesDecoder,
     turns="messages",
     fast_decoder=fast_decoder,
     separate_system=(None, "any", "first"),

@@ -6,6 +6,7 @@ go back with it as received: signatures, citations, and whole blocks of unknown 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -13,99 +14,201 @@ import msgspec
 
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import FastDecoder
-from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import find_error, has_error_status
-from cnllm.protocols.usage import add_counts, merge_counts
+from cnllm.protocols.pieces import (
+    ANSWERED,
+    ENDED,
+    CallEnd,
+    CallPieces,
+    CitationPiece,
+    ExtraPiece,
+    Fault,
+    FinishWord,
+    Head,
+    OpaquePiece,
+    PartEnd,
+    PartSeal,
+    PartStart,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
+from cnllm.protocols.reported import find_error, has_error_status, read_finish
+from cnllm.protocols.usage import count_pieces, merge_counts
 from cnllm.registry.flags import Flags
-from cnllm.types import Event
 
-__all__ = ["decode_chunk", "fast_decoder"]
+__all__ = ["MessagesDecoder", "fast_decoder"]
 
 _TEXT, _THOUGHT, _HIDDEN, _CALL = "text", "thinking", "redacted_thinking", "tool_use"
-_OPEN = "block"  # keys of the state: the open block,
-_COUNTS = "usage"  # and the counts so far
+_DELTAS = {"text_delta": _TEXT, "thinking_delta": _THOUGHT}
 _ENDS = ("message_delta", "message_stop")
 
 
-def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """Decode one event of a stream, or with `whole` one body. Return its events; the rest is stored in `sink`."""
-    fault = _fault(data, flags)
-    if fault is not None and sink.fault is None:
-        sink.fault = fault
-    out: list[Event] = []
-    kind = data.get("type")
-    if whole or kind == "message":
-        _head(data, sink)
-        out += _blocks(data.get("content"), sink)
-        out += sink.add_extra("stop_sequence", data.get("stop_sequence"))
-        if _reason(data, sink):
-            sink.finished = True
-    elif kind == "message_start":
-        if type(message := data.get("message")) is dict:
-            sink.answered = True
-            _head(message, sink)
-            out += _blocks(message.get("content"), sink)
-            _reason(message, sink)
-            out += _count(message, flags, sink)
-    elif kind == "content_block_start":
-        out += _close(sink)
-        out += _begin_block(data.get("content_block"), data.get("index"), sink)
-        if (begun := sink.state.get(_OPEN)) is not None and begun.kind == _CALL:
-            sink.end_call(begun.position, False)  # until its stop comes
-    elif kind == "content_block_delta":
-        if type(delta := data.get("delta")) is dict:
-            out += _add_delta(delta, data.get("index"), sink)
-    elif kind == "content_block_stop":
-        position, open_block = data.get("index"), sink.state.get(_OPEN)
-        if type(position) is not int and open_block is not None:
-            position = open_block.position
-        out += _close(sink)
-        sink.end_call(_valid_position(position), True)
-    elif kind in _ENDS:
-        out += _close(sink)
-        if type(delta := data.get("delta")) is dict:
-            _reason(delta, sink)
-            out += sink.add_extra("stop_sequence", delta.get("stop_sequence"))
-        sink.finished = sink.finished or kind == _ENDS[1]
-    return out + _count(data, flags, sink)
+class MessagesDecoder:
+    """The decoder of one reply."""
 
+    __slots__ = ("_counts", "_flags", "_open")
 
-def _head(message: dict[str, Any], sink: EventSink) -> None:
-    """Read the id and the model of a message."""
-    if sink.id is None and type(message.get("id")) is str:
-        sink.id = message["id"] or None
-    if sink.model is None and type(message.get("model")) is str:
-        sink.model = message["model"] or None
+    reads_all = False
 
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._open: _Block | None = None
+        self._counts: dict[str, Any] = {}  # so far
 
-def _reason(message: dict[str, Any], sink: EventSink) -> bool:
-    """Read the stop reason. Return whether a reply ends with it; a stream ends with `message_stop` alone."""
-    reason = message.get("stop_reason")
-    sink.answered = sink.answered or bool(reason)
-    return sink.report_finish(reason)
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of one event of a stream, or with `whole` of one body."""
+        if (fault := _fault(data, self._flags)) is not None:
+            yield Fault(fault)
+        kind = data.get("type")
+        if whole or kind == "message":
+            yield Head(data.get("id"), data.get("model"))
+            yield from self._blocks(data.get("content"))
+            yield ExtraPiece("stop_sequence", data.get("stop_sequence"))
+            for finish in self._finish(data):
+                yield finish
+                if type(finish) is FinishWord and finish.ends_reply:
+                    yield ENDED
+        elif kind == "message_start":
+            if type(message := data.get("message")) is dict:
+                yield ANSWERED
+                yield Head(message.get("id"), message.get("model"))
+                yield from self._blocks(message.get("content"))
+                yield from self._finish(message)
+                yield from self._count(message)
+        elif kind == "content_block_start":
+            yield from self._close()
+            yield from self._begin_block(data.get("content_block"), data.get("index"))
+            if self._open is not None and self._open.kind == _CALL:
+                yield CallEnd(self._open.position, False)  # until its stop comes
+        elif kind == "content_block_delta":
+            if type(delta := data.get("delta")) is dict:
+                yield from self._add_delta(delta, data.get("index"))
+        elif kind == "content_block_stop":
+            position = data.get("index")
+            if type(position) is not int and self._open is not None:
+                position = self._open.position
+            yield from self._close()
+            yield CallEnd(_valid_position(position), True)
+        elif kind in _ENDS:
+            yield from self._close()
+            if type(delta := data.get("delta")) is dict:
+                yield from self._finish(delta)
+                yield ExtraPiece("stop_sequence", delta.get("stop_sequence"))
+            if kind == _ENDS[1]:
+                yield ENDED
+        yield from self._count(data)
 
+    def _finish(self, message: dict[str, Any]) -> Iterator[Piece]:
+        """Give the stop reason. A stream ends with `message_stop` alone."""
+        reason = message.get("stop_reason")
+        if reason:
+            yield ANSWERED
+        if (finish := read_finish(reason, self._flags)) is not None:
+            yield finish
 
-def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Merge the counts, which come in parts. A zero never replaces a known count."""
-    usage = get_first(data, flags.usage.at if flags.usage else None)
-    if type(usage) is not dict:
-        return []
-    counts = sink.state.setdefault(_COUNTS, {})
-    merge_counts(counts, usage)
-    return add_counts(counts, flags, sink)
+    def _count(self, data: dict[str, Any]) -> Iterator[Piece]:
+        """Merge the counts, which come in parts. A zero never replaces a known count."""
+        usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
+        if type(usage) is dict:
+            merge_counts(self._counts, usage)
+            yield from count_pieces(self._counts, self._flags)
 
+    # ── blocks ────────────────────────────────────────────────────────────────
 
-# ── blocks ────────────────────────────────────────────────────────────────────
+    def _blocks(self, content: Any) -> Iterator[Piece]:
+        """Decode the blocks of a whole body."""
+        if type(content) is str:
+            yield ANSWERED
+            if content:
+                yield TextPiece(content)
+        if type(content) is not list:
+            return
+        yield ANSWERED
+        for position, block in enumerate(content):
+            yield from self._begin_block(block, position)
+            yield from self._close()
+
+    def _begin_block(self, block: Any, position: Any) -> Iterator[Piece]:
+        """Decode a block, or its beginning."""
+        if type(block) is not dict:
+            if block:
+                yield OpaquePiece(block)
+            return
+        yield ANSWERED
+        kind = block.get("type")
+        if type(kind) is not str:
+            kind = ""
+        if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
+            self._open = _Block(kind, position, _other_keys(block, kind))
+            yield PartStart("text" if kind == _TEXT else "thought")
+            yield from self._seal(self._open)
+            yield from _text_pieces(kind, block.get(kind))
+        elif kind == _HIDDEN:
+            self._open = _Block(kind, position, dict(block))
+            yield PartStart("thought")
+            yield PartSeal(block)
+        elif kind == _CALL and type(block.get("name")) is str and block["name"]:
+            self._open = _Block(kind, _valid_position(position), {})
+            self._open.input = block.get("input")
+            function = {"name": block["name"], "arguments": ""}
+            others = _other_keys(block, "name", "input")
+            head = {**others, "id": block.get("id"), "index": self._open.position, "function": function}
+            yield CallPieces([head], True)
+        else:
+            self._open = _Block(kind, position, dict(block))
+            yield OpaquePiece(block)
+
+    def _add_delta(self, delta: dict[str, Any], position: Any) -> Iterator[Piece]:
+        """Decode a delta of the open block; without one, the delta begins a block."""
+        kind = delta.get("type")
+        if type(kind) is str and (text_type := _DELTAS.get(kind)) is not None:
+            if self._open is None or self._open.kind != text_type:
+                yield from self._close()
+                yield from self._begin_block({"type": text_type}, position)
+            yield from _text_pieces(text_type, delta.get(text_type))
+            return
+        block = self._open
+        if block is None:
+            yield OpaquePiece(delta)
+            return
+        piece = delta.get("partial_json")
+        if kind == "input_json_delta" and type(piece) is str:
+            block.pieces.append(piece)
+            if block.kind == _CALL:
+                yield CallPieces([{"index": block.position, "function": {"arguments": piece}}], False)
+                return
+        else:
+            block.add(delta)
+        if block.kind in (_TEXT, _THOUGHT, _CALL):
+            yield from self._seal(block)
+
+    def _seal(self, block: _Block) -> Iterator[Piece]:
+        """Give the seal of the last part: a function that reads the keys beside it at the end."""
+        if block.other_keys:
+            yield PartSeal(block.seal)
+
+    def _close(self) -> Iterator[Piece]:
+        """Close the open block. An input in the block itself counts if no pieces followed."""
+        block, self._open = self._open, None
+        if block is None:
+            return
+        if block.kind == _TEXT:
+            yield from _citations(block)
+        if block.kind == _CALL and not any(block.pieces) and block.input not in (None, {}):
+            yield CallPieces([{"index": block.position, "function": {"arguments": block.input}}], False)
+        if block.kind not in (_TEXT, _THOUGHT, _CALL):
+            # Once, not with every piece: a program may come in thousands of pieces.
+            yield PartSeal(_stored_block(block))
+        yield PartEnd()
 
 
 class _Block:
     """The open block: its position in the stream, and `other_keys`, its keys beside its text.
 
-    `input` is the input of a call in the block itself; pieces of it that follow replace it. `sealed_at` is the number
-    of the sink's parts when the seal was added.
+    `input` is the input of a call in the block itself; pieces of it that follow replace it.
     """
 
-    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position", "sealed_at")
+    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position")
 
     def __init__(self, kind: str, position: Any, other_keys: dict[str, Any]) -> None:
         self.kind = kind
@@ -113,7 +216,6 @@ class _Block:
         self.other_keys = other_keys
         self.input: Any = None
         self.pieces: list[str] = []
-        self.sealed_at = -1
         self._own_lists: dict[str, list[Any]] = {}  # lists that grow
         self._texts: dict[str, list[str]] = {}  # texts that grow, in pieces
         self._sizes: dict[str, int] = {}  # lengths of these texts
@@ -163,121 +265,19 @@ class _Block:
         return whole if any(whole.values()) else None
 
 
-def _blocks(content: Any, sink: EventSink) -> list[Event]:
-    """Decode the blocks of a whole body."""
-    if type(content) is not list:
-        if type(content) is str:
-            sink.answered = True
-            return sink.add_text(content) if content else []
-        return []
-    sink.answered = True
-    out: list[Event] = []
-    for position, block in enumerate(content):
-        out += _begin_block(block, position, sink)
-        out += _close(sink)
-    return out
+def _text_pieces(kind: str, text: Any) -> Iterator[Piece]:
+    """Give text or reasoning, if there is any."""
+    if type(text) is str and text:
+        yield TextPiece(text) if kind == _TEXT else ReasoningPiece(text, _THOUGHT)
 
 
-def _begin_block(block: Any, position: Any, sink: EventSink) -> list[Event]:
-    """Decode a block, or its beginning."""
-    if type(block) is not dict:
-        return sink.add_opaque(block) if block else []
-    sink.answered = True
-    kind = block.get("type")
-    if type(kind) is not str:
-        kind = ""
-    out: list[Event]
-    if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
-        open_block = sink.state[_OPEN] = _Block(kind, position, _other_keys(block, kind))
-        out = sink.begin_block("text" if kind == _TEXT else "thought")
-        _add_seal(open_block, sink)
-        return out + _add_text(open_block, block.get(kind), sink)
-    if kind == _HIDDEN:
-        sink.state[_OPEN] = _Block(kind, position, dict(block))
-        out = sink.begin_block("thought")
-        sink.add_seal(block)
-        return out
-    if kind == _CALL and type(block.get("name")) is str and block["name"]:
-        open_block = sink.state[_OPEN] = _Block(kind, _valid_position(position), {})
-        open_block.input = block.get("input")
-        function = {"name": block["name"], "arguments": ""}
-        head = {
-            **_other_keys(block, "name", "input"),
-            "id": block.get("id"),
-            "index": open_block.position,
-            "function": function,
-        }
-        return sink.add_call_pieces([head], True)
-    sink.state[_OPEN] = _Block(kind, position, dict(block))
-    return sink.add_opaque(block)
-
-
-def _add_delta(delta: dict[str, Any], position: Any, sink: EventSink) -> list[Event]:
-    """Decode a delta of the open block; without one, the delta begins a block."""
-    kind = delta.get("type")
-    open_block: _Block | None = sink.state.get(_OPEN)
-    out: list[Event] = []
-    for text_type, delta_type in ((_TEXT, "text_delta"), (_THOUGHT, "thinking_delta")):
-        if kind == delta_type:
-            if open_block is None or open_block.kind != text_type:
-                out += _close(sink)
-                out += _begin_block({"type": text_type}, position, sink)
-                open_block = sink.state[_OPEN]
-            assert open_block is not None
-            return out + _add_text(open_block, delta.get(text_type), sink)
-    if open_block is None:
-        return sink.add_opaque(delta)
-    piece = delta.get("partial_json")
-    if kind == "input_json_delta" and type(piece) is str:
-        open_block.pieces.append(piece)
-        if open_block.kind == _CALL:
-            return sink.add_call_pieces([{"index": open_block.position, "function": {"arguments": piece}}], False)
-    else:
-        open_block.add(delta)
-    if open_block.kind in (_TEXT, _THOUGHT, _CALL):
-        _add_seal(open_block, sink)
-    return []
-
-
-def _add_text(open_block: _Block, text: Any, sink: EventSink) -> list[Event]:
-    """Add text or reasoning."""
-    if type(text) is not str or not text:
-        return []
-    return sink.add_text(text) if open_block.kind == _TEXT else sink.add_reasoning(text, _THOUGHT)
-
-
-def _add_seal(open_block: _Block, sink: EventSink) -> None:
-    """Add the seal of the last part: a function that reads the keys beside it at the end."""
-    if open_block.other_keys and open_block.sealed_at != sink.part_count:
-        open_block.sealed_at = sink.part_count
-        sink.add_seal(open_block.seal)
-
-
-def _close(sink: EventSink) -> list[Event]:
-    """Close the open block. An input in the block itself counts if no pieces followed."""
-    open_block: _Block | None = sink.state.pop(_OPEN, None)
-    if open_block is None:
-        return []
-    out: list[Event] = _citations(open_block, sink) if open_block.kind == _TEXT else []
-    if open_block.kind == _CALL and not any(open_block.pieces) and open_block.input not in (None, {}):
-        out += sink.add_call_pieces(
-            [{"index": open_block.position, "function": {"arguments": open_block.input}}], False
-        )
-    if open_block.kind not in (_TEXT, _THOUGHT, _CALL):
-        # Once, not with every piece: a program may come in thousands of pieces.
-        sink.add_seal(_stored_block(open_block))
-    return out + sink.end_block()
-
-
-def _citations(open_block: _Block, sink: EventSink) -> list[Event]:
-    """Report the sources of a block of text. Each of them is for the whole block."""
-    citations = open_block.other_keys.get("citations")
-    out: list[Event] = []
+def _citations(block: _Block) -> Iterator[Piece]:
+    """Give the sources of a block of text. Each of them is for the whole block."""
+    citations = block.other_keys.get("citations")
     for citation in citations if type(citations) is list else ():
         if type(citation) is dict:
             title = citation.get("title") or citation.get("document_title") or citation.get("source")
-            out += sink.add_citation(citation, citation.get("url"), title, part=sink.part_count - 1)
-    return out
+            yield CitationPiece(citation, citation.get("url"), title, in_part=True)
 
 
 def _stored_block(open_block: _Block) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """Register the client side of OpenAI Responses."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.responses.client_decode import decode_chunk
+from cnllm.protocols.responses.client_decode import ResponsesDecoder, fast_decoder
 from cnllm.protocols.responses.client_encode import encode_body, takes_medium
-from cnllm.protocols.responses.client_fast_decode import fast_decoder
 
 __all__ = ["WIRE"]
 
 _FILE_PARTS = frozenset(["file", "input_file", "input_image"])
 WIRE = Wire(
     encode_body=encode_body,
-    decode_chunk=decode_chunk,
+    decoder=ResponsesDecoder,
     turns="input",
     fast_decoder=fast_decoder,
     separate_system=("first",),

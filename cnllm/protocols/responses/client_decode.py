@@ -1,121 +1,134 @@
 """Decode bodies and events of OpenAI Responses.
 
-A reply is a list of items. `records` has the record of each item, `items` adds items to the sink. This module decodes
-the events of a stream, and the reply as one object.
+A reply is a list of items. `client_records` has the record of each item, `client_items` reads items. This module
+decodes the events of a stream, and the reply as one object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import find_error, finish_kind, finish_word
+from cnllm.protocols import FastDecoder
+from cnllm.protocols.pieces import (
+    ANSWERED,
+    ENDED,
+    REFUSED,
+    CallEnd,
+    ExtraPiece,
+    Fault,
+    Head,
+    PartEnd,
+    Piece,
+    ReasoningPiece,
+)
+from cnllm.protocols.reported import find_error, finish_word, read_finish
 from cnllm.protocols.responses.client_items import (
-    add_annotation,
-    add_call,
-    add_call_piece,
+    annotation_pieces,
     as_function_call,
     begin_part,
+    call_pieces,
     complete_item,
-    write_reasoning,
-    write_text,
+    read_call,
+    text_pieces,
 )
-from cnllm.protocols.responses.client_records import (
-    RecordMatcher,
-    add_record,
-    find_record,
-    item_type,
-    output_records,
-)
-from cnllm.protocols.usage import add_counts, merge_counts
+from cnllm.protocols.responses.client_records import OutputRecords, RecordMatcher, item_type
+from cnllm.protocols.usage import count_pieces, merge_counts
 from cnllm.registry.flags import Flags
-from cnllm.types import Event
 from cnllm.types.custom_tools import custom_arguments
 
-__all__ = ["decode_chunk"]
+__all__ = ["ResponsesDecoder", "fast_decoder"]
 
 
-def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """Decode one event, or with `whole` one body. Return its events; the rest is stored in `sink`."""
-    kind = data.get("type")
-    read = _EVENTS.get(kind) if type(kind) is str and not whole else None
-    if read is not None:
-        return read(data, flags, sink)
-    if whole or type(data.get("output")) is list:
-        return _response(data, flags, sink, is_final=True)
-    if sink.fault is None:
-        sink.fault = _find_error(data, flags)
-    return []
+class ResponsesDecoder:
+    """The decoder of one reply."""
+
+    __slots__ = ("_flags", "_records")
+
+    reads_all = False
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._records = OutputRecords()
+
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of one event, or with `whole` of one body."""
+        kind = data.get("type")
+        read = _EVENTS.get(kind) if type(kind) is str and not whole else None
+        if read is not None:
+            yield from read(data, self._flags, self._records)
+        elif whole or type(data.get("output")) is list:
+            yield from _response(data, self._flags, self._records, is_final=True)
+        elif (fault := _find_error(data, self._flags)) is not None:
+            yield Fault(fault)
 
 
 # ── the reply as a whole ──────────────────────────────────────────────────────
 
 
-def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, is_final: bool) -> list[Event]:
+def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_final: bool) -> Iterator[Piece]:
     """Decode the reply as one object; `is_final`: this is its final version."""
-    if sink.id is None and type(data.get("id")) is str:
-        sink.id = data["id"] or None
-    if sink.model is None and type(data.get("model")) is str:
-        sink.model = data["model"] or None
-    if sink.created is None and type(data.get("created_at")) in (int, float):
-        sink.created = data["created_at"] or None
-    if sink.fault is None:
-        sink.fault = _find_error(data, flags)
-    out: list[Event] = []
+    yield Head(data.get("id"), data.get("model"), data.get("created_at"))
+    if (fault := _find_error(data, flags)) is not None:
+        yield Fault(fault)
     output = data.get("output")
     if type(output) is list:
-        sink.answered = True
+        yield ANSWERED
         if is_final:
-            matches = RecordMatcher(output_records(sink))
+            matches = RecordMatcher(records)
             for item in output:
                 if type(item) is dict:
                     item = as_function_call(item)
-                    record = matches.match(item) or add_record(item_type(item), item, sink)
-                    out += complete_item(item, record, flags, sink)
+                    record = matches.match(item) or records.add(item_type(item), item)
+                    yield from complete_item(item, record, flags, records)
     if is_final and type(tier := data.get("service_tier")) is str:
-        out += sink.add_extra("service_tier", tier)
+        yield ExtraPiece("service_tier", tier)
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        state = output_records(sink)
-        merge_counts(state.usage, usage)
-        out += add_counts(state.usage, flags, sink)
-    if is_final and sink.report_finish(data.get("status")):
-        sink.finished = True
-    reason = get(data, "incomplete_details.reason")
-    if is_final and finish_kind(finish_word(reason), flags) == "content_filter":
-        sink.refused = True
-    return out
+        merge_counts(records.usage, usage)
+        yield from count_pieces(records.usage, flags)
+    if is_final:
+        yield from _finish(data.get("status"), flags)
+        reason = read_finish(get(data, "incomplete_details.reason"), flags)
+        if reason is not None and reason.kind == "content_filter":
+            yield REFUSED
 
 
-def _response_started(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _finish(word: Any, flags: Flags) -> Iterator[Piece]:
+    """Give a finish reason, and that the reply ends where it is one that ends replies."""
+    if (finish := read_finish(word, flags)) is not None:
+        yield finish
+        if finish.ends_reply:
+            yield ENDED
+
+
+def _response_started(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its beginning."""
     response = data.get("response")
-    return _response(response, flags, sink, is_final=False) if type(response) is dict else []
+    if type(response) is dict:
+        yield from _response(response, flags, records, is_final=False)
 
 
-def _response_ended(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _response_ended(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an event with the reply at its end. A status that says that the reply goes on outranks its name."""
     response = data.get("response")
-    out: list[Event] = []
     status = ""
     if type(response) is dict:
-        out = _response(response, flags, sink, is_final=True)
+        yield from _response(response, flags, records, is_final=True)
         status = finish_word(response.get("status"))
     word = str(data["type"]).rpartition(".")[2]
     word = "completed" if word == "done" else word
-    if (not status or word != "completed") and sink.report_finish(word):
-        sink.finished = True
-    return out
+    if not status or word != "completed":
+        yield from _finish(word, flags)
 
 
-def _error_event(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _error_event(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode an error event: the error is an object of its own, or stands in the event's own keys."""
-    if sink.fault is None:
-        inner = data.get("error")
-        sink.fault = inner if inner else {k: v for k, v in data.items() if k not in ("type", "sequence_number")}
-    return []
+    inner = data.get("error")
+    yield Fault(inner if inner else {k: v for k, v in data.items() if k not in ("type", "sequence_number")})
 
 
 def _find_error(data: dict[str, Any], flags: Flags) -> Any:
@@ -133,37 +146,33 @@ def _find_error(data: dict[str, Any], flags: Flags) -> Any:
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _item_added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Begin an item. Of a call the known keys are reported; all other items are reported by their pieces."""
+def _item_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
+    """Begin an item. Of a call the known keys are given; all other items are given by their pieces."""
     item = data.get("item")
     if type(item) is not dict:
-        return []
-    sink.answered = True
+        return
+    yield ANSWERED
     item = as_function_call(item)
-    record = add_record(item_type(item), item, sink, data.get("output_index"))
-    if record.kind != "function_call":
-        return []
-    out = add_call(item, record, sink, "")
-    sink.end_call(record.number, False)  # until its end comes
-    return out
+    record = records.add(item_type(item), item, data.get("output_index"))
+    if record.kind == "function_call":
+        yield from read_call(item, record, records, "")
+        yield CallEnd(record.number, False)  # until its end comes
 
 
-def _item_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _item_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """End an item, which comes as a whole."""
     item = data.get("item")
     if type(item) is not dict:
-        return []
-    sink.answered = True
+        return
+    yield ANSWERED
     item = as_function_call(item)
     event_keys = {"output_index": data.get("output_index"), "item_id": item.get("id")}
-    record = find_record(item_type(item), event_keys, sink)
-    out = complete_item(item, record, flags, sink)
+    record = records.find(item_type(item), event_keys)
+    yield from complete_item(item, record, flags, records)
     record.done = True
-    state = output_records(sink)
-    if state.current_part is None or state.current_part[0] is record:
-        state.current_part = None
-        out += sink.end_block()
-    return out
+    if records.current_part is None or records.current_part[0] is record:
+        records.current_part = None
+        yield PartEnd()
 
 
 # ── pieces ────────────────────────────────────────────────────────────────────
@@ -175,128 +184,132 @@ def _index(data: dict[str, Any]) -> int:
     return index if type(index) is int and index > 0 else 0
 
 
-def _text_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _text_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a message."""
     text = data.get("delta")
     if type(text) is not str or not text:
-        return []
-    sink.answered = True
-    record, index = find_record("message", data, sink), _index(data)
-    out = write_text(record, index, text, sink)
+        return
+    yield ANSWERED
+    record, index = records.find("message", data), _index(data)
+    yield from text_pieces(record, index, text, records)
     if tokens := data.get("logprobs"):
         record.logprobs.add(index)
-        out += sink.add_extra("logprobs", tokens) if type(tokens) is list else []
-    return out
+        if type(tokens) is list:
+            yield ExtraPiece("logprobs", tokens)
 
 
-def _refusal_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _refusal_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a refusal."""
-    sink.refused = True
-    return _text_delta(data, flags, sink)
+    yield REFUSED
+    yield from _text_delta(data, flags, records)
 
 
-def _text_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _text_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a whole part of a message. It counts only if it did not come in pieces."""
     part = data.get("part")
     part_data = part if type(part) is dict else data
     if part_data.get("type") == "reasoning_text":
-        return _reasoning_done({**data, "text": part_data.get("text")}, flags, sink, "content")
+        yield from _reasoning_done({**data, "text": part_data.get("text")}, flags, records, "content")
+        return
     is_refusal = type(part_data.get("refusal")) is str
     text = part_data.get("refusal" if is_refusal else "text")
     if type(text) is not str or not text:
-        return []
-    sink.answered = True
-    sink.refused = sink.refused or is_refusal
-    record, index = find_record("message", data, sink), _index(data)
-    return [] if index in record.parts else write_text(record, index, text, sink)
+        return
+    yield ANSWERED
+    if is_refusal:
+        yield REFUSED
+    record, index = records.find("message", data), _index(data)
+    if index not in record.parts:
+        yield from text_pieces(record, index, text, records)
 
 
-def _annotation_added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _annotation_added(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a source of a part of a message."""
-    return add_annotation(find_record("message", data, sink), _index(data), data.get("annotation"), sink)
+    yield from annotation_pieces(records.find("message", data), _index(data), data.get("annotation"))
 
 
-def _reasoning_delta(data: dict[str, Any], flags: Flags, sink: EventSink, reasoning_field: str) -> list[Event]:
-    """Decode a piece of reasoning."""
+def _reasoning_delta(
+    data: dict[str, Any], flags: Flags, records: OutputRecords, reasoning_field: str
+) -> Iterator[Piece]:
+    """Decode a piece of reasoning, from the one field that counts. For another item that may be another field."""
     text = data.get("delta")
     if type(text) is not str or not text:
-        return []
-    sink.answered = True
-    record = find_record("reasoning", data, sink)
+        return
+    yield ANSWERED
+    record = records.find("reasoning", data)
     record.reasoning_field = record.reasoning_field or reasoning_field
-    return (
-        [*begin_part(record, 0, "thought", sink), *write_reasoning(text, reasoning_field, sink)]
-        if record.reasoning_field == reasoning_field
-        else []
-    )
+    if record.reasoning_field == reasoning_field:
+        yield from begin_part(record, 0, "thought", records)
+        yield ReasoningPiece(text, reasoning_field, is_only=True)
 
 
-def _reasoning_done(data: dict[str, Any], flags: Flags, sink: EventSink, reasoning_field: str) -> list[Event]:
+def _reasoning_done(
+    data: dict[str, Any], flags: Flags, records: OutputRecords, reasoning_field: str
+) -> Iterator[Piece]:
     """Decode whole reasoning. It counts only if none came in pieces; there may be several such parts."""
-    record = find_record("reasoning", data, sink)
+    record = records.find("reasoning", data)
     if record.reasoning_field is None and 0 not in record.parts:
         record.reasoning_field = f"{reasoning_field}.done"
     if record.reasoning_field != f"{reasoning_field}.done":
-        return []
+        return
     part = data.get("part")
     text = data.get("text") if type(part) is not dict else part.get("text")
     index = data.get("summary_index", data.get("content_index"))
     is_known = f"{index}" in record.whole_parts  # two events report the same text
     if type(text) is not str or not text or is_known:
-        return []
+        return
     record.whole_parts.add(f"{index}")
-    sink.answered = True
-    return [*begin_part(record, 0, "thought", sink), *write_reasoning(text, reasoning_field, sink)]
+    yield ANSWERED
+    yield from begin_part(record, 0, "thought", records)
+    yield ReasoningPiece(text, reasoning_field, is_only=True)
 
 
-def _arguments_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _arguments_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a call's arguments."""
     piece = data.get("delta")
     if type(piece) is not str or not piece:
-        return []
-    sink.answered = True
-    record = find_record("function_call", data, sink)
+        return
+    yield ANSWERED
+    record = records.find("function_call", data)
     record.raw.append(piece)
     record.size += len(piece)
-    return add_call_piece(record, piece, sink)
+    yield from call_pieces(record, piece, records)
 
 
-def _arguments_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _arguments_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole arguments of a call."""
     if type(data.get("arguments")) is not str:
-        return []
-    sink.answered = True
+        return
+    yield ANSWERED
     call: dict[str, Any] = {key: data[key] for key in ("name", "call_id") if key in data}
-    record = find_record("function_call", data, sink)
-    out = add_call(call, record, sink, data["arguments"])
-    sink.end_call(record.number, not record.unfinished)
-    return out
+    record = records.find("function_call", data)
+    yield from read_call(call, record, records, data["arguments"])
+    yield CallEnd(record.number, not record.unfinished)
 
 
-def _input_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _input_delta(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode a piece of a custom tool's input as one of the arguments of its function."""
     piece = data.get("delta")
     if type(piece) is not str or not piece:
-        return []
-    record = find_record("function_call", data, sink)
+        return
+    record = records.find("function_call", data)
     before, _, after = custom_arguments(piece)[1].partition(":")
     text = after[1:-2]
-    return _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, flags, sink)
+    yield from _arguments_delta({**data, "delta": text if record.size else f'{before}:"{text}'}, flags, records)
 
 
-def _input_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
+def _input_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> Iterator[Piece]:
     """Decode the whole input of a custom tool."""
-    if type(data.get("input")) is not str:
-        return []
-    return _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, flags, sink)
+    if type(data.get("input")) is str:
+        yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, flags, records)
 
 
-def _for_field(reasoning_field: str, handler: Callable[..., list[Event]]) -> Callable[..., list[Event]]:
+def _for_field(reasoning_field: str, handler: Callable[..., Iterator[Piece]]) -> Callable[..., Iterator[Piece]]:
     """Return a handler for a field of reasoning."""
-    return lambda data, flags, sink: handler(data, flags, sink, reasoning_field)
+    return lambda data, flags, records: handler(data, flags, records, reasoning_field)
 
 
-_EVENTS: dict[str, Callable[[dict[str, Any], Flags, EventSink], list[Event]]] = {
+_EVENTS: dict[str, Callable[[dict[str, Any], Flags, OutputRecords], Iterator[Piece]]] = {
     "error": _error_event,
     "response.created": _response_started,
     "response.queued": _response_started,
@@ -325,3 +338,54 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Flags, EventSink], list[Event]]] = 
     "response.reasoning_text.done": _for_field("content", _reasoning_done),
 }
 """The events with content; all others only announce one of these."""
+
+
+# ── the fast decoder ──────────────────────────────────────────────────────────
+
+_FIELDS = {
+    "response.output_text.delta": None,
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_text.delta": "content",
+}
+"""The most common events, and the field of their reasoning."""
+
+
+class _Delta(msgspec.Struct, gc=False):
+    """One of the most common events."""
+
+    type: Literal[
+        "response.output_text.delta", "response.reasoning_summary_text.delta", "response.reasoning_text.delta"
+    ]
+    delta: str
+    output_index: int | None = None
+    content_index: int | None = None
+    logprobs: tuple[()] | None = None
+
+
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+
+
+def fast_decoder(flags: Flags) -> FastDecoder:
+    """Return the fast decoder: it reads deltas that continue the last part.
+
+    A delta of another part is left to the full decoder.
+    """
+    last: tuple[Any, ...] | None = None
+    is_first = True
+
+    def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one event."""
+        nonlocal last, is_first
+        try:
+            event = _decode_delta(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            last, is_first = None, False
+            return None
+        part = (event.type, event.output_index, event.content_index)
+        if part != last and not is_first:
+            last = part
+            return None
+        last, is_first = part, False
+        return (event.delta, _FIELDS[event.type]) if event.delta else None
+
+    return read

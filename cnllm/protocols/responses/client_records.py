@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.protocols.decode_sink import EventSink
-
-__all__ = ["ItemRecord", "OutputRecords", "RecordMatcher", "add_record", "find_record", "item_type", "output_records"]
+__all__ = ["ItemRecord", "OutputRecords", "RecordMatcher", "item_type"]
 
 
 class ItemRecord:
     """The record of one item.
 
-    `number` counts the items; `parts` are the numbers of the sink's parts for each part of its content; `raw` are
+    `number` counts the items; `parts` are the numbers of the reply's parts for each part of its content; `raw` are
     the pieces of a call's arguments; `reasoning_field` is the field of its reasoning; `whole` is the item at its
     end, `repeats` how often it came again after that. `unfinished`: the status of a version at its end says so.
     `whole_parts` are the parts of its reasoning that came whole.
@@ -58,7 +56,7 @@ class ItemRecord:
 class OutputRecords:
     """The records of a reply: by position in the output, by id, by kind, and the part that is being written."""
 
-    __slots__ = ("all", "at", "current_part", "ids", "kinds", "usage")
+    __slots__ = ("_part_count", "all", "at", "current_part", "ids", "kinds", "usage")
 
     def __init__(self) -> None:
         self.all: list[ItemRecord] = []
@@ -67,6 +65,39 @@ class OutputRecords:
         self.kinds: dict[str, list[ItemRecord]] = {}
         self.current_part: tuple[ItemRecord, int] | None = None
         self.usage: dict[str, Any] = {}
+        self._part_count = 0
+
+    def new_part(self) -> int:
+        """Return the number of a part that begins."""
+        self._part_count += 1
+        return self._part_count
+
+    def add(self, kind: str, item: dict[str, Any], position: Any = None, key: str = "id") -> ItemRecord:
+        """Add a record."""
+        record = ItemRecord(len(self.all), kind, item_id(item, key))
+        self.all.append(record)
+        self.kinds.setdefault(kind, []).append(record)
+        if type(position) is int:
+            self.at[position] = record
+        if record.id is not None:
+            self.ids[record.id] = record
+        return record
+
+    def find(self, kind: str, data: dict[str, Any], key: str = "item_id") -> ItemRecord:
+        """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
+        id = item_id(data, key)
+        position = data.get("output_index")
+        record = self.at.get(position) if type(position) is int else None
+        if record is not None and record.kind == kind and (not record.done or record.id == id):
+            return record
+        record = self.ids.get(id or "")
+        if record is not None and record.kind == kind:
+            return record
+        if type(position) is not int and id is None and self.all:
+            last = self.all[-1]
+            if last.kind == kind and not last.done:
+                return last
+        return self.add(kind, data, position, key)
 
 
 class RecordMatcher:
@@ -102,15 +133,6 @@ class RecordMatcher:
         return records[position] if position < len(records) else None
 
 
-def output_records(sink: EventSink) -> OutputRecords:
-    """Return the records of the reply."""
-    state_value = sink.state.get("items")
-    if state_value is None:
-        state_value = sink.state["items"] = OutputRecords()
-    state: OutputRecords = state_value
-    return state
-
-
 def item_id(item: dict[str, Any], key: str = "id") -> str | None:
     """Return the id of an item, or None."""
     return item[key] if type(item.get(key)) is str and item[key] else None
@@ -122,32 +144,3 @@ def item_type(item: dict[str, Any]) -> str:
     if type(kind) is str:
         return kind
     return "message" if "content" in item else ""
-
-
-def add_record(kind: str, item: dict[str, Any], sink: EventSink, position: Any = None, key: str = "id") -> ItemRecord:
-    """Add a record."""
-    state = output_records(sink)
-    record = ItemRecord(len(state.all), kind, item_id(item, key))
-    state.all.append(record)
-    state.kinds.setdefault(kind, []).append(record)
-    if type(position) is int:
-        state.at[position] = record
-    if record.id is not None:
-        state.ids[record.id] = record
-    return record
-
-
-def find_record(kind: str, data: dict[str, Any], sink: EventSink, key: str = "item_id") -> ItemRecord:
-    """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
-    state = output_records(sink)
-    id = item_id(data, key)
-    position = data.get("output_index")
-    record = state.at.get(position) if type(position) is int else None
-    if record is not None and record.kind == kind and (not record.done or record.id == id):
-        return record
-    record = state.ids.get(id or "")
-    if record is not None and record.kind == kind:
-        return record
-    if type(position) is not int and id is None and state.all and state.all[-1].kind == kind and not state.all[-1].done:
-        return state.all[-1]
-    return add_record(kind, data, sink, position, key)

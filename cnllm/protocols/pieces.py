@@ -1,0 +1,237 @@
+"""The pieces of a reply: what a decoder reads from a chunk or a body, as values.
+
+A wire's decoder yields them in the order in which they stand there. The engine filters the texts, and collects all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal, Protocol
+
+from msgspec import Struct
+
+from cnllm.types import Media, Note, Usage
+
+__all__ = [
+    "ANSWERED",
+    "ENDED",
+    "FINISH_RANKS",
+    "REFUSED",
+    "Annotations",
+    "CallEnd",
+    "CallPieces",
+    "CitationPiece",
+    "Counts",
+    "Decoder",
+    "Details",
+    "ExtraPiece",
+    "Fault",
+    "FinishWord",
+    "Head",
+    "Mark",
+    "MediaPiece",
+    "OpaquePiece",
+    "PartEnd",
+    "PartSeal",
+    "PartStart",
+    "Piece",
+    "ReasoningPiece",
+    "TextPiece",
+]
+
+FINISH_RANKS: Final[dict[str | None, int]] = {
+    "stop": 1,
+    "tool_calls": 2,
+    "length": 3,
+    "content_filter": 4,
+    "error": 5,
+}
+"""The meanings of the finish reasons that end a reply; the highest of several counts."""
+
+
+class TextPiece(Struct, frozen=True):
+    """Text of the answer, as the wire has it: a delta or a snapshot."""
+
+    text: str
+
+
+class ReasoningPiece(Struct, frozen=True):
+    """Text of the reasoning, and the field that it came in.
+
+    The same text in another field counts as the same reasoning, unless this `is_only` one that counts.
+    """
+
+    text: str
+    field: str
+    is_only: bool = False
+
+
+class Details(Struct, frozen=True):
+    """Structured items of reasoning, which go back to the endpoint as they came."""
+
+    items: list[Any]
+
+
+class PartStart(Struct, frozen=True):
+    """A part begins, on a wire that orders its parts. Without this piece a part begins at each change of kind.
+
+    `part` is the decoder's own number for the part, by which later pieces name it; so in the other pieces.
+    """
+
+    kind: Literal["text", "thought"]
+    part: int | None = None
+
+
+class PartEnd(Struct, frozen=True):
+    """The last part ends, on a wire that orders its parts."""
+
+
+class PartSeal(Struct, frozen=True):
+    """The data that goes back with a part, on a wire that orders its parts: with the last one, or with a numbered one.
+
+    For a call the data are keys beside it, for a block of an unknown type the block itself. A function is called when
+    the part is made: it returns the data, or None if there is nothing.
+    """
+
+    data: Any
+    part: int | None = None
+
+
+class OpaquePiece(Struct, frozen=True):
+    """A part that only the endpoint understands."""
+
+    data: Any
+    part: int | None = None
+
+
+class MediaPiece(Struct, frozen=True):
+    """A whole picture or sound of the answer. `seal` goes back with it, on a wire that orders no parts."""
+
+    media: Media
+    seal: Any = None
+    part: int | None = None
+
+
+class Annotations(Struct, frozen=True):
+    """Data about the answer, by key. It stays with the last text and is never sent back."""
+
+    data: dict[str, Any]
+
+
+class CitationPiece(Struct, frozen=True):
+    """A source of the answer; `data` is the wire's own object, and values of a wrong type count as unknown.
+
+    `start` and `end` count the characters of the numbered part, or of the whole answer. Without them the citation is
+    for the whole part, once it ends. With `quote`, the cited text, they count its bytes. `in_part`: the part is the
+    last one.
+    """
+
+    data: Any
+    url: Any
+    title: Any
+    start: Any = None
+    end: Any = None
+    part: int | None = None
+    quote: str | None = None
+    in_part: bool = False
+
+
+class ExtraPiece(Struct, frozen=True):
+    """Data about the reply without a field of their own. `logprobs` are tokens that go on the list."""
+
+    key: str
+    value: Any
+
+
+class CallPieces(Struct, frozen=True):
+    """Pieces of tool calls, or whole calls, in the form of chat completions. `part` numbers the first that begins."""
+
+    items: Any
+    whole: bool
+    part: int | None = None
+
+
+class CallEnd(Struct, frozen=True):
+    """What the wire says about the last call with an index: whether it is whole. A call that is not never runs."""
+
+    index: Any
+    is_whole: bool
+
+
+class FinishWord(Struct, frozen=True):
+    """A finish reason, and its meaning by the registry; None for an unknown word."""
+
+    word: str
+    kind: str | None
+
+    @property
+    def ends_reply(self) -> bool:
+        """Whether a reply ends with this word."""
+        return self.kind in FINISH_RANKS
+
+
+class Counts(Struct, frozen=True):
+    """The counts of tokens so far."""
+
+    usage: Usage
+
+
+class Head(Struct, frozen=True):
+    """The id, the model and the time of the reply, in seconds since 1970; what is empty is unknown."""
+
+    id: Any = None
+    model: Any = None
+    created: Any = None
+
+
+class Fault(Struct, frozen=True):
+    """An error in a chunk or a body. The first one counts."""
+
+    data: Any
+
+
+class Mark(Struct, frozen=True):
+    """A fact about the reply."""
+
+    fact: Literal["answered", "refused", "ended"]
+
+
+ANSWERED: Final = Mark("answered")
+"""The chunk belongs to an answer."""
+REFUSED: Final = Mark("refused")
+"""The model or the endpoint refused to answer."""
+ENDED: Final = Mark("ended")
+"""The word or the event came with which the wire ends a reply."""
+
+Piece = (
+    TextPiece
+    | ReasoningPiece
+    | Details
+    | PartStart
+    | PartEnd
+    | PartSeal
+    | OpaquePiece
+    | MediaPiece
+    | Annotations
+    | CitationPiece
+    | ExtraPiece
+    | CallPieces
+    | CallEnd
+    | FinishWord
+    | Counts
+    | Head
+    | Fault
+    | Mark
+    | Note
+)
+
+
+class Decoder(Protocol):
+    """The decoder of one reply. What it needs to know of earlier chunks is its own."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every chunk has to be decoded in full for now, because its text may repeat what came."""
+
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
+        """Yield the pieces of one decoded chunk, or with `whole` of one body."""
