@@ -1,14 +1,17 @@
 """Build the request for a conversation: model, messages and options go in, a plan comes out.
 
 The stages: options → what they decide (`prepare`) → history → body → plan. What the options of a call decide is the
-same for all calls with these options: it is kept, as far as it does not depend on the messages.
+same for all calls with these options: the model's cache keeps it, as far as it does not depend on the messages.
 """
 
 from __future__ import annotations
 
 import marshal
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import astuple as struct_values
 from msgspec.structs import replace
 
@@ -16,10 +19,9 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import other_params, prefill, structured
 from cnllm.engine.encode.client_data import resolve_client_data
-from cnllm.engine.encode.frame import Frame, make_frame
-from cnllm.engine.encode.mode import Draft, draft
+from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.encode.prepare import Prepared, address, prepare
+from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit
 from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
@@ -27,7 +29,7 @@ from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.model import Model
-from cnllm.types import Message, Note, checks
+from cnllm.types import Message, Note, Reasoning, checks
 from cnllm.types.checks import short_text
 from cnllm.types.content import system_message
 from cnllm.types.convert import as_messages
@@ -43,6 +45,9 @@ __all__ = ["build_request"]
 _MOST_PREPARED = 64  # keys that a model keeps: two for most sets of options
 _LARGEST_KEY = 100_000  # bytes
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
+_CLIENT_DATA = frozenset(("extra_body", "extra_headers", "tools"))  # options that may hold what a client sent
+
+_encode = msgspec.json.Encoder().encode
 
 
 def build_request(
@@ -59,15 +64,18 @@ def build_request(
     call = model.flags.call or {}
     system = options.pop("system", None)
     given: dict[str, Any] = dict(options)
-    settings, client_notes = resolve_client_data(given, model)
+    client_notes: list[Note] = []
+    settings = given
+    if not _CLIENT_DATA.isdisjoint(given):
+        settings, client_notes = resolve_client_data(given, model)
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
         checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
-    key, kept = _find_kept(model, settings, stream)
+    key, entries = _find_kept(model, settings, stream)
     wish = None
-    if kept is None:
+    if entries is None:
         if key is not None:  # a copy, which nobody changes later
             settings = {**settings, **marshal.loads(key)[0]}
         wish = read_options(settings, call, model.flags.params or ())
@@ -78,15 +86,20 @@ def build_request(
         turns = [system_message(system), *turns]
     images = media.has_media(turns)
     try:
-        prepared = None if kept is None else kept.get(images)
-        if prepared is None:
+        kept = None if entries is None else entries.get(images)
+        if kept is not None:
+            plan = _build(kept.prepared, turns, kept)
+        else:
             wish = read_options(settings, call, model.flags.params or ()) if wish is None else wish
             prepared = prepare(draft(model, turns, wish, stream=stream, images=images), settings)
-            if prepared.over is not None:
-                return _notes_first(client_notes, _build_over(prepared.over, prepared.request, given), model)
-        plan = _build(prepared, turns, Limits.of(settings.get("limits")))
-        if key is not None and prepared.is_reusable and (kept is None or images not in kept):
-            _keep(prepared, plan, key, images)
+            if type(prepared) is Rerouted:
+                return _notes_first(client_notes, _build_over(prepared, given), model)
+            assert type(prepared) is Prepared
+            plan = _build(prepared, turns)
+            if key is not None and prepared.is_reusable:
+                _keep(prepared, plan, key, images)
+        if (limits := settings.get("limits")) is not None:
+            plan = replace(plan, limits=Limits.of(limits))
         return _notes_first(client_notes, plan, model)
     except checks.FAILURES as error:
         if (fault := _fault(turns, settings)) is not None:
@@ -99,10 +112,62 @@ def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
     return replace(plan, notes=[*notes, *plan.notes]) if notes and plan.model is model else plan
 
 
-# ── what is kept ─────────────────────────────────────────────────────────────
+# ── the cache ────────────────────────────────────────────────────────────────
 
 
-def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, Prepared] | None]:
+class _Frame(Struct, frozen=True):
+    """The bytes of a body around its turns, on wires where nothing else depends on them.
+
+    The turns stand under the key `turns`. `before` and `after` are bytes, `values` the keys on both sides for a copy.
+    `plan` has what the body decides, `notes` are those on the body. `without_reasoning` says that the frame holds only
+    for conversations without reasoning: for others the endpoint wants a further setting.
+    """
+
+    plan: Plan
+    encode_turns: Callable[..., list[dict[str, Any]]]
+    turns: str
+    before: bytes
+    after: bytes
+    values: bytes
+    notes: tuple[Note, ...]
+    without_reasoning: bool
+
+    def fill(self, history: list[Message], names: dict[str, str]) -> tuple[dict[str, Any], bytes] | None:
+        """Return the body of a fitted conversation and its bytes; None where the frame does not hold for it.
+
+        The values of the body are copies, which a caller may change.
+        """
+        if self.without_reasoning and any(type(p) is Reasoning for m in history for p in m.parts):
+            return None
+        turns = self.encode_turns(history, self.plan.flags, names)
+        try:
+            content = b"%b%b%b" % (self.before, _encode(turns), self.after)
+        except (UnicodeEncodeError, TypeError):  # the turns hold more than plain JSON
+            return None
+        body, rest = marshal.loads(self.values)
+        body[self.turns] = turns
+        body.update(rest)
+        return body, content
+
+
+class _Kept(Struct, frozen=True):
+    """What the options of a call decided, without messages.
+
+    `parts` are the parts of a body that its caller could change, as bytes: each request gets a copy of its own.
+    """
+
+    prepared: Prepared
+    parts: bytes
+    frame: _Frame | None = None
+
+    def copy(self) -> Prepared:
+        """Return what was prepared, with parts that nobody else has."""
+        tools, schema, params = marshal.loads(self.parts)
+        fields = {"wire_schema": schema, "params": params}
+        return replace(self.prepared, wire_tools=tuple([Function(*field) for field in tools]), **fields)
+
+
+def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, _Kept] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
@@ -130,142 +195,119 @@ def _keep(prepared: Prepared, plan: Plan, key: bytes, images: bool) -> None:
     memo = plan.model.memo
     if len(memo) >= _MOST_PREPARED:
         memo.clear()
-    kept = replace(prepared, request=replace(prepared.request, messages=[]), template=_template(prepared))
+    parts = ([struct_values(tool) for tool in prepared.wire_tools], prepared.wire_schema, prepared.params)
+    kept = _Kept(
+        replace(prepared, request=replace(prepared.request, messages=[])),
+        marshal.dumps(parts, _MARSHAL),
+    )
     memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
 
 
-def _frame(prepared: Prepared, plan: Plan) -> Frame | None:
-    """Return the body without turns, on wires where nothing else depends on them; None where it cannot be sent so."""
-    request, spec = prepared.request, wire(prepared.request.model.protocol)
-    options, flags = request.options, request.flags
-    if spec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
+def _frame(kept: _Kept, plan: Plan) -> _Frame | None:
+    """Return the body without turns; None where it cannot be sent so."""
+    prepared, codec = kept.copy(), wire(plan.model.protocol)
+    options, flags = prepared.request.options, plan.flags
+    if codec.encode_turns is None or options.prefill or (flags.body is not None and flags.body.rename):
         return None
-    ledger = Ledger(request.model, options.on_unsupported, prepared.defaults, ())
-    ledger.mode = request.mode
+    ledger = _ledger(prepared, ())
+    key = codec.turns
     try:
         body = _body(prepared, [], ledger)
-    except CnllmError:
+        if body.get(key) != [] or type(body[key]) is not list:  # a setting has changed the turns
+            return None
+        names = list(body)
+        place = names.index(key)
+        first = {name: body[name] for name in names[:place]}
+        rest = {name: body[name] for name in names[place + 1 :]}
+        head, tail, values = _encode(first)[1:-1], _encode(rest)[1:-1], marshal.dumps((first, rest))
+    except (CnllmError, ValueError, TypeError):  # a value of the caller's own type, or half of a character
         return None
-    rules = flags.reasoning
-    bare = replace(plan, headers={}, body={}, content=b"", notes=[], prompt="", messages=())
-    without_reasoning = rules is not None and rules.replay_patch is not None
-    return make_frame(body, spec.turns, bare, ledger.notes, without_reasoning=without_reasoning)
-
-
-def _template(prepared: Prepared) -> bytes:
-    """Return the parts of a body that its caller could change: each request gets a copy of its own."""
-    output = prepared.output
-    schema = None if output is None else output.wire_schema
-    return marshal.dumps(([struct_values(tool) for tool in prepared.wire_tools], schema, prepared.params), _MARSHAL)
+    return _Frame(
+        plan=replace(plan, headers=dict(plan.headers), body={}, content=b"", notes=[], prompt="", messages=()),
+        encode_turns=codec.encode_turns,
+        turns=key,
+        before=b"{%b%b%b:" % (head, b"," if head else b"", _encode(key)),
+        after=b"%b%b}" % (b"," if tail else b"", tail),
+        values=values,
+        notes=tuple(ledger.notes),
+        without_reasoning=flags.reasoning is not None and flags.reasoning.replay_patch is not None,
+    )
 
 
 # ── one request ──────────────────────────────────────────────────────────────
 
 
-def _build(prepared: Prepared, turns: list[Message], limits: Limits) -> Plan:
+def _ledger(prepared: Prepared, notes: tuple[Note, ...]) -> Ledger:
+    """Return a ledger with notes to begin with, for what the messages decide."""
+    request = prepared.request
+    ledger = Ledger(request.model, request.options.on_unsupported, prepared.defaults, notes)
+    ledger.mode = request.mode
+    return ledger
+
+
+def _build(prepared: Prepared, turns: list[Message], kept: _Kept | None = None) -> Plan:
     """Build the plan of a prepared request for its messages."""
-    request, output = prepared.request, prepared.output
-    options, flags, model, mode = request.options, request.flags, request.model, request.mode
-    ledger = Ledger(model, options.on_unsupported, prepared.defaults, prepared.notes)
-    ledger.mode = mode
+    request, plan = prepared.request, prepared.plan
+    options, flags, model = request.options, request.flags, request.model
+    ledger = _ledger(prepared, prepared.notes)
 
     # History and body.
     messages = turns
     if prepared.prompted is not None:
         messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prepared.prompted))
-    if output is not None:
-        messages = structured.add_instruction(messages, output)
+    if plan.answer is not None:
+        messages = structured.add_instruction(messages, plan.answer)
     history = fit(messages, model, flags, options.tools, ledger, request.images, options.pdf_text)
-    ledger.extend(prepared.later_notes)
-    if (filled := _fill(prepared, history)) is not None and prepared.frame is not None:
-        ledger.extend(prepared.frame.notes)
-        return replace(
-            prepared.frame.plan,
-            headers=dict(prepared.headers),
-            body=filled[0],
-            content=filled[1],
-            notes=ledger.notes,
-            prompt=_last_user_text(turns),
-            messages=tuple(turns),
-            limits=limits,
-        )
-    body, url, headers = _body(prepared, history, ledger), prepared.url, prepared.headers
-    if options.prefill:
-        flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
-        url, headers = address(request, flags, prepared.streams, ledger)
-    max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
-    body, content = bodies.encode(bodies.rename_keys(body, flags), ledger)
-    continues = output is None and prepared.prompted is None and "reasoning" not in mode
-    return Plan(
-        method="POST",
-        url=url,
-        headers=dict(headers),
+    if prepared.later_notes:
+        ledger.extend(prepared.later_notes)
+    frame = None if kept is None else kept.frame
+    filled = None if frame is None else frame.fill(history, prepared.names)
+    if frame is not None and filled is not None:
+        if frame.notes:
+            ledger.extend(frame.notes)
+        plan, (body, content) = frame.plan, filled
+    else:
+        body = _body(prepared if kept is None else kept.copy(), history, ledger)
+        if options.prefill:
+            flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
+            url, headers = address(request, flags, plan.stream, ledger)
+            plan = replace(plan, flags=flags, url=url, headers=headers)
+        max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
+        plan = replace(plan, max_output=max_output, stops=stops)
+        body, content = bodies.encode(bodies.rename_keys(body, flags), ledger)
+    return replace(
+        plan,
+        headers=dict(plan.headers),
         body=body,
         content=content,
         notes=ledger.notes,
-        model=model,
-        flags=flags,
-        stream=prepared.streams,
-        asked_stream=request.stream,
-        tools=prepared.offered,
-        callable=prepared.callable,
-        renamed=prepared.renamed,
-        strict_forms=request.strict_forms,
-        call_rules=prepared.rules,
-        prompted=prepared.prompted is not None,
-        text_calls=options.recover_text_calls,
-        schema=options.schema,
-        answer=output,
-        corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
-        corrects_inputs=options.corrections != 0,
         prompt=_last_user_text(turns),
         messages=tuple(turns),
-        max_output=max_output,
-        stops=stops,
-        limits=limits,
-        recovery=prepared.recovery,
-        search=prepared.search,
-        echo=prepared.echo,
-        prefill=prefill.prefill_rules(flags) if continues else None,
-        if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
-
-
-def _fill(prepared: Prepared, history: list[Message]) -> tuple[dict[str, Any], bytes] | None:
-    """Return the body and its bytes by the frame that was kept; None where there is none that fits."""
-    request, frame = prepared.request, prepared.frame
-    encode_turns = wire(request.model.protocol).encode_turns
-    if frame is None or encode_turns is None or not frame.fits(history):
-        return None
-    return frame.fill(encode_turns(history, request.flags, prepared.names))
 
 
 def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[str, Any]:
     """Return the body: what the wire writes, then parameters, settings of the endpoint, the caller's own."""
-    request, output = prepared.request, prepared.output
+    request, output = prepared.request, prepared.plan.answer
     options, flags, model = request.options, request.flags, request.model
-    tools, schema, values = prepared.wire_tools, None if output is None else output.wire_schema, prepared.params
-    if prepared.template is not None:
-        fields, schema, values = marshal.loads(prepared.template)
-        tools = tuple([Function(*field) for field in fields])
     body = wire(model.protocol).encode_body(
         EncodeInput(
             model=model.id,
             messages=history,
-            tools=tools,
+            tools=prepared.wire_tools,
             choice=options.choice if request.tools else None,
             tool_name=None if options.tool_name is None else prepared.names.get(options.tool_name, options.tool_name),
             parallel=prepared.parallel,
             names=prepared.names,
             method=None if output is None else output.method,
-            schema=schema,
+            schema=prepared.wire_schema,
             schema_name="answer" if output is None else output.name,
             schema_keys=options.schema_keys,
-            stream=prepared.streams,
+            stream=prepared.plan.stream,
         ),
         flags,
     )
-    merge_patch(body, values)
+    merge_patch(body, prepared.params)
     bodies.add_patches(body, prepared.reasoning, flags, history, ledger)
     if options.other_params:
         other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
@@ -285,8 +327,9 @@ def _require_one_reply(body: dict[str, Any], model: Model, ledger: Ledger) -> No
         remove(body, path)
 
 
-def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:
+def _build_over(rerouted: Rerouted, arguments: dict[str, Any]) -> Plan:
     """Build the request over another wire of the endpoint, with a note."""
+    request, other = rerouted.request, rerouted.model
     model, mode = request.model, request.mode
     subject = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
     note = Note("wire-routed", "protocol", subject, f"sent over {other.protocol}", model.where("protocol", mode))

@@ -16,13 +16,14 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import other_params, params, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data
-from cnllm.engine.encode.frame import Frame
 from cnllm.engine.encode.mode import Draft, settle
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.encode.prefill import prefill_rules
 from cnllm.engine.encode.reasoning import ReasoningPlan, plan_reasoning
-from cnllm.engine.encode.strict_tools import apply_strict
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.encode.tools import (
     adapt_tools,
+    apply_strict,
     drop_unsupported,
     resolve_tool_choice,
     shorten_names,
@@ -36,54 +37,47 @@ from cnllm.engine.options import Function, RequestOptions, read_options
 from cnllm.jsonpath import merge_patch
 from cnllm.protocols import wire
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags, WebSearch
+from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
 
-__all__ = ["Prepared", "address", "prepare"]
+__all__ = ["Prepared", "Rerouted", "address", "prepare"]
+
+
+class Rerouted(Struct, frozen=True):
+    """A request whose mode needs another wire of the endpoint: that of `model`."""
+
+    request: Draft
+    model: Model
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A request without its messages.
+    """A request without its messages: `plan` has everything but what they decide.
 
     `notes` come before those on the messages, `later_notes` after them. `params` are the keys of the body for the
-    parameters, `wire_tools` the tools as the endpoint takes them, `template` both and the schema of the answer as
-    bytes, for a copy. `frame` is the whole body without its turns, where it does not depend on them. `over` is the
-    model over another wire, where the mode needs one: then nothing else counts. `is_reusable` says that other messages
-    with these options give the same.
+    parameters, `wire_tools` the tools as the endpoint takes them, `wire_schema` the schema of the answer in its form.
+    `is_reusable` says that other messages with these options give the same.
     """
 
     request: Draft
-    over: Model | None = None
-    notes: tuple[Note, ...] = ()
-    later_notes: tuple[Note, ...] = ()
-    defaults: frozenset[str] = frozenset()
-    prompted: PromptedTools | None = None
-    output: OutputMethod | None = None
-    offered: tuple[Function, ...] = ()
-    callable: tuple[Function, ...] = ()
-    wire_tools: tuple[Function, ...] = ()
-    reasoning: ReasoningPlan = ReasoningPlan()
-    renamed: dict[str, str] = {}
-    names: dict[str, str] = {}
-    params: dict[str, Any] = {}
-    parallel: bool | None = None
-    streams: bool = False
-    rules: CallRules | None = None
-    recovery: Recovery = Recovery()
-    search: WebSearch | None = None
-    echo: str | None = None
-    url: str = ""
-    headers: dict[str, str] = {}
-    template: bytes | None = None
-    frame: Frame | None = None
-    is_reusable: bool = False
+    plan: Plan
+    notes: tuple[Note, ...]
+    later_notes: tuple[Note, ...]
+    defaults: frozenset[str]
+    prompted: PromptedTools | None
+    wire_tools: tuple[Function, ...]
+    wire_schema: dict[str, Any] | None
+    reasoning: ReasoningPlan
+    names: dict[str, str]
+    params: dict[str, Any]
+    parallel: bool | None
+    is_reusable: bool
 
 
-def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
+def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     """Run the stages for a draft; `arguments` are the caller's options for this model.
 
     Raises `CannotSend`, `TypeError` or `ValueError` for options that the endpoint cannot take.
@@ -93,7 +87,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
 
     # Mode and flags.
     if (other := _other_wire(request)) is not None:
-        return Prepared(request=request, over=other)
+        return Rerouted(request, other)
     placed = place_search(request, ledger)
     wish = placed.request.options
     options, prompted = drop_unsupported(wish, request.model.flags, ledger)
@@ -102,7 +96,7 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
         arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
         request = settle(with_schema, _STEPS, ledger)
     if (other := _other_wire(request)) is not None:
-        return Prepared(request=request, over=other)
+        return Rerouted(request, other)
     request = _with_mode_defaults(request, arguments, ledger)
 
     # Tools and structured output.
@@ -130,28 +124,48 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared:
     rules = _call_rules(wish, request, prompted, forced, single)
     url, headers = ("", {}) if options.prefill else address(request, flags, streams, ledger)
     later_notes = tuple(ledger.notes[len(notes) :])
+    continues = output is None and prompted is None and "reasoning" not in request.mode
+    plan = Plan(
+        method="POST",
+        url=url,
+        headers=headers,
+        body={},
+        content=b"",
+        notes=[],
+        model=request.model,
+        flags=flags,
+        stream=streams,
+        asked_stream=request.stream,
+        tools=offered if prompted is None else prompted.tools,
+        callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
+        renamed=renamed,
+        strict_forms=request.strict_forms,
+        call_rules=rules,
+        prompted=prompted is not None,
+        text_calls=options.recover_text_calls,
+        schema=options.schema,
+        answer=output,
+        corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
+        corrects_inputs=options.corrections != 0,
+        recovery=_recovery(options, flags),
+        search=placed.rules,
+        echo=placed.echo,
+        prefill=prefill_rules(flags) if continues else None,
+        if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
+    )
     return Prepared(
         request=request,
+        plan=plan,
         notes=notes,
         later_notes=later_notes,
         defaults=frozenset(ledger.defaults),
         prompted=prompted,
-        output=output,
-        offered=offered if prompted is None else prompted.tools,
-        callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
         wire_tools=tuple(wire_tools),
+        wire_schema=None if output is None else output.wire_schema,
         reasoning=reasoning,
-        renamed=renamed,
         names={name: short for short, name in renamed.items()},
         params=body,
         parallel=parallel,
-        streams=streams,
-        rules=rules,
-        recovery=_recovery(options, flags),
-        search=placed.rules,
-        echo=placed.echo,
-        url=url,
-        headers=headers,
         is_reusable=not request.depends_on_messages,
     )
 

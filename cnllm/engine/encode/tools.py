@@ -1,23 +1,30 @@
-"""Adapt tools, their names and the tool choice to what the endpoint supports."""
+"""Adapt tools, their names, their strict form and the tool choice to what the endpoint supports."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
+from cnllm.schemas.simplify import make_strict
 
-__all__ = ["adapt_tools", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
+__all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
 
 _SEARCH = "tool_search"
 """The beginning of the types of tools that search others."""
 _DEFERRED = "defer_loading"
 """The key of a tool that a search has to find first."""
+Schema = dict[str, Any]
+_OPEN_KEYS = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
+_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAP_KEYS = ("properties", "$defs", "definitions")
 
 
 def drop_unsupported(
@@ -37,7 +44,7 @@ def drop_unsupported(
             return prompted_tools.remove_tools(_check_choice(options, ledger), ledger)
         subject = f"{len(options.tools)} tools"
         if ledger.for_option("tools").may_change("tools-unsupported", "tools.supported", subject, "left out"):
-            return msgspec.structs.replace(options, tools=(), choice=None, tool_name=None), None
+            return replace(options, tools=(), choice=None, tool_name=None), None
     return _check_choice(options, ledger), None
 
 
@@ -50,13 +57,13 @@ def _check_choice(options: RequestOptions, ledger: Ledger) -> RequestOptions:
         if is_explicit and options.choice in ("required", "named"):
             subject = options.tool_name or options.choice
             ledger.refuse("tool-choice-alone", "tool_choice", f"{subject} without tools", "nothing could be called")
-        return msgspec.structs.replace(options, choice=None, tool_name=None)
+        return replace(options, choice=None, tool_name=None)
     if options.choice == "named" and options.tool_name not in {t.name for t in options.tools}:
         names = ", ".join(t.name for t in options.tools)
         if not is_explicit:
             did = f"left out: it is not among the tools: {names}"
             ledger.for_option("tool_choice").note("tool-choice-alone", "call.tool_choice", options.tool_name, did)
-            return msgspec.structs.replace(options, choice=None, tool_name=None)
+            return replace(options, choice=None, tool_name=None)
         raise ValueError(f"tool_choice={options.tool_name!r} is not among the tools: {names}")
     return options
 
@@ -75,11 +82,11 @@ def resolve_tool_choice(
     ledger = ledger.for_option("tool_choice")
     if options.choice == "none":
         if ledger.may_change("tool-choice", flag, subject, "no tools are offered"):
-            return msgspec.structs.replace(options, choice=None), ()
+            return replace(options, choice=None), ()
         return options, options.tools
     otherwise = (rules.otherwise if rules else None) or "auto"
     if otherwise == "error" and ledger.cannot("tool-choice", flag, subject, f"it takes {', '.join(allowed)}"):
-        return msgspec.structs.replace(options, choice=None, tool_name=None), options.tools
+        return replace(options, choice=None, tool_name=None), options.tools
     is_off = "no-reasoning" in ledger.mode  # there is no reasoning to turn off
     # A default must not cost the reasoning.
     if otherwise == "reasoning-off" and not is_off and "tool_choice" not in by_default:
@@ -88,12 +95,12 @@ def resolve_tool_choice(
             ledger.note("tool-choice", flag, subject, did)
         elif not ledger.may_change("tool-choice", flag, subject, did):
             return options, options.tools
-        return msgspec.structs.replace(options, reasoning="off"), options.tools
+        return replace(options, reasoning="off"), options.tools
     tools = options.tools
     if options.choice == "named" and "required" in allowed:
         if ledger.may_change("tool-choice", flag, subject, "required, with that tool alone"):
             matches = tuple(t for t in tools if t.name == options.tool_name)
-            return msgspec.structs.replace(options, choice="required", tool_name=None), matches
+            return replace(options, choice="required", tool_name=None), matches
         return options, tools
     did = "auto"
     if otherwise == "narrow" and options.choice == "named":
@@ -102,7 +109,7 @@ def resolve_tool_choice(
         return options, tools
     if otherwise == "narrow" and options.choice == "named":
         tools = tuple(t for t in tools if t.name == options.tool_name)
-    return msgspec.structs.replace(options, choice="auto" if "auto" in allowed else None, tool_name=None), tools
+    return replace(options, choice="auto" if "auto" in allowed else None, tool_name=None), tools
 
 
 def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
@@ -140,7 +147,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     if rules is None or rules.search is not True:
         tools = _without_search(tools, ledger)
     if rules is None or rules.custom is not True:
-        tools = tuple([t if t.custom is None else msgspec.structs.replace(t, custom=None) for t in tools])
+        tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
     if rules is None:
         return tools
     if (
@@ -148,7 +155,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
         and any(t.strict for t in tools)
         and ledger.may_change("strict-dropped", "tools.strict", "strict tools", "sent without strict")
     ):
-        tools = tuple(msgspec.structs.replace(t, strict=None) for t in tools)
+        tools = tuple(map(_without_strict, tools))
     if rules.schema or rules.schema_drop:
         tools = tuple(_adapt_tool(t, rules, ledger) for t in tools)
     return tools
@@ -172,7 +179,7 @@ def _without_deferral(tool: Function) -> Function:
     if tool.extra is None or _DEFERRED not in tool.extra:
         return tool
     extra = {key: value for key, value in tool.extra.items() if key != _DEFERRED}
-    return msgspec.structs.replace(tool, extra=extra or None)
+    return replace(tool, extra=extra or None)
 
 
 def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:
@@ -186,4 +193,104 @@ def _adapt_tool(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     flag = "tools.schema" if rules.schema else "tools.schema_drop"
     if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
         return tool
-    return msgspec.structs.replace(tool, parameters=schema)
+    return replace(tool, parameters=schema)
+
+
+# ── strict mode ──────────────────────────────────────────────────────────────
+
+
+def apply_strict(options: RequestOptions, flags: Flags, ledger: Ledger) -> tuple[RequestOptions, dict[str, Schema]]:
+    """Return the options with strict tools in strict form, and the caller's schemas of the tools that changed.
+
+    A tool whose parameters have no such form is sent without `strict`. Where the endpoint takes all tools strict or
+    none, the other tools follow.
+    """
+    rules = flags.tools or Tools()
+    if rules.strict is False:
+        subject = ", ".join(tool.name for tool in options.tools if tool.strict)
+        if not ledger.may_change("strict-dropped", "tools.strict", subject, "sent without strict"):
+            return options, {}
+        return replace(options, tools=tuple(map(_without_strict, options.tools))), {}
+    if rules.strict is None or ledger.policy == "send":  # the endpoint's requirements are unknown
+        return options, {}
+    obstacles = {
+        t.name: reason
+        for t in options.tools
+        if _is_affected(t, rules) and (reason := _strict_obstacle(t.parameters)) is not None
+    }
+    if obstacles:
+        subject = "; ".join(f"{name}: {reason}" for name, reason in obstacles.items())
+        did = "no tool is strict: the endpoint takes all or none" if rules.strict_all else "sent without strict"
+        ledger.may_change("strict-dropped", "tools.strict_all" if rules.strict_all else "tools.strict", subject, did)
+    if obstacles and rules.strict_all:
+        return replace(options, tools=tuple(map(_without_strict, options.tools))), {}
+    tools: list[Function] = []
+    forms: dict[str, Schema] = {}
+    for tool in options.tools:
+        if not _is_affected(tool, rules):
+            tools.append(tool)
+        elif tool.name in obstacles:
+            tools.append(_without_strict(tool))
+        else:
+            tools.append(_to_strict(tool, forms, ledger))
+    return replace(options, tools=tuple(tools)), forms
+
+
+def _is_affected(tool: Function, rules: Tools) -> bool:
+    """Whether a tool must be strict."""
+    return tool.definition is None and bool(tool.strict or rules.strict_all)
+
+
+def _without_strict(tool: Function) -> Function:
+    """Return a tool without `strict`."""
+    return replace(tool, strict=None) if tool.strict else tool
+
+
+def _to_strict(tool: Function, forms: dict[str, Schema], ledger: Ledger) -> Function:
+    """Return a tool in strict form, with a note on each change."""
+    if not tool.strict:
+        ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
+    parameters = tool.parameters or {}
+    form: Schema = make_strict({**parameters, "type": "object", "properties": parameters.get("properties") or {}})
+    if form == tool.parameters:
+        return tool if tool.strict else replace(tool, strict=True)
+    if tool.parameters:  # an empty schema needs no note
+        did = "closed, every property required, optional ones nullable"
+        ledger.may_change("strict-form", "tools.strict", f"the parameters of {tool.name}", did)
+        forms[tool.name] = tool.parameters
+    return replace(tool, strict=True, parameters=form)
+
+
+# ── schemas without a strict form ────────────────────────────────────────────
+
+
+def _strict_obstacle(schema: Schema | None) -> str | None:
+    """Return why parameters have no strict form; None where they have one."""
+    if not schema:
+        return None
+    if schema.get("type", "object") != "object" or any(key in schema for key in _LIST_KEYS) or "$ref" in schema:
+        return "its parameters are no plain object"
+    if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
+        return None  # it takes no arguments
+    return next(_faults(schema), None)
+
+
+def _faults(node: Any) -> Iterator[str]:
+    """Yield the reasons why a schema has no strict form."""
+    if not isinstance(node, dict):
+        return
+    kind = node.get("type")
+    is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
+    if isinstance(node.get("additionalProperties"), dict) or any(key in node for key in _OPEN_KEYS):
+        yield "an object in it has names that the schema does not list"
+    elif is_object and not node.get("properties") and node.get("additionalProperties") is not False:
+        yield "an object in it has no list of properties"
+    for key in _MAP_KEYS:
+        if isinstance(node.get(key), dict):
+            for child in node[key].values():
+                yield from _faults(child)
+    for key in _LIST_KEYS:
+        if isinstance(node.get(key), list):
+            for child in node[key]:
+                yield from _faults(child)
+    yield from _faults(node.get("items"))

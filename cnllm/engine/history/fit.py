@@ -6,18 +6,25 @@ Only the copy for the wire changes. The decisions are the same on every wire; th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history import call_ids, calls_as_text, media, prompted_tools, reasoning, repair, roles
+from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning, repair
+from cnllm.engine.history.repair import Turn
 from cnllm.engine.options import Function
 from cnllm.protocols import wire
-from cnllm.registry.flags import Flags, Messages, Reasoning, Tools
+from cnllm.protocols.call_ids import UniqueIds
+from cnllm.registry import flags as registry_flags
+from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
-from cnllm.types import Message, Text
+from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["fit"]
 
 _PLAIN = ("user", "assistant", "system")
+_SYSTEM_ROLES = ("system", "developer")
 
 
 def fit(
@@ -43,20 +50,20 @@ def fit(
     else:
         turns = _repair(messages, model, flags, tools, ledger, has_media, pdf_text)
     if rules.system in ("first", "user"):
-        turns = roles.gather_system(turns, rules.system, ledger)
-    elif rules.system is None and None not in codec.separate_system and roles.has_late_system(turns):
-        turns = roles.gather_system(turns, "unknown", ledger)
+        turns = _gather_system(turns, rules.system, ledger)
+    elif rules.system is None and None not in codec.separate_system and _has_late_system(turns):
+        turns = _gather_system(turns, "unknown", ledger)
     if rules.consecutive_roles == "join":
-        turns = roles.join_neighbours(turns, ledger)
+        turns = _join_neighbours(turns, ledger)
     is_system_apart = rules.system in codec.separate_system and all(
-        message.role in ("system", "developer") for _, message in turns
+        message.role in _SYSTEM_ROLES for _, message in turns
     )
     if rules.first_user or is_system_apart:  # a request needs a turn
-        turns = roles.ensure_first_user(turns, ledger)
+        turns = _ensure_first_user(turns, ledger)
     return [message for _, message in turns]
 
 
-def _filling(flags: Flags) -> Reasoning | None:
+def _filling(flags: Flags) -> registry_flags.Reasoning | None:
     """Return the rules by which reasoning is added to an assistant's turn without it; None where none is added."""
     rules = flags.reasoning
     return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
@@ -82,7 +89,7 @@ def _repair(
     ledger: Ledger,
     has_media: bool,
     pdf_text: bool = False,
-) -> list[repair.Turn]:
+) -> list[Turn]:
     """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
     codec = wire(model.protocol)
     rules = flags.messages or Messages()
@@ -90,7 +97,7 @@ def _repair(
     turns = repair.separate_results(list(enumerate(messages)), ledger)
     used_roles = {message.role for message in messages}
     if "developer" in used_roles and not rules.developer:
-        turns = roles.rename_developer(turns, ledger)
+        turns = _rename_developer(turns, ledger)
     if has_media:
         turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
@@ -100,7 +107,7 @@ def _repair(
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, False, ledger)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
-    turns = reasoning.replay_reasoning(turns, model, flags.reasoning or Reasoning(), ledger)
+    turns = reasoning.replay_reasoning(turns, model, flags.reasoning or registry_flags.Reasoning(), ledger)
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)
@@ -110,4 +117,192 @@ def _repair(
         turns = [(0, Message("user", (Text("…"),)))]
     if has_media and not tool_rules.result_media:
         turns = media.move_result_media(turns, ledger)
-    return call_ids.rename_ids(turns, tool_rules.call_id_pattern, ledger)
+    return _rename_ids(turns, tool_rules.call_id_pattern, ledger)
+
+
+# ── roles ─────────────────────────────────────────────────────────────────────
+
+
+def _rename_developer(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Return the turns with `developer`, OpenAI's name for the role, as `system`."""
+    out: list[Turn] = []
+    for index, message in turns:
+        if message.role == "developer":
+            subject = f"messages[{index}] is by developer"
+            ledger.note("role-developer", "messages.developer", subject, "sent as system")
+            message = replace(message, role="system")
+        out.append((index, message))
+    return out
+
+
+def _has_late_system(turns: Sequence[Turn]) -> bool:
+    """Whether a system message stands behind a turn of the conversation."""
+    roles = [message.role in _SYSTEM_ROLES for _, message in turns]
+    return any(roles[roles.index(False) :]) if False in roles else False
+
+
+def _gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"], ledger: Ledger) -> list[Turn]:
+    """Return the turns with all system text in one message at the start.
+
+    Where the endpoint has no such role, the text goes before the first message of the user. `unknown` is `first` where
+    nobody knows whether the endpoint takes a system message behind a turn: refusing it would cost the whole call.
+    """
+    systems = [t for t in turns if t[1].role in _SYSTEM_ROLES]
+    if not systems or (place != "user" and len(systems) == 1 and turns[0] is systems[0]):
+        return turns
+    rest = [t for t in turns if t[1].role not in _SYSTEM_ROLES]
+    index, head = systems[0]
+    if place != "user":
+        subject = f"{len(systems)} system messages, the last at messages[{systems[-1][0]}]"
+        did = "one, at the start"
+        if place == "unknown":
+            did = (
+                "one, at the start, because it is unknown whether the endpoint takes one elsewhere: a cache of prompts "
+                "begins anew with each new one"
+            )
+        elif _has_late_system(turns):
+            did = "one, at the start: a cache of prompts begins anew with each new one"
+        ledger.note("system-folded", "messages.system", subject, did)
+        return [(index, Message(head.role, _system_parts([m for _, m in systems]))), *rest]
+    text = "\n\n".join(m.text for _, m in systems if m.text)
+    ledger.note("system-as-user", "messages.system", f"messages[{index}] is a system message", "sent as the user's")
+    if rest and rest[0][1].role == "user":
+        position, first = rest[0]
+        return [(position, replace(first, parts=(Text(text + "\n\n"), *first.parts))), *rest[1:]]
+    return [(index, Message("user", (Text(text),))), *rest]
+
+
+def _system_parts(systems: Sequence[Message]) -> tuple[Part, ...]:
+    """Return the parts of system messages: one text, unless a part has keys of its own (cache marks) or is no text."""
+    if all(type(p) is Text and p.seal is None and p.extra is None for m in systems for p in m.parts):
+        return (Text("\n\n".join(m.text for m in systems if m.text)),)
+    return _join_content(systems)
+
+
+def _join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Return the turns with neighbours of one role (user, assistant, system) joined."""
+    out: list[Turn] = []
+    run: list[Message] = []
+    start = 0
+
+    def flush() -> None:
+        if run:
+            out.append((start, run[0] if len(run) == 1 else _join_messages(run)))
+            run.clear()
+
+    for index, message in turns:
+        if run and message.role == run[0].role and message.role in ("user", "assistant", "system"):
+            subject = f"messages[{index}] is by {message.role}, as the one before it"
+            ledger.note("turns-joined", "messages.consecutive_roles", subject, "joined")
+        else:
+            flush()
+            start = index
+        run.append(message)
+    flush()
+    return out
+
+
+def _join_messages(run: Sequence[Message]) -> Message:
+    """Join messages. A name stays where all have it; of equal further keys the last one counts."""
+    extra = {key: value for message in run for key, value in (message.extra or {}).items()}
+    name = run[0].name if len({message.name for message in run}) == 1 else None
+    return replace(run[0], parts=_join_parts(run), name=name, extra=extra or None)
+
+
+def _join_parts(run: Sequence[Message]) -> tuple[Part, ...]:
+    """Return the parts of all turns: reasoning, then content, then calls, with a blank line between texts."""
+    reasoning = [p for m in run for p in m.parts if type(p) is Reasoning]
+    calls = [p for m in run for p in m.parts if type(p) is ToolCall]
+    content = _join_content(run)
+    if len(reasoning) > 1 and all(t.seal is None for t in reasoning):
+        reasoning = [Reasoning("\n\n".join(t.text for t in reasoning if t.text.strip()) or reasoning[0].text)]
+    return (*reasoning, *content, *calls)
+
+
+def _join_content(run: Sequence[Message]) -> tuple[Part, ...]:
+    """Return the texts and media of several messages, with a blank line between the texts of two."""
+    content: list[Part] = []
+    for message in run:
+        parts = [p for p in message.parts if type(p) not in (Reasoning, ToolCall)]
+        if content and parts and type(parts[0]) is Text and type(last := content[-1]) is Text:
+            content[-1] = replace(last, text=last.text + "\n\n")
+        content += parts
+    return tuple(content)
+
+
+def _ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
+    """Return the turns with the user first."""
+    start = next((i for i, (_, m) in enumerate(turns) if m.role not in _SYSTEM_ROLES), None)
+    if start is None:
+        ledger.note("first-user", "messages.first_user", "only system messages", "a user turn is put after them")
+        return [*turns, (turns[-1][0], Message("user", (Text("…"),)))]
+    if turns[start][1].role == "user":
+        return turns
+    index, message = turns[start]
+    subject = f"messages[{index}], the first turn, is by {message.role}"
+    ledger.note("first-user", "messages.first_user", subject, "a user turn is put before it")
+    return [*turns[:start], (index, Message("user", (Text("…"),))), *turns[start:]]
+
+
+# ── ids of calls ──────────────────────────────────────────────────────────────
+
+
+def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
+    """Return the turns with valid ids. In them each turn with calls is followed by a message for each result, in order.
+
+    A new id depends on the old one and on the messages before it. So it is the same each time, and stays the same when
+    the conversation goes on.
+    """
+    out: list[Turn] = []
+    assigner = _IdAssigner(pattern)
+    new_ids: list[str] = []
+    for index, message in turns:
+        if message.role == "assistant":
+            old = [p.id for p in message.parts if type(p) is ToolCall]
+            if old:
+                new_ids = [assigner.id(id, index, n) for n, id in enumerate(old)]
+                if new_ids != old:
+                    ids = iter(new_ids)
+                    parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
+                    message = replace(message, parts=parts)
+                new_ids.reverse()
+        elif message.role == "tool" and new_ids:
+            id = new_ids.pop()
+            result = message.parts[0]
+            if type(result) is ToolResult and result.id != id:
+                message = replace(message, parts=(replace(result, id=id),))
+        out.append((index, message))
+    assigner.add_notes(ledger)
+    return out
+
+
+class _IdAssigner:
+    """The ids so far, and the faults of those in the history."""
+
+    def __init__(self, pattern: str | None) -> None:
+        self._unique = UniqueIds(pattern)
+        self._invalid: list[int] = []
+        self._repeats: list[int] = []
+        self._missing: list[int] = []
+
+    def id(self, old: str, index: int, order: int) -> str:
+        """Return the id for a call of the history."""
+        unique = self._unique
+        fits = bool(old) and unique.matches(old)
+        if fits and unique.claim(old):
+            return old
+        (self._missing if not old else self._repeats if fits else self._invalid).append(index)
+        new = unique.derive(old or f"call_{index}_{order}", fits)
+        return old if new is None else new  # no id is known to match the pattern
+
+    def add_notes(self, ledger: Ledger) -> None:
+        """Add a note for each kind of fault, however often it occurs."""
+        if self._invalid:
+            subject = f"{len(self._invalid)} call ids, the first in messages[{self._invalid[0]}]"
+            ledger.note("ids-renamed", "tools.call_id_pattern", subject, "changed to match the endpoint's pattern")
+        if self._repeats:
+            subject = f"{len(self._repeats)} call ids that came before, the first in messages[{self._repeats[0]}]"
+            ledger.note("ids-repeated", "messages", subject, "made unique")
+        if self._missing:
+            subject = f"{len(self._missing)} calls without an id, the first in messages[{self._missing[0]}]"
+            ledger.note("ids-absent", "messages", subject, "given one")
