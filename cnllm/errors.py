@@ -227,7 +227,7 @@ class ReplyTooLarge(StreamCut):
     `limit` is the name in `cnllm.Limits` that set the bound ("max_reply_bytes" or "max_event_bytes"), `most` its value.
     """
 
-    class_meaning = Meaning(charged=True)
+    class_meaning = Meaning(again=True, charged=True)  # with a higher limit
 
     def __init__(self, *, limit: str, most: int, reply: Reply | None = None) -> None:
         subject = "an event of the reply" if limit == "max_event_bytes" else "the reply"

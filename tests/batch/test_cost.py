@@ -75,6 +75,8 @@ def test_a_reply_beyond_a_limit_of_ours_is_paid_once_and_is_no_load(tmp_path: Pa
         assert server.received["p0"] == 1, "the same reply would come again"
         assert report.cost is not None
         assert report.cost > EXPENSIVE / 2
+        report = run(server, tmp_path, rows(tmp_path, prompts(3)), flags=PRICE)
+        assert (report.done, report.asked) == (3, 1), "without the limit the row is answered"
 
 
 def test_the_steps_of_a_tool_loop_that_fails_are_counted(tmp_path: Path) -> None:

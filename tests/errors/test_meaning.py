@@ -22,7 +22,7 @@ TABLE: dict[str, str] = {
     "CannotSend": "elsewhere",
     "NoTarget": "",
     "StreamCut": "again charged load elsewhere cools",
-    "ReplyTooLarge": "charged",
+    "ReplyTooLarge": "again charged",
     "McpError": "",
     "LoopStopped": "charged",
     "EndpointError": "again? charged? load? elsewhere? cools?",

@@ -31,4 +31,4 @@ def may_recover(error: CnllmError) -> bool:
     A reply that broke off may. After other failures it may only where the request cannot have been served.
     """
     broke_off = isinstance(error, StreamCut) or (isinstance(error, TransportError) and error.began)
-    return error.retryable or (broke_off and error.meaning.again is True)
+    return error.retryable or (broke_off and error.meaning.elsewhere is True)
