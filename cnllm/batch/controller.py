@@ -30,7 +30,8 @@ from cnllm.batch.trail import MINUTE, Trail
 
 __all__ = ["Controller", "Kind", "Ticket"]
 
-Kind = Literal["rate", "burst", "overloaded"]
+Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
+"""What became of a request, as far as it concerns the bounds."""
 
 _FIRST = 4.0
 _DOUBLING = 0.5  # seconds in which concurrency may double
@@ -122,6 +123,17 @@ class Controller:
         return Ticket(now, tokens, paced, self._probing)
 
     # ── what became of it ────────────────────────────────────────────────────
+
+    def end(
+        self, now: float, ticket: Ticket, kind: Kind, tokens: float | None = None, retry_after: float | None = None
+    ) -> None:
+        """Take in what became of a request."""
+        if kind == "accepted":
+            self.accept(now, ticket, tokens)
+        elif kind == "failed":
+            self.fail(now, ticket)
+        else:
+            self.refuse(now, ticket, kind, retry_after)
 
     def accept(self, now: float, ticket: Ticket, tokens: float | None = None) -> None:
         """Take in an answer. `tokens` are those that it really counted for."""

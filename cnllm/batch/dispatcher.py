@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from cnllm.batch.controller import Ticket
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.lane import Lane
+from cnllm.batch.sender import LanePermit
 
 __all__ = ["Dispatcher"]
 
-_Picked = tuple[Job, Lane, Ticket]
+_Picked = tuple[Job, Lane, LanePermit]
 
 
 class Dispatcher:
@@ -21,16 +22,14 @@ class Dispatcher:
     def __init__(
         self,
         lanes: Sequence[Lane],
-        ask: Callable[[Job, Lane, Ticket], Awaitable[None]],
+        ask: Callable[[Job, Lane, LanePermit], Awaitable[None]],
         *,
-        clock: Callable[[], float],
         taken: Callable[[], None],
         idle: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         self._lanes = lanes
         self._ask = ask
-        self._clock = clock
         self._taken = taken
         self._idle = idle
         self._failed = failed
@@ -68,7 +67,7 @@ class Dispatcher:
         """Return the next request and where it goes; None where none may be sent now."""
         if not self.ready or self.stopped:
             return None
-        now, best, soonest = self._clock(), None, None
+        now, best, soonest = time.monotonic(), None, None
         for lane in self._lanes:
             if lane.closed is not None:
                 continue
@@ -85,7 +84,7 @@ class Dispatcher:
         job = self.ready.popleft()
         self.in_flight += 1
         self._taken()
-        return job, best, best.controller.send(now, job.tokens)
+        return job, best, LanePermit(best.controller, best.controller.send(now, job.tokens))
 
     def _wake_in(self, seconds: float) -> None:
         """Try again after some seconds, or at an earlier time that is set."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from cnllm.batch.budget import Budget
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.lane import Lane
 from cnllm.batch.pace import SHARE
 from cnllm.batch.pricing import RequestPrice
@@ -59,7 +59,7 @@ def estimate_run(
         if job.outcome is not None:
             faults += 1
             if len(shown) < 3:
-                shown.append(job.outcome.error["message"])
+                shown.append(str((job.outcome.error or {}).get("message")))
             continue
         sample += 1
         plan = job.prepared.plan

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from cnllm.batch.answer_cache import AnswerCache
-from cnllm.batch.budget import Budget, RetryBudget
-from cnllm.batch.controller import Kind, Ticket
+from cnllm.batch.budget import Budget
 from cnllm.batch.dispatcher import Dispatcher
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
-from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of, outcome_of_error, outcome_of_reply
+from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.rows import Row, line_digest
-from cnllm.batch.state import FAILED, Mark, Record
+from cnllm.batch.sender import LanePermit, Sender, Sent
+from cnllm.batch.state import Mark, Record
 from cnllm.batch.tally import Tally
-from cnllm.errors import CnllmError, RateLimited, TransportError
-from cnllm.types import Reply
 
-__all__ = ["Runner", "Stop", "tokens_of"]
+__all__ = ["Runner", "Stop"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
@@ -59,14 +56,11 @@ class Runner:
         tally: Tally,
         setting: int,
         first_seq: int,
-        attempts: int,
+        sender: Sender,
         make_job: Callable[[Row, int], Job],
         must_retake: Callable[[int], bool],
-        paid: Callable[[Reply], int | None],
         strict: bool = False,
         cache: AnswerCache | None = None,
-        loop_options: Mapping[str, Any] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lanes = list(lanes)
         self._journal = journal
@@ -74,16 +68,12 @@ class Runner:
         self._tally = tally
         self._setting = setting
         self._next_seq = self._first_seq = first_seq
-        self._attempts = attempts
+        self._sender = sender
         self._make_job = make_job
         self._must_retake = must_retake
-        self._paid = paid
         self._strict = strict
         self._cache = cache
         self._to_cache: list[tuple[bytes, bytes]] = []
-        self._loop_options = loop_options
-        self._clock = clock
-        self._retries = RetryBudget()
         self._marking = 0
         self._finishing = 0
         self._fed = False
@@ -95,7 +85,7 @@ class Runner:
         self.stop = Stop()
         self.broken = 0
         self._dispatcher = Dispatcher(
-            self._lanes, self._ask, clock=clock, taken=self._count_send, idle=self._on_idle, failed=self._fail
+            self._lanes, self._ask, taken=self._count_send, idle=self._on_idle, failed=self._fail
         )
         self._ready = self._dispatcher.ready
 
@@ -264,69 +254,39 @@ class Runner:
         if self._is_idle() or self.stop.kind is not None:
             self._notify()
 
-    async def _ask(self, job: Job, lane: Lane, ticket: Ticket) -> None:
-        controller, start = lane.controller, ticket.sent
-        prepared, job.prepared = job.prepared, None
-        job.attempts += 1
+    async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
         self._tally.requests += 1
-        try:
-            if self._loop_options is not None:
-                reply = await lane.run_loop(job.messages, job.options, self._loop_options)
-            else:
-                if prepared is None or lane is not self._lanes[0]:
-                    prepared = lane.prepare(job.messages, job.options)
-                async for _ in prepared.batches():
-                    pass
-                reply = prepared.reply
-        except CnllmError as error:
-            now = self._clock()
-            if isinstance(error, RateLimited):
-                kind: Kind = "burst" if lane.is_burst(error.code) else "rate"
-                controller.refuse(now, ticket, kind, error.retry_after)
-                self._tally.refusal(now)
-                self._ready.appendleft(job)
-            elif error.meaning.key:
-                controller.fail(now, ticket)
-                self._close_lane(lane, error)
-                self._ready.appendleft(job)
-            else:
-                if error.meaning.load:
-                    controller.refuse(now, ticket, "overloaded", error.retry_after)
-                else:
-                    controller.fail(now, ticket)
-                self._failed(job, error, now)
-            return
-        except BaseException:
-            controller.fail(self._clock(), ticket)
-            raise
-        now = self._clock()
-        controller.accept(now, ticket, tokens_of(reply))
-        self._retries.answer()
-        self._tally.answer(now, now - start, reply)
-        self._finish(job, outcome_of_reply(reply), self._paid(reply))
+        sent = await self._sender.send(job, lane, permit)
+        now = time.monotonic()
+        if sent.reply is not None:
+            self._tally.answer(now, sent.seconds, sent.reply)
+        if sent.kind in ("rate", "burst"):
+            self._tally.refusal(now)
+        if sent.next == "close":
+            self._close_lane(lane, sent.outcome)
+        if sent.next in ("again", "close"):
+            self._ready.appendleft(job)
+        elif sent.next == "retry" and self.stop.kind is None:
+            self._retry(job, sent)
+        else:
+            self._finish(job, sent.outcome, sent.cost)
 
-    def _failed(self, job: Job, error: CnllmError, now: float) -> None:
-        """Try again, or write the failure."""
-        outcome = outcome_of_error(error)
-        cost = None if error.meaning.charged else 0
-        lost = isinstance(error, TransportError) and error.worker_lost
-        job.failures += not lost
-        again = outcome.state != FAILED and job.failures < self._attempts and self.stop.kind is None
-        if again and (lost or self._retries.take()):
-            charged = job.reserved if cost is None else cost
-            self._budget.settle(job.reserved, cost)
-            job.charged += charged or 0
-            if self._budget.has_room(job.reserved):
-                self._budget.reserve(job.reserved)
-                self._mark(job)
-                return
-            self._budget.reserve(job.reserved)
-            cost = 0
-        self._finish(job, outcome, cost)
+    def _retry(self, job: Job, sent: Sent) -> None:
+        """Mark a row again; or write its failure, where the cap leaves no room for another attempt."""
+        charged = job.reserved if sent.cost is None else sent.cost
+        self._budget.settle(job.reserved, sent.cost)
+        job.charged += charged or 0
+        has_room = self._budget.has_room(job.reserved)
+        self._budget.reserve(job.reserved)
+        if has_room:
+            self._mark(job)
+        else:
+            self._finish(job, sent.outcome, 0)
 
-    def _close_lane(self, lane: Lane, error: CnllmError) -> None:
+    def _close_lane(self, lane: Lane, outcome: Outcome) -> None:
         """Stop using a key that does not work. Without another one the run ends."""
-        lane.closed = f"{type(error).__name__}: {error}"
+        assert outcome.error is not None
+        lane.closed = f"{outcome.error['type']}: {outcome.error['message']}"
         if all(other.closed is not None for other in self._lanes):
             self.stop.set("endpoint", lane.closed)
             self._notify()
@@ -357,7 +317,7 @@ class Runner:
         else:
             self._tally.failed += 1
             kind, message = outcome.error["type"], outcome.error["message"]
-            self._tally.failure(self._clock(), kind, message)
+            self._tally.failure(time.monotonic(), kind, message)
             if kind == FAULT:
                 self.broken += 1
                 if self._strict:
@@ -365,11 +325,3 @@ class Runner:
                     self._notify()
         if self._fed or self.stop.kind is not None or self._budget.cap is not None:
             self._notify()
-
-
-def tokens_of(reply: Reply) -> float | None:
-    """Return the tokens that a reply counts for; None where they are not known."""
-    usage = reply.usage
-    if usage.total is not None:
-        return usage.total
-    return None if usage.input is None or usage.output is None else usage.input + usage.output

@@ -18,7 +18,7 @@ from cnllm.batch.comparison import Comparison, compare
 from cnllm.batch.dry_run import Estimate, estimate_run, sample_size
 from cnllm.batch.final import finish_files
 from cnllm.batch.grouping import grouped
-from cnllm.batch.job_maker import JobMaker
+from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.lanes import open_lanes
@@ -31,6 +31,7 @@ from cnllm.batch.recovery import recover, state_path
 from cnllm.batch.report import Report, make_report
 from cnllm.batch.rows import Row
 from cnllm.batch.runner import Runner
+from cnllm.batch.sender import Sender
 from cnllm.batch.settings import Settings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
 from cnllm.batch.tally import Tally
@@ -303,13 +304,13 @@ class Session:
             tally=tally,
             setting=self.number,
             first_seq=first_seq,
-            attempts=settings.attempts,
+            sender=Sender(
+                settings.attempts, self.price.paid, None if settings.max_steps is None else self.loop_options
+            ),
             make_job=self.jobs.make,
             must_retake=lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
-            paid=self.price.paid,
             strict=settings.strict,
             cache=self.cache,
-            loop_options=None if settings.max_steps is None else self.loop_options,
         )
         on_start(runner)
         counter = asyncio.create_task(self._count())

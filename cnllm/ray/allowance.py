@@ -176,15 +176,10 @@ class Allowance:
         else:
             ticket, reserved = held
             budget.settle(reserved, done.cost)
-            match done.kind:
-                case "accepted":
-                    # The way of permissions and reports is no part of what the endpoint takes.
-                    sent = ticket.sent if done.seconds is None else max(ticket.sent, now - done.seconds)
-                    controller.accept(now, replace(ticket, sent=sent), done.tokens)
-                case "failed":
-                    controller.fail(now, ticket)
-                case "rate" | "burst" | "overloaded":
-                    controller.refuse(now, ticket, done.kind, done.retry_after)
+            if done.kind == "accepted" and done.seconds is not None:
+                # The way of permissions and reports is no part of what the endpoint takes.
+                ticket = replace(ticket, sent=max(ticket.sent, now - done.seconds))
+            controller.end(now, ticket, done.kind, done.tokens, done.retry_after)
         if done.key is None or done.reply is None:
             return None
         return done.key, name if done.owned else None, done.reply

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Kind", "Need", "Report"]
+from cnllm.batch.controller import Kind
 
-Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
+__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Need", "Report"]
 
 
 class EndpointLimits(Struct, frozen=True, array_like=True):

@@ -14,18 +14,17 @@ from uuid import uuid4
 import msgspec
 
 from cnllm.batch import loop_factory
-from cnllm.batch.budget import RetryBudget
+from cnllm.batch.jobs import Request
 from cnllm.batch.lane import Lane
-from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
-from cnllm.batch.pricing import RequestPrice
-from cnllm.batch.runner import tokens_of
+from cnllm.batch.outcome import Outcome
+from cnllm.batch.sender import Sender, Sent
 from cnllm.batch.state import DONE, FAILED
-from cnllm.errors import CnllmError, RateLimited
+from cnllm.errors import CnllmError
 from cnllm.ray.columns import result_of
 from cnllm.ray.link import Link, LinkLost, open_link
-from cnllm.ray.messages import Done, Hello, Kind, Need, Report
+from cnllm.ray.messages import Done, Hello, Need, Report
 
-__all__ = ["PendingRow", "Sender"]
+__all__ = ["PendingRow", "RowSender"]
 
 Result = dict[str, Any]
 _GROUP = 0.005  # seconds in which what happens is told together
@@ -37,41 +36,56 @@ CAP = "CostCap"
 """The type of the error of a row that was not sent because of the cap."""
 
 
-class PendingRow:
+class PendingRow(Request):
     """A row that is to be asked. `key` names its answer; `owned`: it has no id, so that equal rows share the key."""
 
-    __slots__ = ("attempts", "future", "key", "messages", "options", "owned", "prepared", "reserved", "tokens")
+    __slots__ = ("future", "key", "owned")
 
-    def __init__(self, messages: Any, options: dict[str, Any], prepared: Any, key: bytes, owned: bool) -> None:
-        self.messages = messages
-        self.options = options
-        self.prepared = prepared
-        self.key = key
-        self.owned = owned
-        self.tokens = 0.0
-        self.reserved: int | None = None
-        self.attempts = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.key = b""
+        self.owned = False
         self.future: asyncio.Future[Result] | None = None
 
 
-class Sender:
+class _RemotePermit:
+    """The permit of a row, from the allowance of all workers. What became of the row goes into the next report."""
+
+    def __init__(self, row: PendingRow, ticket: int, tell: Callable[[Done], None]) -> None:
+        self._row = row
+        self._ticket = ticket
+        self._tell = tell
+
+    def end(self, sent: Sent) -> None:
+        """Report what became of the row, and its answer."""
+        row = self._row
+        done = Done(
+            self._ticket, sent.kind, row.reserved, sent.cost, sent.tokens, sent.retry_after, seconds=sent.seconds
+        )
+        if sent.outcome.state == DONE:
+            reply = msgspec.json.encode(result_of(sent.outcome))
+            done = msgspec.structs.replace(done, key=row.key, reply=reply, owned=row.owned)
+        self._tell(done)
+
+    def drop(self) -> None:
+        """Report that the row ended in the middle: it may have been paid."""
+        self._tell(Done(self._ticket, "failed", self._row.reserved, None))
+
+
+class RowSender:
     """The requests of this process. `ask` may be called in any thread; all else happens in the loop's thread."""
 
-    def __init__(self, lane: Lane, price: RequestPrice, attempts: int, hello: Callable[[int], Hello]) -> None:
+    def __init__(self, lane: Lane, sender: Sender, hello: Callable[[int], Hello]) -> None:
         self._lane = lane
-        self._price = price
-        self._attempts = attempts
+        self._sender = sender
         self._hello = hello
         self._link: Link = open_link()
         self._name = uuid4().hex
         self._known = False
         self._committed = 0
         self._waiting: deque[PendingRow] = deque()
-        self._on_their_way = 0
         self._finished: list[Done] = []
         self._observed: tuple[float | None, float | None, float | None] | None = None
-        self._retries = RetryBudget()
-        self._stop: str | None = None
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.pid = os.getpid()
@@ -179,7 +193,6 @@ class Sender:
         started = needs[: len(grant.tickets)]
         self._waiting.extendleft(reversed(needs[len(started) :]))
         for row, ticket in zip(started, grant.tickets, strict=True):
-            self._on_their_way += 1
             task = self._loop.create_task(self._send(row, ticket))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -203,7 +216,7 @@ class Sender:
         """Finish all rows that wait without sending them."""
         while self._waiting:
             error = {"type": CAP, "message": f"not sent: {reason}", "status": None, "retryable": True}
-            self._settle(self._waiting.popleft(), {**result_of(Outcome(FAILED, None, error))})
+            self._settle(self._waiting.popleft(), result_of(Outcome(FAILED, None, error)))
 
     def _fail(self, error: BaseException) -> None:
         """End everything with an error that no row has caused."""
@@ -220,55 +233,21 @@ class Sender:
     # ── requests ─────────────────────────────────────────────────────────────
 
     async def _send(self, row: PendingRow, ticket: int) -> None:
-        prepared, row.prepared = row.prepared, None
-        row.attempts += 1
-        start = self._loop.time()
         try:
-            if prepared is None:
-                prepared = self._lane.prepare(row.messages, row.options)
-            async for _ in prepared.batches():
-                pass
-        except CnllmError as error:
-            self._refused(row, ticket, error)
+            sent = await self._sender.send(row, self._lane, _RemotePermit(row, ticket, self._tell))
         except BaseException as error:
-            self._tell(Done(ticket, "failed", row.reserved, None))
             self._fail(error)
             raise
-        else:
-            self._answered(row, ticket, prepared.reply, start)
-        finally:
-            self._on_their_way -= 1
-
-    def _answered(self, row: PendingRow, ticket: int, reply: Any, start: float) -> None:
-        self._retries.answer()
-        outcome = outcome_of_reply(reply)
-        result = result_of(outcome)
-        answer = msgspec.json.encode(result) if outcome.state == DONE else None
-        cost = self._price.paid(reply)
-        kept = () if answer is None else (row.key, answer, row.owned)
-        done = Done(ticket, "accepted", row.reserved, cost, tokens_of(reply), None, *kept)
-        self._tell(msgspec.structs.replace(done, seconds=self._loop.time() - start))
-        self._settle(row, result)
-
-    def _refused(self, row: PendingRow, ticket: int, error: CnllmError) -> None:
-        cost = None if error.meaning.charged else 0
-        if isinstance(error, RateLimited):
-            kind: Kind = "burst" if self._lane.is_burst(error.code) else "rate"
-            row.attempts -= 1
-            self._tell(Done(ticket, kind, row.reserved, 0, retry_after=error.retry_after))
+        if sent.next == "again":
             self._waiting.appendleft(row)
-        elif error.meaning.key:
-            self._tell(Done(ticket, "failed", row.reserved, 0))
+        elif sent.next == "retry":
+            self._waiting.append(row)
+        elif sent.next == "close":
+            assert sent.error is not None
             self._waiting.appendleft(row)
-            self._fail(error)
+            self._fail(sent.error)
         else:
-            kind = "overloaded" if error.meaning.load else "failed"
-            self._tell(Done(ticket, kind, row.reserved, cost, retry_after=error.retry_after))
-            outcome = outcome_of_error(error)
-            if outcome.state != FAILED and row.attempts < self._attempts and self._retries.take():
-                self._waiting.append(row)
-            else:
-                self._settle(row, result_of(outcome))
+            self._settle(row, result_of(sent.outcome))
 
     def _tell(self, done: Done) -> None:
         self._finished.append(done)

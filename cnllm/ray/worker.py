@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Any
 
 from cnllm.batch.controller import Controller
-from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane, wrap_transport
 from cnllm.batch.lanes import idempotency_header
 from cnllm.batch.outcome import fault_outcome
@@ -17,15 +16,16 @@ from cnllm.batch.pricing import request_price
 from cnllm.batch.rate_headers import read_limits
 from cnllm.batch.readers.table import columns_content
 from cnllm.batch.rows import RowFault, id_digest
+from cnllm.batch.sender import Sender
 from cnllm.batch.template import Template
 from cnllm.client.async_client import AsyncClient
 from cnllm.config.keys import find_key
-from cnllm.errors import CannotSend, KeyMissing, Untrusted
+from cnllm.errors import KeyMissing, Untrusted
 from cnllm.estimates.money import units_of
 from cnllm.ray.columns import ADDED, add_columns, as_table, read_rows, result_of
 from cnllm.ray.messages import EndpointLimits, Hello
 from cnllm.ray.node import node_error
-from cnllm.ray.sender import PendingRow, Sender
+from cnllm.ray.sender import PendingRow, RowSender
 from cnllm.ray.settings import ModelSettings
 from cnllm.registry.flags import Rates
 from cnllm.transports import default_async_transport
@@ -67,7 +67,7 @@ class Asker:
             batch.rpm or self._rates.requests,
             batch.tpm or self._rates.tokens,
         )
-        self._sender = Sender(self._lane, self._price, batch.attempts, self._hello)
+        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price.paid), self._hello)
 
     def _client(self) -> AsyncClient:
         settings, batch = self._settings, self._settings.batch
@@ -123,25 +123,23 @@ class Asker:
             columns = {**columns, "id": columns[name]}
         else:
             columns.pop("id", None)
-        options = dict(self._settings.batch.options)
+        row = PendingRow()
         try:
             content = columns_content(columns, self._template)
-            prepared = self._lane.prepare(content.messages, options)
-        except (RowFault, TypeError, ValueError) as error:
-            return result_of(fault_outcome(str(error)))
-        except CannotSend as error:
-            return result_of(fault_outcome(f"{error}; {error.hint}" if error.hint else str(error)))
-        identity = plan_identity(prepared.plan)
-        key = identity
+        except RowFault as fault:
+            return result_of(fault_outcome(str(fault)))
+        wrong = row.prepare(self._lane, content.messages, dict(self._settings.batch.options))
+        if wrong is not None:
+            return result_of(fault_outcome(wrong))
+        row.estimate(self._price)
+        assert row.identity is not None
+        row.key, row.owned = row.identity, content.id is None
         if content.id is not None:
-            key = blake2b(id_digest(content.id) + identity, digest_size=16).digest()
-        row = PendingRow(content.messages, options, prepared, key, content.id is None)
-        row.reserved = self._price.cost_of(prepared.plan)
-        row.tokens = self._price.tokens_of(prepared.plan)
+            row.key = blake2b(id_digest(content.id) + row.identity, digest_size=16).digest()
         return row
 
     def ask(self, rows: list[PendingRow]) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        """Ask rows; see `Sender.ask`."""
+        """Ask rows; see `RowSender.ask`."""
         return self._sender.ask(rows)
 
     def ask_and_wait(self, rows: list[PendingRow]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cnllm.batch.budget import Budget
 from cnllm.batch.comparison import Bits
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.journal import Finish, write_finishes
 from cnllm.batch.outcome import line_of
 from cnllm.batch.output import Output

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from cnllm.batch.budget import CAP_REACHED, Budget
 from cnllm.batch.comparison import Bits
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.rows import Row
 from cnllm.batch.vendor.packing import Packer
 from cnllm.batch.vendor.parts import SUBMITTED, Part, Parts

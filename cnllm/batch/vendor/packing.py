@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.state import Mark
 from cnllm.batch.vendor.bodies import encode_row
 from cnllm.registry.flags.batch import Batch

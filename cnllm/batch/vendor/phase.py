@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
-from cnllm.batch.job_maker import JobMaker
+from cnllm.batch.jobs import JobMaker
 from cnllm.batch.lane import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.rows import Row

@@ -10,7 +10,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.batch.job import Job
+from cnllm.batch.jobs import Job
 from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.batch.state import RETRYABLE
 from cnllm.batch.vendor.answers import RowResult, VendorJob, read_result

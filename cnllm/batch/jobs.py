@@ -1,0 +1,128 @@
+"""Rows on their way through a run: build their requests, or name what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnllm.batch.answer_cache import AnswerCache
+from cnllm.batch.identity import plan_identity
+from cnllm.batch.lane import Lane
+from cnllm.batch.outcome import Outcome, cached_outcome, fault_outcome
+from cnllm.batch.pricing import RequestPrice
+from cnllm.batch.readers import Reader
+from cnllm.batch.rows import Id, Row, RowFault, id_digest, line_digest
+from cnllm.batch.state import Record
+from cnllm.errors import CannotSend
+
+__all__ = ["Job", "JobMaker", "Request"]
+
+
+class Request:
+    """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
+
+    `prepared` is the call, until it is sent. `reserved` is the most that the request can cost, in units; None is
+    unknown.
+    """
+
+    __slots__ = ("attempts", "failures", "identity", "lane", "messages", "options", "prepared", "reserved", "tokens")
+
+    def __init__(self) -> None:
+        self.messages: Any = None
+        self.options: dict[str, Any] = {}
+        self.lane: Lane | None = None
+        self.prepared: Any = None
+        self.identity: bytes | None = None
+        self.reserved: int | None = None
+        self.tokens = 0.0
+        self.attempts = self.failures = 0
+
+    def prepare(self, lane: Lane, messages: Any, options: dict[str, Any]) -> str | None:
+        """Build the request, and return what is wrong with it; None where nothing is.
+
+        Raises the errors that are no fault of the row: no key, an address that is not trusted.
+        """
+        self.messages, self.options, self.lane = messages, options, lane
+        try:
+            self.prepared = lane.prepare(messages, options)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        except CannotSend as error:
+            return f"{error}; {error.hint}" if error.hint else str(error)
+        self.identity = plan_identity(self.prepared.plan)
+        return None
+
+    def estimate(self, price: RequestPrice) -> None:
+        """Set the most that the request can cost, and the tokens that it counts for."""
+        self.reserved = price.cost_of(self.prepared.plan)
+        self.tokens = price.tokens_of(self.prepared.plan)
+
+
+class Job(Request):
+    """The request of a row. `digest` is that of its id, `record` the row of an earlier run.
+
+    `outcome` is that of a row that is not sent, `line` the place of one without an id. `asked`: this run marked it
+    before. `charged` counts units, for attempts that were not the last.
+    """
+
+    __slots__ = ("asked", "charged", "digest", "line", "outcome", "record", "row", "row_id", "seq")
+
+    def __init__(self, row: Row, row_id: Id | None, digest: bytes, seq: int) -> None:
+        super().__init__()
+        self.row = row
+        self.row_id = row_id
+        self.digest = digest
+        self.seq = seq
+        self.record: Record | None = None
+        self.outcome: Outcome | None = None
+        self.line: int | None = None
+        self.asked = False
+        self.charged = 0
+
+
+class JobMaker:
+    """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        lane: Lane,
+        options: Mapping[str, Any],
+        price: RequestPrice,
+        cache: AnswerCache | None,
+    ) -> None:
+        self._reader = reader
+        self._lane = lane
+        self._options = dict(options)
+        self._price = price
+        self._cache = cache
+        self.doubled: Mapping[int, str] = {}
+
+    def make(self, row: Row, seq: int) -> Job:
+        """Return the job of a row. One that is not sent has its outcome already. Raises as `Request.prepare` does."""
+        try:
+            content = self._reader.content(row)
+        except RowFault as fault:
+            return _fault(Job(row, None, line_digest(row.number), seq), str(fault))
+        row_id = row.number if content.id is None else content.id
+        first = self.doubled.get(row.number)
+        if first is not None:
+            job = Job(row, None, line_digest(row.number), seq)
+            return _fault(job, f"the id {row_id!r} is that of {first}")
+        job = Job(row, row_id, id_digest(row_id), seq)
+        fault_text = job.prepare(self._lane, content.messages, {**self._options, **content.options})
+        if fault_text is not None:
+            return _fault(job, fault_text)
+        assert job.identity is not None
+        if self._cache is not None and (reply := self._cache.find(job.identity)) is not None:
+            job.outcome, job.prepared = cached_outcome(reply), None
+        else:
+            job.estimate(self._price)
+        return job
+
+
+def _fault(job: Job, message: str) -> Job:
+    job.outcome = fault_outcome(f"line {job.row.number}: {message}")
+    if job.row_id is None:
+        job.line = job.row.number
+    return job

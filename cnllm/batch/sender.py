@@ -1,0 +1,140 @@
+"""Send a request with a permit, and decide what its end means: for the endpoint's bounds, the money and the row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from cnllm.batch.budget import RetryBudget
+from cnllm.batch.controller import Controller, Kind, Ticket
+from cnllm.batch.jobs import Request
+from cnllm.batch.lane import Lane
+from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
+from cnllm.errors import CnllmError, RateLimited, TransportError
+from cnllm.types import Reply
+
+__all__ = ["LanePermit", "Permit", "Sender", "Sent"]
+
+Next = Literal["finish", "again", "retry", "close"]
+
+
+class Sent(Struct, frozen=True):
+    """What became of a request. `kind` is for the bounds of the endpoint, `next` for the row: it is finished; it is
+    sent again, which is no retry; it is retried; or its key serves no request.
+
+    `cost` is in units; None is unknown. `tokens` are those that the endpoint counted.
+    """
+
+    kind: Kind
+    next: Next
+    outcome: Outcome
+    cost: int | None
+    seconds: float
+    reply: Reply | None = None
+    error: CnllmError | None = None
+    tokens: float | None = None
+    retry_after: float | None = None
+
+
+class Permit(Protocol):
+    """The permission to send one request, from the bounds of an endpoint in this process or in another one."""
+
+    def end(self, sent: Sent) -> None:
+        """Take in what became of the request."""
+
+    def drop(self) -> None:
+        """Take in that the request ended in the middle: it was cancelled, or an error of ours ended the run."""
+
+
+class LanePermit:
+    """The permit of a request, from the bounds of a lane."""
+
+    __slots__ = ("_controller", "_ticket")
+
+    def __init__(self, controller: Controller, ticket: Ticket) -> None:
+        self._controller = controller
+        self._ticket = ticket
+
+    def end(self, sent: Sent) -> None:
+        """Take in what became of the request."""
+        self._controller.end(time.monotonic(), self._ticket, sent.kind, sent.tokens, sent.retry_after)
+
+    def drop(self) -> None:
+        """Take in that the request ended in the middle."""
+        self._controller.end(time.monotonic(), self._ticket, "failed")
+
+
+class Sender:
+    """Sends the requests of a run, each up to `attempts` times. `paid` returns what a reply cost, in units.
+
+    With `loop_options` a request is a tool loop.
+    """
+
+    def __init__(
+        self,
+        attempts: int,
+        paid: Callable[[Reply], int | None],
+        loop_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._attempts = attempts
+        self._paid = paid
+        self._loop_options = loop_options
+        self._retries = RetryBudget()
+
+    async def send(self, request: Request, lane: Lane, permit: Permit) -> Sent:
+        """Send a request once, and return what became of it. The permit ends with it."""
+        start = time.monotonic()
+        request.attempts += 1
+        try:
+            reply = await self._ask(request, lane)
+        except CnllmError as error:
+            sent = self._read_failure(request, lane, error, time.monotonic() - start)
+        except BaseException:
+            permit.drop()
+            raise
+        else:
+            self._retries.answer()
+            seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
+            sent = Sent("accepted", "finish", outcome, self._paid(reply), seconds, reply, tokens=_tokens_of(reply))
+        permit.end(sent)
+        return sent
+
+    async def _ask(self, request: Request, lane: Lane) -> Reply:
+        prepared, request.prepared = request.prepared, None
+        if self._loop_options is not None:
+            return await lane.run_loop(request.messages, request.options, self._loop_options)
+        if prepared is None or request.lane is not lane:
+            prepared = lane.prepare(request.messages, request.options)
+        async for _ in prepared.batches():
+            pass
+        reply: Reply = prepared.reply
+        return reply
+
+    def _read_failure(self, request: Request, lane: Lane, error: CnllmError, seconds: float) -> Sent:
+        meaning, retry_after = error.meaning, error.retry_after
+        kind: Kind = "overloaded" if meaning.load else "failed"
+        following: Next = "finish"
+        if isinstance(error, RateLimited):
+            kind = "burst" if lane.is_burst(error.code) else "rate"
+        if kind in ("rate", "burst") and not meaning.charged:
+            following = "again"
+        elif meaning.key:
+            kind, following = "failed", "close"
+        elif meaning.again and meaning.elsewhere:  # elsewhere: the endpoint is what failed
+            is_lost = isinstance(error, TransportError) and error.worker_lost
+            request.failures += not is_lost
+            if request.failures < self._attempts and (is_lost or self._retries.take()):
+                following = "retry"
+        cost = None if meaning.charged else 0
+        return Sent(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
+
+
+def _tokens_of(reply: Reply) -> float | None:
+    """Return the tokens that a reply counts for; None where they are not known."""
+    usage = reply.usage
+    if usage.total is not None:
+        return usage.total
+    return None if usage.input is None or usage.output is None else usage.input + usage.output
