@@ -10,7 +10,8 @@ Paces hold known limits: so many requests and tokens a minute, by the registry, 
 headers. Where the endpoint refuses and no limit is known, the limit is learned: what it took in the minute before, by
 that minute and the time until it takes one again. From slightly below, the pace then grows along the cube of CUBIC
 (RFC 9438): slowly near what was refused, and faster the longer nothing is refused. That costs a refusal a minute or
-less.
+less. Where little or nothing was taken before, the refusals may have been a storm that says nothing of a limit: then
+requests start slowly again and double, until a refusal teaches a limit.
 
 Some endpoints refuse requests that become more too quickly. Such a refusal cuts concurrency to a half, and makes its
 growth slower; no limit is learned from it.
@@ -21,18 +22,20 @@ request tries whether the endpoint takes any.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 from msgspec import Struct
 
 from cnllm.batch.pace import Pace
-from cnllm.batch.trail import MINUTE, Trail
 
-__all__ = ["Controller", "Kind", "Ticket"]
+__all__ = ["Controller", "Kind", "Ticket", "Trail"]
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
 """What became of a request, as far as it concerns the bounds."""
 
+MINUTE = 60.0
+_SLOT = 0.25  # seconds of a trail that are counted together
 _FIRST = 4.0
 _DOUBLING = 0.5  # seconds in which concurrency may double
 _CUT = {"rate": 0.8, "burst": 0.5, "overloaded": 0.67}
@@ -44,6 +47,7 @@ _PAUSE, _LONG_PAUSE, _LONGEST_PAUSE = 0.1, 8.0, 60.0
 _GENTLE = 5.0  # seconds for a doubling after a refusal of a burst, at least
 _COARSE = 8  # a concurrency below which steps of one are too large to find a limit
 _RECOVERY = 15.0  # seconds in which a pace far below what the endpoint took before grows by a factor of e
+_SLOW_START = 0.7  # requests a second that each answer adds to a pace that is in doubt: it doubles in a second
 _NO_MINUTE = 90.0  # seconds of refusals, after which they have another reason than a limit of a minute
 _FEW = 30  # requests before a refusal that say little
 _IN_A_ROW = 3  # refusals after which a learned pace is learned anew
@@ -98,6 +102,9 @@ class Controller:
         self._taken = (0, 0.0)  # requests that were taken before the refusal, and in how many seconds
         self._learned = 0.0  # requests a second that were refused, or 0
         self._learned_at = 0.0
+        self._first_refusal = -1.0  # of those in a row
+        self._has_answers = False  # to what was sent since then
+        self._doubts = False  # whether what was refused was no limit, for all that is known
         self._most_taken = 0.0  # requests in the best minute
         self._since = 0  # answers to requests that the learned pace held back
         self._latency = _Latency()
@@ -144,6 +151,7 @@ class Controller:
         if ticket.sent > self._cut_at:
             self._pause = _PAUSE
             self._in_a_row = 0
+        self._has_answers |= ticket.sent > self._first_refusal
         if ticket.probe:
             self._probing = False
             if self._refused_since is not None:
@@ -168,6 +176,8 @@ class Controller:
             return
         self._cut_at = now
         self._in_a_row += 1
+        if self._in_a_row == 1:
+            self._first_refusal = now
         if not ticket.paced or kind != "rate":
             self._cut(kind)
         if kind == "burst":
@@ -224,19 +234,29 @@ class Controller:
 
     def _judge(self, now: float, ticket: Ticket, retry_after: float | None) -> None:
         """Decide what a refusal means: too many at once, a learned pace that is too fast, or a limit to be learned."""
-        span = min(MINUTE, now - (now if self._start is None else self._start))
-        self._taken = (self._trail.total(now, span), span)
         few_in_a_row = self._in_a_row <= _IN_A_ROW
-        if retry_after is not None:
-            self._learn(now, retry_after)
-        elif ticket.paced and self._learned and few_in_a_row:
-            self._learn(now, 0.0)
-        elif ticket.paced or self._fixed or self.limit < _COARSE or not few_in_a_row:
+        is_too_fast = ticket.paced and bool(self._learned) and few_in_a_row
+        may_be_concurrency = not ticket.paced and not self._fixed and self.limit >= _COARSE and few_in_a_row
+        if retry_after is None and not is_too_fast and may_be_concurrency:
+            return
+        span = min(MINUTE, now - (now if self._start is None else self._start))
+        is_first = not self._learned or self._doubts
+        says_nothing = is_first and not self._has_answers  # what is on its way may be refused, too
+        self._taken = (0 if says_nothing else self._trail.total(now, span), span)
+        self._has_answers = False
+        if retry_after is not None or is_too_fast:
+            self._learn(now, retry_after or 0.0)
+        else:
             self._refused_since = now
 
     def _learn(self, now: float, pause: float) -> None:
         """Learn the limit from what was taken before a refusal, and the pause after it."""
         count, span = self._taken
+        if self._doubts and count:  # the pace grew far beyond the estimate: this one is better
+            self._learned, self._doubts = 0.0, False
+        elif not self._learned and count < _FEW:
+            self._doubts = True
+            self._starting, self._ceiling = True, None
         if count == 0 or pause > _NO_MINUTE:  # this was no limit of a minute
             self._start = self._refused_since = None
             return
@@ -257,6 +277,10 @@ class Controller:
     def _raise_pace(self) -> None:
         """Let the learned pace grow: quickly up to what the endpoint took in a minute before, then along the cube."""
         self._since += 1
+        assert self._requests.rate is not None
+        if self._doubts:
+            self._requests.rate += _SLOW_START
+            return
         rate = self._learned * _cubic(self._since / max(_PERIOD, self._learned * MINUTE))
         if rate < 0.95 * self._most_taken / MINUTE:
             rate = self._learned * (1 + 1 / (_RECOVERY * self._learned))
@@ -281,6 +305,42 @@ class Controller:
             self._starting = False
         else:
             self.limit = min(self._most, self.limit + 1)
+
+
+class Trail:
+    """The requests of the last minute, in slots. Those on their way count: nothing has refused them."""
+
+    def __init__(self) -> None:
+        self._slots: deque[list[float]] = deque()
+        self._total = 0
+
+    def add(self, now: float, count: int = 1) -> None:
+        """Count a request at the time when it is sent; with -1, take it back at that same time."""
+        slot = now // _SLOT
+        for entry in reversed(self._slots):
+            if entry[0] == slot:
+                entry[1] += count
+                self._total += count
+                return
+            if entry[0] < slot:
+                break
+        if count > 0:
+            self._slots.append([slot, count])
+            self._total += count
+
+    def total(self, now: float, seconds: float = MINUTE) -> int:
+        """Return the number of the last seconds, a minute at most."""
+        oldest = (now - MINUTE) // _SLOT
+        while self._slots and self._slots[0][0] < oldest:
+            self._total -= int(self._slots.popleft()[1])
+        if seconds >= MINUTE:
+            return self._total
+        start, total = (now - seconds) // _SLOT, 0
+        for slot, count in reversed(self._slots):
+            if slot < start:
+                break
+            total += int(count)
+        return total
 
 
 class _Latency:

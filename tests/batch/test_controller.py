@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnllm.batch.controller import Controller
+from cnllm.batch.controller import Controller, Trail
 from cnllm.batch.pace import Pace
-from cnllm.batch.trail import Trail
 
 Server = Callable[[float], tuple[bool, float | None]]
 """Answers a request at a time: whether it is taken, and the seconds to wait."""
@@ -75,6 +74,7 @@ class Played:
         start: float = 0.0,
         tells: bool = True,
         together: int | None = None,
+        rows: float = float("inf"),
         seed: int = 0,
     ) -> None:
         chance = random.Random(seed)
@@ -83,7 +83,7 @@ class Played:
         self.sent: list[float] = []
         self.taken = self.refused = self.most = 0
         busy = 0
-        while now < end:
+        while now < end and self.taken < rows:
             wait = controller.wait(now)
             if wait is not None and (not events or now + wait <= events[0][0]):
                 now += wait
@@ -111,6 +111,7 @@ class Played:
             else:
                 self.refused += 1
                 controller.refuse(now, ticket, "rate", pause)
+        self.end = now
 
     @property
     def refused_share(self) -> float:
@@ -209,6 +210,30 @@ def test_a_storm_is_tried_by_one_request_at_a_time_and_less_and_less_often() -> 
     during = [time for time in played.sent if time < 3600]
     assert len(during) < 250
     assert played.taken > 10, "and when it is over, the run goes on"
+
+
+@pytest.mark.parametrize("latency", [0.005, 0.05, 0.5])
+@pytest.mark.parametrize("pause", [None, 0.5])
+@pytest.mark.parametrize(("begin", "lasts"), [(0.0, 1.5), (0.0, 30.0), (0.06, 1.5), (0.6, 1.5)])
+def test_after_a_storm_the_rate_rises_as_at_the_start(
+    latency: float, pause: float | None, begin: float, lasts: float
+) -> None:
+    """Nothing or little was taken before it, so that nothing is known of a limit."""
+
+    def ask(now: float) -> tuple[bool, float | None]:
+        return not begin <= now < begin + lasts, pause
+
+    played = Played(Controller(), ask, seconds=300, latency=latency, rows=200)
+    usual = Played(Controller(), lambda now: (True, None), seconds=300, latency=latency, rows=200)
+    assert played.end <= usual.end + begin + 1.5 * lasts + 9
+    assert played.refused < 70
+
+
+def test_a_small_limit_that_was_taken_for_a_storm_is_learned() -> None:
+    for kind in SERVERS.values():
+        played = Played(Controller(), kind(20), seconds=600, latency=1.0, tells=False)
+        assert played.taken >= 0.9 * 200
+        assert played.refused < 45
 
 
 def test_a_refused_burst_slows_growth_down_and_teaches_no_limit() -> None:
