@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from cnllm.registry.public_lists import NO_CHAT
+from cnllm.registry_files.public_lists import NO_CHAT
 
 ROOT = Path(__file__).resolve().parent.parent
 _CHAT, _MESSAGES, _RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"

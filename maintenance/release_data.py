@@ -4,7 +4,7 @@
 
 UPDATES.toml is a file of updates, as `cnllm registry update` writes it, which a person has read; a later file wins over
 an earlier one. The key is an Ed25519 key in PEM form (`openssl genpkey -algorithm ed25519 -out KEY.pem`). The line for
-`cnllm/registry/updates/release_keys.toml` goes to stderr: only copies that have it in that file accept the release.
+`cnllm/registry_files/updates/release_keys.toml` goes to stderr: only copies that have it there accept the release.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import cnllm
 from cnllm.errors import CnllmError
 from cnllm.registry.documents import read
 from cnllm.registry.merge import merge_tables
-from cnllm.registry.updates.patch_file import data_text
-from cnllm.registry.updates.release import check_release, signed_release
+from cnllm.registry_files.updates.patch_file import data_text
+from cnllm.registry_files.updates.release import check_release, signed_release
 
 _COMMENT = "# Limits, prices and other facts on models. It holds no address, no key and no header.\n"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.registry import documents, files, summary
+from cnllm.model_facts import summary
+from cnllm.registry import documents, files
 
 __all__ = ["small_file", "use"]
 

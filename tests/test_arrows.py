@@ -21,7 +21,9 @@ MAY: dict[str, set[str]] = {
     "config": {"errors", "types"},
     "sentences": {"errors", "types"},
     "tools": {"errors", "schemas", "types"},
-    "registry": VALUES | {"config", "schemas"},
+    "registry": VALUES | {"config"},
+    "registry_files": FLAGS | {"config", "schemas"},
+    "model_facts": FLAGS | {"config"},
     "leaks": FLAGS | {"config", "schemas"},
     "protocols": FLAGS | {"schemas"},
     **dict.fromkeys(sorted(WIRES), FLAGS | {"protocols"}),
@@ -68,14 +70,11 @@ MAY: dict[str, set[str]] = {
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},
     "cli/language": set(),
-    "cli/output": FLAGS | {"batch", "cli/language", "config", "tool_trial"},
-    "cli/matrix": FLAGS | {"cli/output", "config"},
+    "cli/output": FLAGS | {"batch", "cli/language", "config", "model_facts", "registry_files", "tool_trial"},
+    "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}
-    | {"simulator", "store"}
-    | {"tools"}
-    | {"transports"}
-    | {"engine", "engine/history"},
+    | {"engine", "engine/history", "model_facts", "registry_files", "simulator", "store", "tools", "transports"},
     "cli/commands": FLAGS
     | {
         "cli",
@@ -90,7 +89,9 @@ MAY: dict[str, set[str]] = {
         "gateway/limits",
         "gateway/monitoring",
         "launch",
+        "model_facts",
         "probe",
+        "registry_files",
         "simulator",
         "store",
         "tool_trial",

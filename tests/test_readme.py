@@ -22,7 +22,7 @@ from cnllm.cli.output import answer
 from cnllm.cli.output.json_types import LISTINGS
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized
-from cnllm.registry.schema import json_schema
+from cnllm.registry_files.schema import json_schema
 from cnllm.store import records
 from cnllm.store.costs import CostReport
 

@@ -162,7 +162,7 @@ def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
     """Yield models that read a medium: of the same provider first, then of those whose key is set."""
     from cnllm.config import keys
     from cnllm.engine.history.media import media_problem
-    from cnllm.registry import summary
+    from cnllm.model_facts import summary
     from cnllm.types.media import media_kind
 
     listing, kind = summary.listing(), media_kind(medium)

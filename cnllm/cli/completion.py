@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cnllm.registry.summary import Names
+    from cnllm.model_facts.summary import Names
 
 __all__ = [
     "complete_aliases",
@@ -55,7 +55,7 @@ def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def _registry() -> Names:
-    from cnllm.registry import summary
+    from cnllm.model_facts import summary
 
     return summary.names()
 

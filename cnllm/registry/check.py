@@ -1,58 +1,337 @@
-"""Check registry files: their syntax, the types of their flags, their patterns, and the names in them."""
+"""Check the tables of a registry file against the types of the flags."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+import types
+import typing
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Literal
 
-from cnllm.config.bounded_files import read_bounded
+import msgspec
+from msgspec import Struct
+
+from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
-from cnllm.registry.check_citations import citation_problems
-from cnllm.registry.check_effects import effect_problems
-from cnllm.registry.check_patterns import pattern_faults
-from cnllm.registry.check_references import reference_problems
-from cnllm.registry.check_types import type_problems
-from cnllm.registry.mcp_servers import mcp_server_problems
-from cnllm.registry.problem import Problem, dotted_path, problem_from_error
+from cnllm.jsonpath import path_fault
+from cnllm.registry.check_values import unnamed_model, value_faults
+from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
+from cnllm.registry.fault import Fault
+from cnllm.registry.flags import Call, Citation, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
+from cnllm.registry.merge import canonical_condition, unset_path
+from cnllm.registry.model import ATOMS
+from cnllm.registry.problem import Problem, did_you_mean, dotted_path, write_hint
 
-__all__ = ["check"]
+if typing.TYPE_CHECKING:
+    from cnllm.registry.documents import Document
+
+__all__ = ["bare_type", "require_valid", "type_problems"]
+
+_KEYWORDS = {
+    "sections": ("begin", "separator", "end"),
+    "arg-pairs": ("key", "value"),
+    "channels": ("open", "close", "separator"),
+    "braces": ("quote",),
+    "named-json": ("arguments", "id"),
+}
+"""The keywords that a rule must name, for grammars without keywords of their own."""
+
+_LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
+_STATE_WORDS = {
+    **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
+    **dict.fromkeys(("works", "true"), "true"),
+    **dict.fromkeys(("ignore", "ignores"), "'ignored'"),
+    "unknown": "to leave it out",
+}
+"""Wrong words for the state of a parameter → the right way to write it."""
+
+_MODE_OPTIONS = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}
+"""The options of `call` that decide the mode, so that they cannot depend on it."""
 
 
-def check(paths: list[str] | None = None) -> list[Problem]:
-    """Return every fault of the built-in file and the user's files, or the given files in their place."""
-    from cnllm.registry.documents import Document, builtin_path, catalogue_path, data_paths, overlay_paths, parse, read
-    from cnllm.registry.registry import Registry
+def require_valid(document: Document) -> None:
+    """Raise `RegistryError` for the first fault of a file; its message has the number of further ones."""
+    faults = type_problems(document)
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise RegistryError(
+            faults[0].message + more,
+            file=faults[0].file,
+            line=faults[0].line,
+            hint=write_hint(faults[0].corrected) if faults[0].corrected else "`cnllm registry check` lists every fault",
+        )
 
-    data = data_paths() if paths is None else []
-    overlays = overlay_paths() if paths is None else [Path(path) for path in paths]
-    files = [(builtin_path(), True), *((path, False) for path in (*data, *overlays))]
-    faults: list[Problem] = []
-    documents: list[Document] = []
-    for path, builtin in files:
-        label = "providers.toml" if builtin else str(path)
+
+def type_problems(document: Document) -> list[Problem]:
+    """Return the faults of a file against the types of the flags, in the order of lines."""
+    source = document.source.split("\n")
+    problems = []
+    for fault in (*_file_faults(document), *value_faults(document.data)):
+        line = document.line(fault.path)
+        corrected = corrected_line(source, line, fault.path[-1], fault.meant) if fault.path else ""
+        if "has no flag" in fault.message:
+            corrected = corrected_key(source, line, fault.path[-1], suggested_word(fault.message))
+        problems.append(Problem(document.label, line, fault.message, corrected=corrected or fault.corrected))
+    return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def _file_faults(document: Document) -> Iterator[Fault]:
+    """Yield the faults of a whole file by the rules for its kind."""
+    if not document.is_data:
+        yield from _check_table(document.data, File, [])
+        return
+    from cnllm.registry.data_rules import DataFile, data_faults
+
+    yield from _check_table(document.data, DataFile, [])
+    yield from data_faults(document.data)
+
+
+def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Fault]:
+    """Yield (path, fault) for everything in `data` that `cls` does not allow."""
+    name = dotted_path(path) or "the file"
+    if type(data) is not dict:
+        yield Fault(path, f"{name} must be a table, not {_type_name(data)}")
+        return
+    fields = _fields(cls)
+    for key, value in data.items():
+        key_path = [*path, key]
+        if key not in fields:
+            yield Fault(
+                key_path, f"{name} has no flag '{key}'{_misplaced(key_path, cls) or _suggest_flag(key_path, cls)}"
+            )
+        elif cls is File and key == "models" and type(value) is dict:
+            for model, table in value.items():
+                if "/" in model:
+                    yield from _check_value(table, Table, [*key_path, model])
+                else:
+                    yield unnamed_model(model, table)
+        elif cls is Table and key in ("on", "when", "families"):
+            yield from _check_layers(key, value, key_path)
+        elif cls is Table and key == "unset" and type(value) is list:
+            for flag in value:
+                yield from _check_value(flag, str, key_path) if type(flag) is not str else _check_unset(flag, key_path)
+        else:
+            yield from _check_value(value, Call if fields[key].name == "call" else fields[key].type, key_path)
+            if (use := about(fields[key].type).get("path")) is not None:
+                yield from _check_paths(value, key_path, written=use == "write")
+            if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
+                yield Fault(
+                    key_path,
+                    f"{dotted_path(key_path)} holds a value that is no name of an environment variable; a key itself "
+                    "does not belong here",
+                )
+    for key, field in fields.items():
+        if field.required and key not in data:
+            yield Fault(path, f"{name} lacks '{key}'")
+    if cls is Citation and "url" in data:
+        yield from (Fault(path, f"{name} lacks '{key}'") for key in ("seen", "how") if key not in data)
+    yield from _check_markers(data, cls, path)
+
+
+@lru_cache(maxsize=256)  # more than there are tables; without it this would take half the time of a check
+def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the fields of a table by their names in a file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(cls)}
+
+
+def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[Fault]:
+    """Yield (path, fault) for the paths in a value that name nothing."""
+    if type(value) is dict:
+        for key, inner in value.items():
+            yield from _check_paths(inner, [*path, key], written=written) if type(inner) is str else ()
+        return
+    for one in value if type(value) is list else [value]:
+        if type(one) is str and (fault := path_fault(one, written=written)) is not None:
+            yield Fault(path, f"{dotted_path(path)}: '{one}' is no path: {fault}")
+
+
+def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:
+    """Yield (path, fault) for lists of markers that are empty or incomplete, and for tags without a partner."""
+    tags = data.get("tags") if cls is Reasoning else None
+    if type(tags) is list and (len(tags) % 2 or not all(tags[1::2])):
+        message = f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
+        yield Fault([*path, "tags"], f'{message}; an opening tag that the model never writes is ""')
+    elif type(tags) is list and "" in tags and data.get("tags_at") in ("start", "anywhere"):
+        message = f"{dotted_path([*path, 'tags_at'])} has no effect: a text whose opening tag is empty begins inside it"
+        yield Fault([*path, "tags_at"], message)
+    if cls is Leak:
+        for key in ("open", "close", "format", "parts"):
+            if type(items := data.get(key)) is list and not (items and all(items)):
+                yield Fault([*path, key], f"{dotted_path([*path, key])} must hold something")
+        formats, parts = data.get("format"), data.get("parts")
+        for grammar, keywords in _KEYWORDS.items():
+            items = parts.get(grammar) if type(parts) is dict else parts
+            if (
+                type(formats) is list
+                and grammar in formats
+                and not (type(items) is list and len(items) == len(keywords))
+            ):
+                yield Fault(path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]")
+
+
+def _may_be_variable(name: Any) -> bool:
+    """Whether a text may name an environment variable; what is no text is a fault of its type."""
+    if type(name) is not str:
+        return True
+    is_key = name.startswith("sk-") or (not name.isupper() and looks_secret(name))
+    return name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64 and not is_key
+
+
+def _check_unset(flag: str, path: list[str]) -> Iterator[Fault]:
+    """Yield (path, fault) for an item of `unset` that is not a flag."""
+    kind: Any = Flags
+    keys = unset_path(flag)
+    for index, key in enumerate(keys[2:] if keys[0] == "when" else keys):
+        if not _is_struct(kind):
+            return
+        fields = _fields(kind)
+        if key not in fields:
+            suggestion = _suggest_flag([*keys[:index], key], kind)
+            yield Fault(path, f"{dotted_path(path)}: there is no flag '{flag}'{suggestion}")
+            return
+        kind = bare_type(fields[key].type)
+
+
+def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[Fault]:
+    """Yield (path, fault) for the tables in `on`, `when` or `families`."""
+    if type(value) is not dict:
+        yield Fault(path, f"{dotted_path(path)} must be a table, not {_type_name(value)}")
+        return
+    conditions: set[str] = set()
+    for name, table in value.items():
+        if key == "when":
+            if canonical_condition(name) in conditions:
+                yield Fault([*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice")
+            conditions.add(canonical_condition(name))
+            atoms = {a for atom in ATOMS for a in (atom, f"no-{atom}")}
+            for atom in name.split("+"):
+                if atom.strip() not in atoms:
+                    yield Fault(
+                        [*path, name],
+                        f"{dotted_path(path)} knows no condition '{atom}'{did_you_mean(atom, atoms)}",
+                    )
+            call = table.get("call") if type(table) is dict else None
+            for option in _MODE_OPTIONS & set(call if type(call) is dict else ()):
+                option_path = [*path, name, "call", option]
+                message = f"{dotted_path(option_path)}: {option} decides the mode, so it cannot depend on one"
+                yield Fault(option_path, message)
+        yield from _check_table(table, Flags if key == "when" else Table, [*path, name])
+
+
+def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
+    """Yield (path, fault) for a value that its type does not allow."""
+    kind = bare_type(kind)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        yield from _check_table(value, kind, path)
+    elif origin is dict and type(value) is dict and args[1] is not Any:
+        for key, item in value.items():
+            yield from _check_value(item, args[1], [*path, key])
+    elif origin is list and type(value) is list and _struct(args[0]):
+        for index, item in enumerate(value):
+            yield from _check_value(item, args[0], [*path, str(index)])
+    elif type(value) is dict and (table := _struct(kind)):
+        yield from _check_table(value, table, path)
+    elif type(value) is list and (
+        lists := [a for a in args if typing.get_origin(a) is list and _struct(*typing.get_args(a))]
+    ):
+        yield from _check_value(value, lists[0], path)
+    elif type(value) is str and Param in args and value in _STATE_WORDS:
+        message = f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
+        yield Fault(path, message)
+    else:
         try:
-            if builtin:
-                documents.append(read(path, builtin=True))
-                continue
-            text = read_bounded(path)
-            documents.append(Document(path, label, text, parse(text, label), builtin=False, is_data=path in data))
-        except OSError as error:
-            faults.append(Problem(label, None, f"cannot be read: {error.strerror}"))
-        except RegistryError as error:
-            faults.append(problem_from_error(error, label))
-    for document in documents:
-        faults += type_problems(document)
-        faults += mcp_server_problems(document)
-    if not faults:
-        registry = Registry([read(catalogue_path(), builtin=True), *documents])
-        for document in documents:
-            faults += [
-                Problem(document.label, line, f"{dotted_path(path)}: {reason}")
-                for path, line, reason in pattern_faults(document)
-            ]
-            faults += reference_problems(document, registry)
-            faults += effect_problems(document, registry)
-            faults += citation_problems(document)
-    first: dict[tuple[str, int | None, str], Problem] = {}
-    for fault in faults:
-        first.setdefault((fault.file, fault.line, fault.message), fault)
-    return list(first.values())
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            excerpt = "…" if {"headers", "auth"} & set(path) else _excerpt(value)  # the value may be a password
+            is_secret = excerpt == "…"
+            meant = None if is_secret else corrected_value(value, kind)
+            yield Fault(path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=meant)
+
+
+def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
+    """Return a sentence about the values that a type allows, for a value that it does not."""
+    allowed = _literals(kind)
+    if allowed:
+        wrong = next((v for v in (value if type(value) is list else [value]) if v not in allowed), value)
+        return f"it is one of {', '.join(allowed)}{did_you_mean(str(wrong), allowed)}"
+    reason = str(error).split(" - at")[0].lower()
+    if (expected := expected_type(kind)) and ", got `" in reason:
+        return f"{expected} is expected, not {_type_name(value)}"
+    if limit := re.fullmatch(r"expected `(?:int|float)` (>=|<=|>|<) (.+)", reason):
+        return f"a number {_LIMITS[limit[1]]} {limit[2]} is expected"
+    if "rfc3339" in reason:
+        return "a date is written 2026-11-30"
+    return reason
+
+
+def bare_type(kind: Any) -> Any:
+    """Return a type without its description and without None; a bound on its value stays."""
+    while typing.get_origin(kind) is typing.Annotated and all(meta.ge is None for meta in kind.__metadata__):
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        members = [a for a in typing.get_args(kind) if a is not type(None)]
+        if len(members) == 1:
+            return bare_type(members[0])
+    return kind
+
+
+def _literals(kind: Any) -> list[str]:
+    """Return the words that a type allows; none where it allows others."""
+    if typing.get_origin(kind) is Literal:
+        return [str(a) for a in typing.get_args(kind)]
+    if typing.get_origin(kind) is list:
+        return _literals(bare_type(typing.get_args(kind)[0]))
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return [word for member in typing.get_args(kind) for word in _literals(member)]
+    return []
+
+
+def _is_struct(kind: Any) -> bool:
+    """Whether a type is a table."""
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _struct(kind: Any) -> type[Struct] | None:
+    """Return the table that a type is, or allows beside other values; None where it allows none."""
+    return next((one for one in (kind, *typing.get_args(kind)) if _is_struct(one)), None)
+
+
+def _misplaced(path: list[str], cls: type[Struct]) -> str:
+    """Return where a key belongs that stands below the head of another table; "" where it does not."""
+    *tables, key = path
+    if cls is not File and tables and key in _fields(File) and key not in ("models", "providers"):
+        return ": it belongs at the top of the file, above the first table in brackets"
+    if cls is not Table and len(tables) > 2 and tables[0] in ("providers", "models") and key in _fields(Table):
+        return f": it belongs to [{dotted_path(tables[:2])}], above [{dotted_path(tables)}]"
+    return ""
+
+
+def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
+    """Return the flag that a wrong key may mean, as a question: the flag with this old name, or the most similar."""
+    for field in msgspec.structs.fields(cls):
+        if about(field.type).get("formerly") == path[-1]:
+            return f". Did you mean '{field.encode_name}'?"
+    for field in msgspec.structs.fields(Simulator):
+        if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
+            return f". Did you mean 'simulator.{field.encode_name}'?"
+    return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
+
+
+def _type_name(value: Any) -> str:
+    """Return the type of a value in TOML's words."""
+    names = {
+        dict: "a table",
+        list: "a list",
+        str: "a text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def _excerpt(value: Any) -> str:
+    """Return at most 60 characters of a value."""
+    return repr(value) if len(repr(value)) < 60 else repr(value)[:57] + "…"

@@ -39,7 +39,7 @@ CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
 
 _SECTIONS = ("protocols", "families", "providers", "models", "sources")
-_FORMAT = b"cnllm-registry-41"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-42"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
@@ -175,7 +175,7 @@ def read(path: Path, *, builtin: bool = False, is_data: bool = False) -> Documen
     if data is None:
         data = parse(text, label)
         if not builtin:  # the tests check the built-in file
-            from cnllm.registry.check_types import require_valid
+            from cnllm.registry.check import require_valid
 
             try:
                 require_valid(Document(path, label, text, data, builtin=False, is_data=is_data))

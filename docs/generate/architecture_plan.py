@@ -100,6 +100,7 @@ FLOORS = (
                     "engine/similar_names",
                 ),
             ),
+            Box("model_facts", "for listings", 10.4, 1.6),
         ),
     ),
     Floor(
@@ -114,6 +115,7 @@ FLOORS = (
             ),
             Box("leaks", "tool calls in text", 5.8, 1.9),
             Box("tools", "functions of yours", 8, 1.9),
+            Box("registry_files", "check, edit, update", 10.1, 1.9),
         ),
     ),
     Floor(

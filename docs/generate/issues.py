@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.registry.known_issues import known_issues
+from cnllm.model_facts.known_issues import known_issues
 from docs.generate.builtin import registry
 from docs.generate.markdown import cell, code, table
 

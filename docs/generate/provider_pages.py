@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 
 from cnllm.cli.output.format import format_count, format_price, to_plain
-from cnllm.registry.known_issues import KnownIssue, known_issues
+from cnllm.model_facts.known_issues import KnownIssue, known_issues
+from cnllm.model_facts.summary import short_names
 from cnllm.registry.model import Model
-from cnllm.registry.summary import short_names
 from docs.generate.builtin import registry
 from docs.generate.markdown import cell, code, table
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cnllm.cli.output.format import format_count, format_price, to_plain
-from cnllm.registry.known_issues import KnownIssue, known_issues
+from cnllm.model_facts.known_issues import KnownIssue, known_issues
 from cnllm.registry.model import Model
 from docs.generate.builtin import registry
 from docs.generate.issues_zh import in_chinese

@@ -155,7 +155,7 @@ def _document() -> Any:
 
 def _registry(text: str) -> cnllm.Registry:
     """Return the registry of the built-in file and one more, checked as by `Registry.load`, without its cache."""
-    from cnllm.registry.check_types import require_valid
+    from cnllm.registry.check import require_valid
     from cnllm.registry.documents import parse
 
     path = folder() / "overlay.toml"

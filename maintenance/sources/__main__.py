@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.registry import Registry, sources
+from cnllm.registry import Registry
+from cnllm.registry_files import sources
 from maintenance.sources import report
 from maintenance.sources.claims import claims, inherited
 from maintenance.sources.fetch import Fetcher

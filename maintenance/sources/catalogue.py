@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cnllm.registry.public_lists import CURRENCY, PublishedModel
+from cnllm.registry_files.public_lists import CURRENCY, PublishedModel
 from maintenance.sources import parse
 
 __all__ = ["Entry", "Form", "entries", "forms", "get", "has_flag"]

@@ -121,7 +121,7 @@ def test_capabilities_are_completed(machine: Machine) -> None:
 def test_a_listing_imports_neither_transport_nor_engine(machine: Machine, args: list[str]) -> None:
     code = (
         f"import sys; from cnllm.cli import main; status = main({args!r}); heavy = ('httpx', 'pydantic', 'jsonschema', "
-        "'cnllm.engine', 'cnllm.client', 'cnllm.protocols', 'cnllm.transports', 'cnllm.registry.check'); "
+        "'cnllm.engine', 'cnllm.client', 'cnllm.protocols', 'cnllm.transports', 'cnllm.registry_files.check'); "
         "print([m for m in sys.modules if m.startswith(heavy)], file=sys.stderr); sys.exit(status)"
     )
     machine.overlay("http://127.0.0.1:9/v1")

@@ -102,7 +102,7 @@ LISTS = {
 LISTS |= {
     "cnllm.registry.documents",
     "cnllm.registry.registry",
-    "cnllm.registry.capabilities",
+    "cnllm.model_facts.capabilities",
     "cnllm.cli.output.answer",
 }
 CALLS = {"httpx", "anyio", "asyncio", "ssl", "pydantic", "pydantic_settings", "jsonschema", "rich", "platformdirs"}

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import cnllm
-from cnllm.registry.updates import release as releases
+from cnllm.registry_files.updates import release as releases
 
 from .support import Machine, Server, http
 

@@ -14,7 +14,7 @@ import cnllm
 from cnllm import Registry, engine
 from cnllm.jsonpath import get
 from cnllm.protocols import PROTOCOLS
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 from cnllm.simulator.check_request import check_request
 from cnllm.simulator.read import read_request
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cnllm
 from cnllm.errors import RateLimited
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 
 from .support import failure
 from .support import registry as builtin

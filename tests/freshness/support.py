@@ -9,8 +9,8 @@ from typing import Any
 
 from cnllm import Registry
 from cnllm.registry.files import data_folder
-from cnllm.registry.public_lists import published_models
-from cnllm.registry.updates.changes import Change, PublicList, find_changes
+from cnllm.registry_files.public_lists import published_models
+from cnllm.registry_files.updates.changes import Change, PublicList, find_changes
 
 DAY = datetime.date(2026, 11, 20)
 NAME = "zai/glm-4.7"

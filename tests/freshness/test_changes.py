@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cnllm import Registry, RegistryError
 from cnllm.registry.data_rules import DataFile
 from cnllm.registry.flags import Flags
-from cnllm.registry.updates.patch_file import updated_models, updates_text, write_updates
+from cnllm.registry_files.updates.patch_file import updated_models, updates_text, write_updates
 
 from .support import DAY, ID, NAME, as_list, changes, cost, flat, nested, write_data, write_own
 
@@ -164,7 +164,7 @@ def test_a_correction_stands_until_the_lists_have_caught_up() -> None:
 
 
 def test_a_correction_of_a_value_that_is_not_there_is_a_fault() -> None:
-    from cnllm.registry.check import check
+    from cnllm.registry_files.check import check
 
     path = write_own(f'[models."{NAME}"]\ncorrects = {{ "limits.context" = 9 }}\n')
     (problem,) = check()
@@ -309,7 +309,7 @@ def test_whatever_a_list_says_the_updates_hold_nothing_else_than_they_may(models
     )
     import msgspec
 
-    from cnllm.registry.check_types import require_valid
+    from cnllm.registry.check import require_valid
     from cnllm.registry.documents import Document, builtin_path, parse
 
     data = parse(text.encode(), "updates.toml")

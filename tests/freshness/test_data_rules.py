@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cnllm import Registry, RegistryError
-from cnllm.registry.check import check
 from cnllm.registry.flags import File, Flags, Table
+from cnllm.registry_files.check import check
 
 from .support import NAME, write_data, write_own
 

@@ -12,7 +12,7 @@ import pytest
 
 from cnllm import Registry, RegistryError
 from cnllm.registry.files import data_folder
-from cnllm.registry.updates.data_store import replace_data_file, restore_data_file
+from cnllm.registry_files.updates.data_store import replace_data_file, restore_data_file
 
 from .support import write_data
 
@@ -25,7 +25,7 @@ NEWER = b'[models."zai/glm-98"]\nlimits.context = 3\n'
 # Kills itself by SIGKILL at the n-th thing that it does to the folder; prints their number if it comes to the end.
 CHILD = """
 import os, signal, sys
-from cnllm.registry.updates import data_store
+from cnllm.registry_files.updates import data_store
 
 class Count:
     done = 0
@@ -175,7 +175,7 @@ def test_of_several_processes_at_once_each_step_is_whole() -> None:
     """Each process writes a file of its own, and each of these is the present one or an earlier one."""
     code = (
         "import sys\n"
-        "from cnllm.registry.updates import data_store\n"
+        "from cnllm.registry_files.updates import data_store\n"
         "data_store.replace_data_file('updates.toml', b'# ' + sys.argv[1].encode(), lambda present: None)"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(6)]

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import cnllm
 from cnllm import CnllmError, Registry, RegistryError
 from cnllm.registry.files import data_folder
-from cnllm.registry.updates.data_store import restore_data_file
-from cnllm.registry.updates.release import check_release, install_release, shipped_keys, signed_release
+from cnllm.registry_files.updates.data_store import restore_data_file
+from cnllm.registry_files.updates.release import check_release, install_release, shipped_keys, signed_release
 
 from .support import NAME, write_data
 
@@ -214,7 +214,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['cryptography'] = None\n"
         "import cnllm, cnllm.cli, cnllm.cli.commands.registry\n"
-        "from cnllm.registry.updates.release import check_release\n"
+        "from cnllm.registry_files.updates.release import check_release\n"
         f"check_release(open({str(file)!r}, 'rb').read(), 'x', {KEYS!r})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -15,8 +15,8 @@ from cnllm.errors import UnknownModel
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.server import running
-from cnllm.registry.check import check
 from cnllm.registry.trusted_files import trust
+from cnllm.registry_files.check import check
 from cnllm.simulator.server import running as simulating
 
 from .support import KEY

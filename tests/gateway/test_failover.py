@@ -17,7 +17,7 @@ from cnllm.errors import RegistryError
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.server import running
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 from cnllm.types.policy import Retry, Timeouts
 
 KEY = "the-key-of-the-client"

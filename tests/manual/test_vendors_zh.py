@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cnllm.registry.known_issues import known_issues
+from cnllm.model_facts.known_issues import known_issues
 from docs.generate.builtin import registry
 from docs.generate.issues_zh import in_chinese
 from docs.generate.vendors_zh import VENDORS, pages

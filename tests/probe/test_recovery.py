@@ -10,7 +10,7 @@ import pytest
 
 from cnllm import Registry, engine, probe
 from cnllm.probe.claims import judged
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 from cnllm.simulator.server import running
 
 from .endpoint import KEY

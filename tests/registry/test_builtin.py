@@ -13,10 +13,10 @@ import pytest
 from cases import each
 
 from cnllm import Registry
-from cnllm.registry.check import check
 from cnllm.registry.citations import citations, written_citations
 from cnllm.registry.documents import layer_tables
-from cnllm.registry.sources import unsourced_paths
+from cnllm.registry_files.check import check
+from cnllm.registry_files.sources import unsourced_paths
 
 from .support import BUILTIN, builtin
 

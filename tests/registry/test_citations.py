@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import Fact, Registry
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 
 from .support import HOME
 

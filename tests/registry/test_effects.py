@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from cases import each
 
-from cnllm.registry.check import check
 from cnllm.registry.flags import Flags, about
 from cnllm.registry.registry import Registry
+from cnllm.registry_files.check import check
 
 from .support import Files
 from .test_flag_values import declared

@@ -11,8 +11,8 @@ from cases import each
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
-from cnllm.registry.check import check
 from cnllm.registry.documents import builtin_path
+from cnllm.registry_files.check import check
 
 from .support import BUILTIN, HOME, Files, told
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm.registry.documents import catalogue_path
-from cnllm.registry.toml_format import changed_lines, format_toml
+from cnllm.registry_files.toml_format import changed_lines, format_toml
 
 from .support import BUILTIN
 

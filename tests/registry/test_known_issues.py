@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cnllm import Registry
-from cnllm.registry.known_issues import known_issues
+from cnllm.model_facts.known_issues import known_issues
 
 from .support import HOME, Files
 

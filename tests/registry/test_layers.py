@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
-from cnllm.registry.check import check
 from cnllm.registry.model import conditions
+from cnllm.registry_files.check import check
 
 from .support import HOME, UNHURRIED, Files, at, told
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cnllm.registry.flags import Flags
-from cnllm.registry.schema import json_schema
+from cnllm.registry_files.schema import json_schema
 
 from .support import BUILTIN, HOME, ROOT, Files
 from .test_files import WRONG

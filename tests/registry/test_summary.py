@@ -14,7 +14,7 @@ import small
 import cnllm
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
-from cnllm.registry import summary
+from cnllm.model_facts import summary
 
 from .support import BUILTIN, HOME, Files
 

@@ -8,7 +8,7 @@ import pytest
 
 from cnllm import Registry
 from cnllm.errors import RegistryError
-from cnllm.registry.check import check
+from cnllm.registry_files.check import check
 
 pytestmark = pytest.mark.usefixtures("small_builtin")
 

@@ -10,8 +10,8 @@ import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry.compare import Comparison, Value, compare
-from cnllm.registry.public_lists import read_published
+from cnllm.registry_files.compare import Comparison, Value, compare
+from cnllm.registry_files.public_lists import read_published
 
 from .conftest import Load
 

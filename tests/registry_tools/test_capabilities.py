@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cnllm import Registry
-from cnllm.registry.capabilities import KINDS, capabilities
+from cnllm.model_facts.capabilities import KINDS, capabilities
 
 from .conftest import Load
 
@@ -172,7 +172,7 @@ def test_every_state_of_a_built_in_model_has_a_place_and_a_source() -> None:
 
 def test_it_imports_no_transport_and_no_engine() -> None:
     code = (
-        "import sys; from cnllm.registry import Registry; from cnllm.registry.capabilities import capabilities; "
+        "import sys; from cnllm.registry import Registry; from cnllm.model_facts.capabilities import capabilities; "
         "r = Registry.load(); [c.value for n in r.names() for c in capabilities(r.resolve(n)).values()]; "
         "print([m for m in sys.modules if m.startswith(('httpx', 'cnllm.engine', 'cnllm.client', 'cnllm.protocols'))])"
     )

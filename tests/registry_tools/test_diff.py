@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cnllm import Registry
-from cnllm.registry.model_diff import differences, in_order
+from cnllm.model_facts.difference import differences, in_order
 
 from .conftest import Load
 

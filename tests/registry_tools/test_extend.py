@@ -9,7 +9,7 @@ import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry.edit import Addition, add_model, change_registry_file
+from cnllm.registry_files.edit import Addition, add_model, change_registry_file
 
 pytestmark = pytest.mark.usefixtures("small_builtin")
 

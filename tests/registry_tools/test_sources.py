@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 
 from cnllm.registry.documents import read
-from cnllm.registry.sources import load_documents, stale_sources, unsourced_flags
+from cnllm.registry_files.sources import load_documents, stale_sources, unsourced_flags
 
 TEXT = """[providers.home]
 base_url = "http://127.0.0.1:9/v1"

@@ -161,7 +161,7 @@ def test_an_overlay_adds_markup_and_an_empty_list_takes_it_away(tmp_path: Path) 
     file.write_text("[defaults]\nleaks = []\n")
     loaded = Registry.load(file)
     assert cnllm.sanitize(loaded.resolve("openai/gpt-4.1"), BLOCKS["named"]).text == BLOCKS["named"]
-    from cnllm.registry.check import check
+    from cnllm.registry_files.check import check
 
     (problem,) = check([str(file)])
     assert (problem.severity, problem.line) == ("warning", 2)

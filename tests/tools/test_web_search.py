@@ -9,7 +9,7 @@ import pytest
 
 import cnllm
 from cnllm import CannotSend, Model, Plan, Registry, engine
-from cnllm.registry.capabilities import capabilities
+from cnllm.model_facts.capabilities import capabilities
 from cnllm.tools import as_tools
 
 OWN = """

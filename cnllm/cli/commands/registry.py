@@ -43,7 +43,7 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     counted, but are not faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
     """
     from cnllm.cli.output import registry_report
-    from cnllm.registry import check as registry_check
+    from cnllm.registry_files import check as registry_check
 
     if (older is not None) + unbacked + (against is not None) > 1:
         raise errors.UsageError("--older, --unbacked and --against list different things", "give one of them")
@@ -90,7 +90,7 @@ def schema() -> None:
     """Print the JSON Schema of a registry file, for completion and help in editors."""
     import json
 
-    from cnllm.registry.schema import json_schema
+    from cnllm.registry_files.schema import json_schema
 
     answer.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 

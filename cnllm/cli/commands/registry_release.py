@@ -11,7 +11,7 @@ from cnllm.cli.output import stdio, terminal
 from cnllm.config.bounded_files import read_bounded
 
 if TYPE_CHECKING:
-    from cnllm.registry.updates.release import Release
+    from cnllm.registry_files.updates.release import Release
 
 __all__ = ["rollback", "upgrade"]
 
@@ -28,7 +28,7 @@ def upgrade(source: str, dry_run: bool, yes: bool) -> None:
     """
     from cnllm.cli import questions
     from cnllm.cli.output import errors
-    from cnllm.registry.updates import release as releases
+    from cnllm.registry_files.updates import release as releases
 
     keys = releases.shipped_keys()
     releases.require_keys(keys)
@@ -50,7 +50,7 @@ def upgrade(source: str, dry_run: bool, yes: bool) -> None:
 def rollback(what: str) -> None:
     """Undo the last `registry update` or `registry upgrade`: bring the file from before it back."""
     from cnllm.registry.files import RELEASE, UPDATES
-    from cnllm.registry.updates.data_store import restore_data_file
+    from cnllm.registry_files.updates.data_store import restore_data_file
 
     path = restore_data_file(UPDATES if what == "updates" else RELEASE)
     stdio.print_line(f"{terminal.escape(str(path))} is again as it was before")

@@ -11,7 +11,7 @@ from cnllm.cli import options
 from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
-    from cnllm.registry.updates.changes import Change, PublicList
+    from cnllm.registry_files.updates.changes import Change, PublicList
 
 __all__ = ["update"]
 
@@ -54,8 +54,8 @@ def update(sources: tuple[str, ...], dry_run: bool, yes: bool, accepted: tuple[s
     from cnllm.cli import questions
     from cnllm.cli.output import registry_changes
     from cnllm.registry import Registry
-    from cnllm.registry.updates.changes import find_changes
-    from cnllm.registry.updates.patch_file import write_updates
+    from cnllm.registry_files.updates.changes import find_changes
+    from cnllm.registry_files.updates.patch_file import write_updates
 
     lists = [_read_list(source) for source in sources]
     registry = Registry.load()
@@ -80,7 +80,7 @@ def _read_list(source: str) -> PublicList:
     from pathlib import Path
 
     from cnllm.cli import download
-    from cnllm.registry.updates import lists
+    from cnllm.registry_files.updates import lists
 
     url = lists.LIST_URLS.get(source, source)
     if not download.is_url(url):

@@ -10,7 +10,7 @@ from cnllm.cli.matrix.rows import Entry, Table
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
 from cnllm.config import redact
-from cnllm.registry.known_issues import known_issues
+from cnllm.model_facts.known_issues import known_issues
 
 if TYPE_CHECKING:
     from cnllm.registry.flags import Price

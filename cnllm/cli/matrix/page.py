@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.matrix.details import DetailData
 from cnllm.cli.matrix.rows import Entry, ListData
-from cnllm.registry.capabilities import capabilities
-from cnllm.registry.summary import short_names
+from cnllm.model_facts.capabilities import capabilities
+from cnllm.model_facts.summary import short_names
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry

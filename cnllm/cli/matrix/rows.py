@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cnllm.cli.output import terminal
-from cnllm.registry.capabilities import KINDS, Capability
+from cnllm.model_facts.capabilities import KINDS, Capability
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model

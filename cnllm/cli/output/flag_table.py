@@ -22,7 +22,7 @@ HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
 
 def flag_table(model: Model) -> str:
     """Return the flags of a model under the names of their tables, fitted to the width of a line."""
-    from cnllm.registry.model_diff import in_order
+    from cnllm.model_facts.difference import in_order
 
     facts = sorted(in_order(model.explain()), key=lambda fact: "." in fact.flag)
     letters = file_letters(facts)

@@ -6,15 +6,15 @@ from typing import Any, Literal, TypedDict
 
 from cnllm.batch.dry_run import Estimate
 from cnllm.batch.report import Report
-from cnllm.registry.compare import Disagreement
+from cnllm.model_facts.known_issues import KnownIssue
 from cnllm.registry.flags import Price
-from cnllm.registry.known_issues import KnownIssue
 from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
 from cnllm.registry.problem import Problem
-from cnllm.registry.public_lists import ListName
-from cnllm.registry.sources import Citation, UnsourcedFlag
-from cnllm.registry.updates.changes import Action, Kind
+from cnllm.registry_files.compare import Disagreement
+from cnllm.registry_files.public_lists import ListName
+from cnllm.registry_files.sources import Citation, UnsourcedFlag
+from cnllm.registry_files.updates.changes import Action, Kind
 from cnllm.types import Note
 
 __all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]

@@ -11,7 +11,7 @@ from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
-    from cnllm.registry.updates.changes import Action, Change, Kind
+    from cnllm.registry_files.updates.changes import Action, Change, Kind
 
 __all__ = ["KIND_TITLES", "count", "print_changes", "value_text"]
 

@@ -49,7 +49,8 @@ def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
 
 def print_counts(paths: list[str] | None) -> None:
     """Print that there are no faults, what the files describe, and how many flags have no source."""
-    from cnllm.registry import Registry, sources
+    from cnllm.registry import Registry
+    from cnllm.registry_files import sources
 
     documents = sources.load_documents(paths)
     registry = Registry(documents)
@@ -61,7 +62,7 @@ def print_counts(paths: list[str] | None) -> None:
 
 def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> None:
     """Print the sources read more than `days` days ago."""
-    from cnllm.registry import sources
+    from cnllm.registry_files import sources
 
     citations = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
     if as_json:
@@ -77,7 +78,7 @@ def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> N
 
 def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
     """Print the flags without a source."""
-    from cnllm.registry import sources
+    from cnllm.registry_files import sources
 
     flags = sources.unsourced_flags(sources.load_documents(paths))
     if as_json:
@@ -90,10 +91,10 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
 
 def print_forms(paths: Sequence[str], *, write: bool) -> int:
     """Give files their form, or print the lines that are written otherwise. Return the number of these lines."""
-    from cnllm.registry import edit
     from cnllm.registry.documents import read_text
     from cnllm.registry.problem import write_hint
-    from cnllm.registry.toml_format import changed_lines, format_toml
+    from cnllm.registry_files import edit
+    from cnllm.registry_files.toml_format import changed_lines, format_toml
 
     total = 0
     for name in paths:
@@ -116,9 +117,10 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
 
 def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> None:
     """Print the disagreements with a public file of models."""
-    from cnllm.registry import Registry, sources
-    from cnllm.registry.compare import compare
-    from cnllm.registry.public_lists import read_published
+    from cnllm.registry import Registry
+    from cnllm.registry_files import sources
+    from cnllm.registry_files.compare import compare
+    from cnllm.registry_files.public_lists import read_published
 
     published = read_published(Path(file))
     result = compare(Registry(sources.load_documents(paths)), published)

@@ -18,7 +18,7 @@ from cnllm.cli.own_registry import default_file, is_among
 if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.documents import Document
-    from cnllm.registry.edit import Addition
+    from cnllm.registry_files.edit import Addition
 
 __all__ = ["add"]
 
@@ -52,8 +52,9 @@ def add(file: str | None, **params: Any) -> None:
     On a terminal, cnllm asks for required values that are missing. It changes nothing else in the file, not even
     comments or order. It prints the lines that it adds. Values that you do not give stay unknown.
     """
-    from cnllm.registry import Registry, sources
+    from cnllm.registry import Registry
     from cnllm.registry.documents import overlay_paths
+    from cnllm.registry_files import sources
 
     in_use = [str(path) for path in overlay_paths()]
     path = Path(file).expanduser() if file is not None else default_file(in_use)
@@ -68,7 +69,7 @@ def add(file: str | None, **params: Any) -> None:
 # ── options and questions ────────────────────────────────────────────────────
 def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
     """Build the description from the options, and ask at the terminal for missing values."""
-    from cnllm.registry.edit import Addition
+    from cnllm.registry_files.edit import Addition
 
     providers = {name.casefold(): name for name in registry.providers}
     questions = _Questions(params, interactive=sys.stdin.isatty() and not _is_complete(params, providers))
@@ -222,7 +223,7 @@ def _places(documents: list[Document], name: str) -> str:
 
 
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
-    from cnllm.registry.edit import EditedFile, add_model, change_registry_file
+    from cnllm.registry_files.edit import EditedFile, add_model, change_registry_file
 
     results: list[EditedFile] = []
 

@@ -13,8 +13,8 @@ from cnllm.cli.output.format import plain_fact
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
+    from cnllm.model_facts.difference import Difference
     from cnllm.registry.model import Fact
-    from cnllm.registry.model_diff import Difference
 
 __all__ = ["diff"]
 
@@ -35,8 +35,8 @@ def diff(a: str, b: str, as_json: bool) -> None:
 
     If only one model has a flag, it is unknown for the other. --json shortens nothing.
     """
+    from cnllm.model_facts.difference import differences
     from cnllm.registry import Registry
-    from cnllm.registry.model_diff import differences
 
     registry = Registry.load()
     first, second = registry.resolve(a), registry.resolve(b)

@@ -16,7 +16,7 @@ from cnllm.cli.output import errors, stdio, stdout, terminal
 from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 
 if TYPE_CHECKING:
-    from cnllm.registry.summary import Listing
+    from cnllm.model_facts.summary import Listing
 
 __all__ = ["list_"]
 
@@ -34,7 +34,7 @@ class ListCommand(options.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a table of the capabilities before the epilog."""
-        from cnllm.registry.capabilities import KINDS
+        from cnllm.model_facts.capabilities import KINDS
 
         with formatter.section("Capabilities"):
             formatter.write_dl([(kind.name, kind.says) for kind in KINDS.values()])
@@ -43,7 +43,7 @@ class ListCommand(options.Command):
 
 def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return capabilities that begin with the text after the last comma."""
-    from cnllm.registry.capabilities import KINDS
+    from cnllm.model_facts.capabilities import KINDS
 
     prefix, comma, start = incomplete.rpartition(",")
     return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
@@ -90,7 +90,7 @@ def list_(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, 
 
 
 def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, filters: dict[str, Any]) -> None:
-    from cnllm.registry import summary
+    from cnllm.model_facts import summary
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
     listing = summary.listing(catalogue=with_catalogue)

@@ -55,7 +55,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
 
         answer.print_line(flag_table(resolved))
     elif as_json:
-        from cnllm.registry import summary
+        from cnllm.model_facts import summary
 
         short = summary.short_names(registry.aliases).get(resolved.name, [])
         more = {
@@ -69,7 +69,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
 
 
 def _print_issues(model: Model, as_json: bool) -> None:
-    from cnllm.registry.known_issues import known_issues
+    from cnllm.model_facts.known_issues import known_issues
 
     found = known_issues(model)
     if as_json:
@@ -139,7 +139,7 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
 
 
 def _states(model: Model) -> list[tuple[str, str]]:
-    from cnllm.registry.capabilities import capabilities
+    from cnllm.model_facts.capabilities import capabilities
 
     states = capabilities(model)
     words = {True: "can", False: "cannot", None: "unknown"}

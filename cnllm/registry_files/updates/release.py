@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cnllm.errors import CnllmError, RegistryError
-from cnllm.registry.check_types import require_valid
+from cnllm.registry.check import require_valid
 from cnllm.registry.check_values import SCHEMA
 from cnllm.registry.data_layer import is_outdated, release_version
 from cnllm.registry.documents import Document, parse
@@ -98,7 +98,7 @@ def check_release(content: bytes, label: str, keys: Mapping[str, bytes]) -> Rele
 
 def install_release(release: Release) -> Path:
     """Install a release. Raises `RegistryError` for one that is not newer than the present one."""
-    from cnllm.registry.updates.data_store import replace_data_file
+    from cnllm.registry_files.updates.data_store import replace_data_file
 
     label, head = release.document.label, release.document.data["release"]
     path = Path(data_folder()) / RELEASE

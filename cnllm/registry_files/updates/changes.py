@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.registry.agreement import is_near, is_rounded
-from cnllm.registry.compare import FLAGS, entries_for, number_pairs
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, is_amount
 from cnllm.registry.model import Model
-from cnllm.registry.public_lists import CURRENCY, ListName, PublishedModel
 from cnllm.registry.registry import Registry
-from cnllm.registry.updates.stubs import new_models
+from cnllm.registry_files.agreement import is_near, is_rounded
+from cnllm.registry_files.compare import FLAGS, entries_for, number_pairs
+from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
+from cnllm.registry_files.updates.stubs import new_models
 
 __all__ = ["Action", "Change", "Kind", "PublicList", "find_changes"]
 

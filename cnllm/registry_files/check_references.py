@@ -6,11 +6,11 @@ import typing
 from collections.abc import Iterator
 
 from cnllm.errors import CnllmError, RegistryError
-from cnllm.registry.check_citations import has_flag
 from cnllm.registry.correction import corrected_line, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
 from cnllm.registry.routing import split_wire
+from cnllm.registry_files.check_citations import has_flag
 from cnllm.types.route import Fallback
 
 if typing.TYPE_CHECKING:

@@ -19,9 +19,9 @@ from msgspec import Struct
 from cnllm.config import private_files
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
-from cnllm.registry.check import check
 from cnllm.registry.problem import Problem
 from cnllm.registry.toml_lines import key_lines
+from cnllm.registry_files.check import check
 
 __all__ = ["Addition", "EditedFile", "add_model", "change_registry_file"]
 

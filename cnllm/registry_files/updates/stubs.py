@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from cnllm.errors import CnllmError
 from cnllm.registry.data_rules import MAX_LIMIT, MAX_PRICE, MODEL_NAME, is_amount
-from cnllm.registry.public_lists import CURRENCY, ListName, PublishedModel
+from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
 
 if TYPE_CHECKING:
     from cnllm.registry.registry import Registry
-    from cnllm.registry.updates.changes import PublicList
+    from cnllm.registry_files.updates.changes import PublicList
 
 __all__ = ["new_models"]
 

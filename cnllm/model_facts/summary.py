@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
 _FORMAT = "cnllm-summary-3"
-_CODE = ("registry", "registry/flags", "types/__init__.py")  # the modules that a listing is computed by, or folders
+_CODE = (
+    "model_facts",
+    "registry",
+    "registry/flags",
+    "types/__init__.py",
+)  # the modules that a listing is computed by, or folders
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
@@ -134,7 +139,7 @@ class _RegistryListing(Listing):
         providers = sorted([*registry.providers, *(registry.catalogue_providers() if catalogue else ())])
         names = registry.names(catalogue=catalogue)
         super().__init__(providers, registry.aliases, names, registry.family_aliases)
-        from cnllm.registry.capabilities import KINDS
+        from cnllm.model_facts.capabilities import KINDS
 
         self.kinds = list(KINDS)
         self._registry = registry
@@ -163,7 +168,7 @@ def row(model: Model, short: list[str]) -> dict[str, Any]:
     """Return what `--json` prints for a model; null is unknown."""
     import msgspec
 
-    from cnllm.registry.capabilities import capabilities
+    from cnllm.model_facts.capabilities import capabilities
 
     flags = model.flags
     limits, status = flags.limits, flags.status

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from cnllm.registry.check_types import bare_type
+from cnllm.registry.check import bare_type
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Fact, Model
 

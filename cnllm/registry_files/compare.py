@@ -9,11 +9,11 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from cnllm.registry.agreement import is_near, is_rounded, plain_name, url_address
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Fact, Model
-from cnllm.registry.public_lists import PublishedModel
 from cnllm.registry.registry import Registry
+from cnllm.registry_files.agreement import is_near, is_rounded, plain_name, url_address
+from cnllm.registry_files.public_lists import PublishedModel
 
 __all__ = ["FLAGS", "Cause", "Comparison", "Disagreement", "compare", "entries_for", "number_pairs", "same_input"]
 

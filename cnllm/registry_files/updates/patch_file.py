@@ -13,14 +13,14 @@ import tomli_w
 import cnllm
 from cnllm.errors import RegistryError
 from cnllm.registry import merge
-from cnllm.registry.check_types import require_valid
+from cnllm.registry.check import require_valid
 from cnllm.registry.data_layer import is_outdated
 from cnllm.registry.data_rules import DataModel
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import UPDATES, data_folder
 from cnllm.registry.registry import Registry
-from cnllm.registry.updates.changes import Change, PublicList
-from cnllm.registry.updates.data_store import replace_data_file
+from cnllm.registry_files.updates.changes import Change, PublicList
+from cnllm.registry_files.updates.data_store import replace_data_file
 
 __all__ = ["data_text", "updated_models", "updates_text", "write_updates"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
-from cnllm.registry.public_lists import ListName, published_models
-from cnllm.registry.updates.changes import PublicList
+from cnllm.registry_files.public_lists import ListName, published_models
+from cnllm.registry_files.updates.changes import PublicList
 
 __all__ = ["LIST_URLS", "MAX_BYTES", "list_from_bytes", "list_from_file"]
 

@@ -1,0 +1,1 @@
+"""Say about models what listings, tables and pages show: capabilities, known issues, differences."""
