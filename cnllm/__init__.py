@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cnllm.client.sync_run import Run
     from cnllm.client.sync_stream import Stream
     from cnllm.engine.encode.plan import Plan
-    from cnllm.engine.run.loop_effects import Step
     from cnllm.errors import (
         BadKey,
         BadRequest,
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
         Role,
         RunSummary,
         Seal,
+        Step,
         Stopped,
         Text,
         TextDelta,
@@ -104,7 +104,6 @@ _MODULES = {
     "cnllm.client.sync_stream": "Stream",
     "cnllm.client.async_stream": "AsyncStream",
     "cnllm.engine.encode.plan": "Plan",
-    "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend ClientClosed CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError "
         "IdleTimeout KeyMissing LoopStopped McpError NoTarget Overloaded QuotaExceeded RateLimited RegistryError "
@@ -127,7 +126,7 @@ _MODULES = {
     "cnllm.tools": "Tool tool web_search",
     "cnllm.types": (
         "BlockEnd Citation CitationAdded Cost Event ExtraAdded Finish Finished Media Message Note NoteAdded Opaque "
-        "Part Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing "
+        "Part Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Step Stopped Text TextDelta Timing "
         "ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
     ),
 }

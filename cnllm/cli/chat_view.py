@@ -15,8 +15,7 @@ from cnllm.cli.output import answer, stdio, terminal
 from cnllm.types import Event, Finished, Note, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd
 
 if TYPE_CHECKING:
-    from cnllm.engine.run.loop_effects import Step
-    from cnllm.types import RunSummary
+    from cnllm.types import RunSummary, Step
 
 __all__ = ["ChatView", "print_dim", "print_notes"]
 

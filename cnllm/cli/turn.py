@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
-    from cnllm.engine.run.loop_effects import Step
     from cnllm.registry.model import Model
-    from cnllm.types import Message, Note, Reply
+    from cnllm.types import Message, Note, Reply, Step
 
 __all__ = ["ONLY_THINKING", "TurnResult", "exit_status", "is_only_reasoning", "report_ending", "run_turn"]
 

@@ -22,7 +22,7 @@ from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:

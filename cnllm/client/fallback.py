@@ -18,7 +18,7 @@ from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import Note
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 from cnllm.types.route import Fallback
 
 __all__ = ["Cooldowns", "Route", "start_routed_call"]

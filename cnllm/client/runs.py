@@ -11,7 +11,7 @@ from cnllm.client.call_driver import CallSetup
 from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
 from cnllm.client.tool_sets import HeldSets
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.loop_effects import CallModel, Step, Stopped, ToolUse
+from cnllm.engine.run.loop_effects import CallModel
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
@@ -25,8 +25,21 @@ from cnllm.tools import (
     undecided_parameters,
 )
 from cnllm.tools.sets import has_sets
-from cnllm.types import Answer_co, Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
-from cnllm.types.convert import as_messages
+from cnllm.types import (
+    Answer_co,
+    Cost,
+    Event,
+    Message,
+    Reply,
+    Step,
+    Stopped,
+    ToolCall,
+    ToolResult,
+    ToolUse,
+    Usage,
+    checks,
+)
+from cnllm.types.messages import as_messages
 from cnllm.types.totals import total_cost, total_usage
 
 if TYPE_CHECKING:

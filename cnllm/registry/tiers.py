@@ -11,7 +11,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.obstacles import obstacle
 from cnllm.registry.registry import Registry
 from cnllm.types import Note
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 __all__ = ["PREFIX", "choose_model"]
 

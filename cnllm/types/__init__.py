@@ -1,22 +1,23 @@
 """The values that all packages use: parts, messages, events, usage, notes, replies.
 
 All are immutable, compare by value and become JSON with `msgspec.json.encode`. None of them knows a wire, a registry or
-a file. The conversion from and to dicts (`Message.from_dict`, `to_dict`) is in `cnllm.types.convert`.
+a file. Messages and their parts are in modules of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cnllm.types.message import Message
+from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Seal, Text, ToolCall, ToolResult
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from cnllm.types.message_types import Content
     from cnllm.types.note_codes import NoteCode
 
     Answer_co = TypeVar("Answer_co", default=Any, covariant=True)
@@ -50,6 +51,7 @@ __all__ = [
     "Role",
     "RunSummary",
     "Seal",
+    "Step",
     "Stopped",
     "Text",
     "TextDelta",
@@ -59,15 +61,13 @@ __all__ = [
     "ToolCallEnd",
     "ToolCallStart",
     "ToolResult",
+    "ToolUse",
     "Usage",
     "UsageSeen",
 ]
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter", "error", "cut"]
 """Why a reply ended. OpenAI's words, and `cut`: the stream ended before the reply was complete."""
-
-Role = Literal["system", "developer", "user", "assistant", "tool"]
-"""Who speaks in a message."""
 
 Stopped = Literal[
     "done",
@@ -84,225 +84,6 @@ Stopped = Literal[
 
 `done`: the model ended it. `length`, `content_filter`, `cut`: the last reply ended so. `incomplete`: calls were
 announced and none came. `max_steps`, `repeated`, `cancelled`: the loop was stopped. `error`: an error was raised."""
-
-
-class Seal(Struct, frozen=True, omit_defaults=True):
-    """Data that an endpoint wants back unchanged with a part, and the only origin it may go back to.
-
-    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); cnllm does not look inside.
-    """
-
-    protocol: str
-    provider: str
-    model: str
-    data: Any = None
-
-
-class Text(Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True):
-    """Plain text of a turn. `extra` holds further keys of a caller's content part (cache marks)."""
-
-    text: str
-    seal: Seal | None = None
-    extra: dict[str, Any] | None = None
-
-
-class Reasoning(Struct, frozen=True, tag="reasoning", tag_field="kind", omit_defaults=True):
-    """The reasoning of a model before or between its answers."""
-
-    text: str
-    seal: Seal | None = None
-
-
-class Media(Struct, frozen=True, tag="media", tag_field="kind", omit_defaults=True):
-    """An image, video or sound: `data` in base64 with `type` as its MIME type, or a `url` with `type` as its kind.
-
-    `extra` holds further keys of the content part it came from (`detail`).
-    """
-
-    type: str
-    data: str | None = None
-    url: str | None = None
-    seal: Seal | None = None
-    extra: dict[str, Any] | None = None
-
-
-class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defaults=True):
-    """A call of a tool that the model asks for.
-
-    `arguments` is the decoded object, or None when `raw` is not a JSON object; `problem` then says why. `via` says how
-    it arrived: structured on the wire, or written into the text. `excluded` means that the request did not offer this
-    tool, or that its `tool_choice` excludes it; such a call has no `arguments`, and must never be executed.
-    """
-
-    id: str
-    name: str
-    arguments: dict[str, Any] | None = None
-    raw: str = ""
-    via: Literal["wire", "text"] = "wire"
-    problem: str | None = None
-    seal: Seal | None = None
-    excluded: bool = False
-
-
-class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
-    """The result of a call: `id` is the call's; `error` marks a failure.
-
-    `media` are images, sounds and files in the result. `blocks` is what else is in it and is no text: results of a
-    search, references to tools, files that an endpoint keeps.
-    """
-
-    id: str
-    text: str = ""
-    name: str | None = None
-    error: bool = False
-    media: tuple[Media, ...] = ()
-    seal: Seal | None = None
-    blocks: tuple[Opaque, ...] = ()
-
-
-class Opaque(Struct, frozen=True, tag="opaque", tag_field="kind", omit_defaults=True):
-    """A part that cnllm does not understand, kept whole. With a seal it goes back to its origin only."""
-
-    data: Any
-    seal: Seal | None = None
-
-
-_RESERVED_KEYS = frozenset(
-    ["role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name", "by", "parts"]
-)
-
-Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
-
-
-def _parts(parts: Any) -> tuple[Part, ...]:
-    """Return parts as a tuple; a string is a text. Raises `TypeError` for anything else."""
-    if type(parts) is list:
-        return tuple(parts)
-    from cnllm.types import checks
-
-    if isinstance(parts, str):
-        return (Text(str.__str__(parts)),) if parts else ()
-    return tuple(checks.as_list("parts", parts, "a string, or a list of cnllm's parts (Text, Media, ToolCall, …),"))
-
-
-def _role(role: Any) -> str:
-    """Return a role as a string. Raises `TypeError` for anything else."""
-    from cnllm.types import checks
-
-    checks.require_type("role", role, str, "a string (system, developer, user, assistant or tool)")
-    return str.__str__(role)
-
-
-class Message(Struct, frozen=True, omit_defaults=True):
-    """One turn. `parts` are ordered and authoritative; `by` is the "provider/model" that wrote it.
-
-    `Message.user("Hi")`, `.system`, `.assistant` and `.tool` are short forms; a string is a text. `name` is the
-    speaker's, on wires that have such a field; `extra` holds further keys of a caller's dict, which are sent only where
-    the registry allows them (`messages.fields`).
-    """
-
-    role: Role
-    parts: tuple[Part, ...] = ()
-    by: str | None = None
-    name: str | None = None
-    extra: dict[str, Any] | None = None
-
-    if TYPE_CHECKING:  # the constructor takes more than the fields hold
-
-        def __init__(
-            self,
-            role: Role,
-            parts: str | Sequence[Part] = (),
-            by: str | None = None,
-            name: str | None = None,
-            extra: dict[str, Any] | None = None,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        if type(self.parts) is not tuple:
-            msgspec.structs.force_setattr(self, "parts", _parts(self.parts))
-        if self.extra is not None:
-            if type(self.extra) is not dict:
-                from cnllm.types import checks
-
-                msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
-            if not _RESERVED_KEYS.isdisjoint(self.extra):
-                raise ValueError(
-                    f"extra holds {', '.join(_RESERVED_KEYS & self.extra.keys())}, which are keys of a message itself"
-                )
-            if not self.extra:
-                msgspec.structs.force_setattr(self, "extra", None)
-        if type(self.role) is not str:
-            msgspec.structs.force_setattr(self, "role", _role(self.role))
-        if self.name is not None and self.role == "tool":  # a result has the name of its tool itself
-            msgspec.structs.force_setattr(self, "name", None)
-
-    @staticmethod
-    def system(content: Content) -> Message:
-        """Return a system message of a string, a part, or a list of them."""
-        return _message("system", content)
-
-    @staticmethod
-    def user(content: Content) -> Message:
-        """Return a message of the user: a string, a part (`Media` is a picture), or a list of them."""
-        return _message("user", content)
-
-    @staticmethod
-    def assistant(content: Content) -> Message:
-        """Return a turn of the model: a string, a part (`Reasoning`, `ToolCall`), or a list of them."""
-        return _message("assistant", content)
-
-    @staticmethod
-    def tool(id: str, content: Content, *, name: str | None = None, error: bool = False) -> Message:
-        """Return the result of the call with this id: a string, a part (`Media` is a picture), or a list of them.
-
-        `name` is the tool's. `error` marks a failure.
-        """
-        from cnllm.types.content import tool_result
-
-        return Message("tool", (tool_result(id, content, name, error),))
-
-    @property
-    def text(self) -> str:
-        """Return the text parts, joined."""
-        return "".join([p.text for p in self.parts if type(p) is Text])
-
-    @property
-    def reasoning(self) -> str:
-        """Return the reasoning parts, joined."""
-        return "".join([p.text for p in self.parts if type(p) is Reasoning])
-
-    @property
-    def tool_calls(self) -> list[ToolCall]:
-        """Return the calls, in order."""
-        return [p for p in self.parts if type(p) is ToolCall]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return an OpenAI-style dict that JSON can hold.
-
-        `parts` is among its keys where the flat keys would lose something.
-        """
-        from cnllm.types.convert import to_dict
-
-        return to_dict(self)
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Message:
-        """Return the message of an OpenAI-style dict; the opposite of `to_dict`.
-
-        A flat key that differs from `parts` was edited: it wins, and the parts that it replaces lose their seals.
-        Raises `TypeError` or `ValueError` naming the key that is wrong.
-        """
-        from cnllm.types.convert import from_dict
-
-        return from_dict(data)
-
-
-def _message(role: Role, content: Content) -> Message:
-    """Return a message of a string, a part, or a list of them. Raises `TypeError` or `ValueError`."""
-    from cnllm.types.content import content_parts
-
-    return Message(role, content_parts("content", content))
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
@@ -552,3 +333,45 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
 
             data["parsed"] = json_form(self.parsed)
         return data
+
+
+class ToolUse(Struct, frozen=True, kw_only=True):
+    """One call of a tool: how long it ran, and whether its result is an error.
+
+    `seconds` is None where the tool did not run: its name or its arguments were wrong, it was not approved, or the run
+    ended before.
+    """
+
+    name: str
+    seconds: float | None
+    error: bool
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One step of a loop: the model's reply, the calls in it and the result of each, in order.
+
+    `seconds` is the time of the whole step, `tool_uses` has that of each call. `notes` are the loop's, `reply.notes`
+    has the others. The last step of a run has the summary of the `run`.
+    """
+
+    number: int
+    reply: Reply
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    seconds: float = 0.0
+    notes: tuple[Note, ...] = ()
+    run: RunSummary | None = None
+    tool_uses: tuple[ToolUse, ...] = ()
+
+    @property
+    def called(self) -> int:
+        """Count the calls that the model made."""
+        return len(self.calls)
+
+    @property
+    def returned(self) -> int:
+        """Count the calls that gave a result without an error."""
+        return sum(not result.error for result in self.results)
+
+    def __str__(self) -> str:
+        return f"step {self.number}: {self.called} calls, {self.returned} returned, {self.seconds:.1f} s"

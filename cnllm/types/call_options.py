@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
-from cnllm.types import ToolCall
-from cnllm.types.message_types import Content
+from cnllm.types import Step, ToolCall
+from cnllm.types.parts import Content
 from cnllm.types.policy import IfCut, Limits, OnUnsupported, Recovery, TextCalls, Timeouts
 from cnllm.types.route import Fallback
 
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from cnllm.engine.run.loop_effects import Step
-
     Answer = TypeVar("Answer", default=None)  # the type of `reply.parsed`; without a schema there is none
 else:
     from typing import Any as SpecialForm
-    from typing import Any as Step
 
 __all__ = ["BaseOptions", "BaseRunOptions", "CallOptions", "LoopOptions", "MCPTool", "RunOptions", "Schema", "ToolLike"]
 

@@ -1,4 +1,4 @@
-"""Convert messages from and to dicts.
+"""Convert what a message holds from and to dicts, and read what a caller writes as its content.
 
 The dicts have OpenAI's shape. Where that shape would lose something, they also have cnllm's own (`parts`).
 """
@@ -11,12 +11,22 @@ from typing import Any, cast
 
 import msgspec
 
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult, checks
+from cnllm.types import checks
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
+from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
-__all__ = ["CACHE_MARK", "as_messages", "from_dict", "result_text", "text_with_error", "to_dict"]
+__all__ = [
+    "CACHE_MARK",
+    "content_part",
+    "content_parts",
+    "dict_of_message",
+    "message_fields",
+    "result_text",
+    "text_with_error",
+    "tool_result",
+]
 
 CACHE_MARK = "cache_control"
 """The key of a content part that marks the end of a prefix to keep in the prompt cache."""
@@ -33,98 +43,59 @@ _KNOWN_KEYS = {
     "parts",
 }
 _KNOWN_KEYS |= {"refusal", "error"}
-_PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
-_EXPECTED_ITEM = "a string, a cnllm.Message, a dict, or a message of an SDK"
-_EXPECTED_MESSAGES = (
-    'a string ("Hi"), a cnllm.Message (Message.user("Hi")), a dict ({"role": "user", "content": "Hi"}), '
-    "a message of an SDK, or a list of these,"
-)
+_EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
+_PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
 
-def as_messages(messages: Any) -> list[Message]:
-    """Return a string, messages, dicts, or a mixture of them as messages.
+def content_parts(place: str, content: Any, role: Role = "user") -> tuple[Part, ...]:
+    """Return the parts of a content. Raises `TypeError` or `ValueError` with the place."""
+    if type(content) is str:
+        return (Text(content),) if content else ()
+    if not isinstance(content, (str, Mapping, list, tuple, *_PARTS)):
+        raise checks.wrong_type(place, content, _EXPECTED)
+    parts: list[Part] = []
+    for item in content if isinstance(content, list | tuple) else [content]:
+        if isinstance(item, _PARTS):
+            parts.append(item)
+            continue
+        try:
+            parts += message_fields({"role": role, "content": [item]})[1]
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{place}: {error}") from error
+    return tuple(parts)
 
-    Raises `TypeError` or `ValueError` naming the message.
-    """
-    if isinstance(messages, str):
-        return [Message("user", (Text(messages),))]
-    if isinstance(messages, Message | Mapping):
-        messages = [messages]
-    elif type(messages) is not list:
-        messages = _message_list(messages)
-    out: list[Message] = []
-    for index, item in enumerate(messages):
-        if type(item) is dict and len(item) == 2:  # the form of most messages
-            role, content = item.get("role"), item.get("content")
-            if type(role) is type(content) is str and content and role in _PLAIN_ROLES:
-                out.append(Message(role, (Text(content),)))
-                continue
-        if type(item) is Message:
-            out.append(item)
-        elif isinstance(item, str):
-            out.append(Message("user", (Text(item),)))
+
+def tool_result(id: str, content: Any, name: str | None = None, error: bool = False) -> ToolResult:
+    """Return the result of a call. Raises `TypeError` for a content that is neither text nor media."""
+    checks.require_text("id", id)
+    if name is not None:
+        checks.require_text("name", name)
+    checks.require_type("error", error, bool, "True or False")
+    texts: list[str] = []
+    media: list[Media] = []
+    blocks: list[Opaque] = []
+    for part in content_parts("content", content):
+        if isinstance(part, Text):
+            texts.append(part.text)
+        elif isinstance(part, Media):
+            media.append(part)
+        elif isinstance(part, Opaque):
+            blocks.append(part)
         else:
-            try:
-                if type(item) is dict or isinstance(item, Mapping):
-                    out.append(from_dict(item))
-                else:
-                    _add_object(out, item)
-            except (TypeError, ValueError) as error:
-                if isinstance(item, Mapping) and (found := _dict_of_another_form(item)):
-                    _add_foreign(out, item, found)
-                    continue
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                separator = " " if str(error).startswith("is ") else ": "
-                raise kind(f"messages[{index}]{separator}{error}") from error
-    return out
+            raise checks.wrong_type("content", part, "a string, a Text, a Media, or a list of them")
+    return ToolResult(id, result_text(texts), name, error, tuple(media), None, tuple(blocks))
 
 
-def _message_list(messages: Any) -> list[Any]:
-    """Return an iterable of messages as a list; one object of another library as a list of it."""
-    from cnllm.types.foreign import is_foreign
-
-    if not isinstance(messages, type) and is_foreign(messages):
-        return [messages]
-    return checks.as_list("messages", messages, _EXPECTED_MESSAGES)
-
-
-def _dict_of_another_form(item: Mapping[str, Any]) -> list[Message]:
-    """Return the messages of a dict in the form of another library; none where it has no such form."""
-    from cnllm.types.foreign import foreign_messages, has_foreign_form
-
-    try:
-        data = checks.as_dict("data", item)
-        return foreign_messages(data) if has_foreign_form(data) else []
-    except (TypeError, ValueError):
-        return []
-
-
-def _add_object(out: list[Message], item: Any) -> None:
-    """Add the messages of an object of another library. Raises `TypeError` or `ValueError`."""
-    from cnllm.types.foreign import foreign_messages, is_foreign
-
-    if isinstance(item, type) or not is_foreign(item):
-        raise TypeError(f"is {checks.kind_of(item)}; {_EXPECTED_ITEM} is expected")
-    _add_foreign(out, item, foreign_messages(item))
-
-
-def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
-    """Add the messages of an item. Each request of a conversation may repeat its instructions, which come once."""
-    from cnllm.types.foreign_parts import is_parts_message
-
-    repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
-    out += found[1:] if repeats else found
-
-
-def from_dict(data: Mapping[str, Any]) -> Message:
-    """Return the message of a dict (see `Message.from_dict`)."""
+def message_fields(data: Mapping[str, Any]) -> Fields:
+    """Return the fields of the message of a dict (see `Message.from_dict`)."""
     if type(data) is not dict:
         data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
     if type(role) is not str:
         role = _role(role)
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
-        return Message("tool", (ToolResult(data["tool_call_id"], data["content"]),))
+        return "tool", (ToolResult(data["tool_call_id"], data["content"]),), None, None, None
     if role not in _ROLES:
         raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
@@ -135,7 +106,7 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     parts = _flat_parts(role, data)
     if data.get("parts") is not None:
         parts = _merge_edits(role, _decode_parts(data["parts"]), parts, data)
-    return Message(role, tuple(parts), by, name, extra)
+    return role, tuple(parts), by, name, extra
 
 
 def _role(role: Any) -> Role:
@@ -145,23 +116,19 @@ def _role(role: Any) -> Role:
     return cast(Role, str.__str__(role))
 
 
-def to_dict(message: Message) -> dict[str, Any]:
-    """Return a message as a dict (see `Message.to_dict`)."""
+def dict_of_message(fields: Fields) -> dict[str, Any]:
+    """Return the dict of a message with these fields (see `Message.to_dict`)."""
+    role, parts, _, name, _ = fields
     try:
-        return _to_dict(message)
+        out = _flat(fields)
+        if _flat_parts(role, out) != list(parts):
+            out["parts"] = msgspec.to_builtins(parts, enc_hook=_json_value)
     except checks.FAILURES as error:
-        if (fault := message_fault("", message)) is not None:
+        if (fault := message_fault("", fields)) is not None:
             raise fault from error
         raise
-
-
-def _to_dict(message: Message) -> dict[str, Any]:
-    """Return a message as a dict."""
-    out = _flat(message)
-    if _flat_parts(message.role, out) != list(message.parts):
-        out["parts"] = msgspec.to_builtins(message.parts, enc_hook=_json_value)
-    if message.name is not None:
-        out["name"] = message.name
+    if name is not None:
+        out["name"] = name
     return out
 
 
@@ -174,37 +141,33 @@ def _json_value(value: Any) -> Any:
     raise TypeError(f"JSON cannot hold {checks.kind_of(value)}")
 
 
-def _flat(message: Message) -> dict[str, Any]:
+def _flat(fields: Fields) -> dict[str, Any]:
     """Return the flat keys of a message."""
-    out: dict[str, Any] = {"role": message.role}
-    if message.role == "tool":
-        results = [p for p in message.parts if type(p) is ToolResult]
-        if results:
-            out["tool_call_id"] = results[0].id
-            if results[0].name:
-                out["name"] = results[0].name
-            out["content"] = _content([Text(results[0].text), *results[0].media])
-            if results[0].error:
+    role, parts, by, name, extra = fields
+    further = {**({"by": by} if by is not None else {}), **(extra or {})}  # keys beyond those of OpenAI
+    out: dict[str, Any] = {"role": role}
+    if role == "tool":
+        if result := next((p for p in parts if type(p) is ToolResult), None):
+            out["tool_call_id"] = result.id
+            if result.name:
+                out["name"] = result.name
+            out["content"] = _content([Text(result.text), *result.media])
+            if result.error:
                 out["error"] = True
-        return {**out, **_extra_keys(message)}
-    if message.name is not None:
-        out["name"] = message.name
-    if reasoning := message.reasoning:
+        return {**out, **further}
+    if name is not None:
+        out["name"] = name
+    if reasoning := "".join([p.text for p in parts if type(p) is Reasoning]):
         out["reasoning"] = reasoning
-    calls = message.tool_calls
-    content = _content([p for p in message.parts if type(p) in (Text, Media)])
+    calls = [p for p in parts if type(p) is ToolCall]
+    content = _content([p for p in parts if type(p) in (Text, Media)])
     out["content"] = content if content or not calls else None
     if calls:
         out["tool_calls"] = [
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.raw or _arguments_text(c)}}
             for c in calls
         ]
-    return {**out, **_extra_keys(message)}
-
-
-def _extra_keys(message: Message) -> dict[str, Any]:
-    """Return the keys beyond those of OpenAI."""
-    return {**({"by": message.by} if message.by is not None else {}), **(message.extra or {})}
+    return {**out, **further}
 
 
 def _arguments_text(call: ToolCall) -> str:
@@ -413,7 +376,7 @@ def _merge_edits(role: Role, parts: list[Part], flat: list[Part], data: Mapping[
 
     A flat key that differs from `parts` was edited: it wins, and the parts it replaces have no seal.
     """
-    derived = _flat_parts(role, _flat(Message(role, tuple(parts))))
+    derived = _flat_parts(role, _flat((role, tuple(parts), None, None, None)))
     if role == "tool":  # the flat keys hold the first result only
         first = next((i for i, p in enumerate(parts) if type(p) is ToolResult), None)
         if first is None or flat == derived:

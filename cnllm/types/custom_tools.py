@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cnllm.types import ToolCall
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.parts import ToolCall
 
 __all__ = ["custom_arguments", "custom_function", "custom_grammar", "custom_input"]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from cnllm.types import Media, Text, checks
+from cnllm.types import checks
 from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.media import as_media, file_name, is_pdf
+from cnllm.types.parts import Media, Text
 
 __all__ = ["as_document", "block_kind", "block_parts", "decoded_text", "file_text", "pdf_text", "unreadable_line"]
 

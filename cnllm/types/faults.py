@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, checks
+from cnllm.types import checks
+from cnllm.types.parts import Fields, Media, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["message_fault", "struct_fault"]
 
@@ -14,20 +15,23 @@ __all__ = ["message_fault", "struct_fault"]
 _PART_TYPES = frozenset([Text, Reasoning, Media, ToolCall, ToolResult, Opaque])
 
 
-def message_fault(place: str, message: Message) -> Exception | None:
-    """Return the error for a message that cannot be written; None for a valid one. `place` ends with a dot."""
-    for name in ("role", "by", "name"):
-        value = getattr(message, name)
-        if not isinstance(value, str) and (value is not None or name == "role"):
-            return checks.wrong_type(f"{place}{name}", value, "a string")
-    for index, part in enumerate(message.parts):
+def message_fault(place: str, fields: Fields) -> Exception | None:
+    """Return the error for the fields of a message that cannot be written; None for valid ones.
+
+    `place` ends with a dot.
+    """
+    role, parts, by, name, extra = fields
+    for key, value in (("role", role), ("by", by), ("name", name)):
+        if not isinstance(value, str) and (value is not None or key == "role"):
+            return checks.wrong_type(f"{place}{key}", value, "a string")
+    for index, part in enumerate(parts):
         if type(part) not in _PART_TYPES:
             return checks.wrong_type(
                 f"{place}parts[{index}]", part, "a Text, Media, ToolCall or another part of cnllm's"
             )
         if (fault := struct_fault(f"{place}parts[{index}]", part)) is not None:
             return fault
-    return _json_fault(f"{place}extra", message.extra)
+    return _json_fault(f"{place}extra", extra)
 
 
 def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from cnllm.types import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult, checks
-from cnllm.types.convert import from_dict
+from cnllm.types import checks
 from cnllm.types.foreign_blocks import block_parts, call_of, parts_of
 from cnllm.types.foreign_parts import is_parts_message, read_parts_message
+from cnllm.types.message import Message
+from cnllm.types.parts import Media, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 __all__ = ["foreign_messages", "has_foreign_form", "is_foreign"]
 
@@ -79,10 +80,10 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
     if role not in _ROLES:
         raise TypeError(f"{label} is no message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
-        rest = from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
+        rest = Message.from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
         parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts_of(data["content"])]
         return _split(role, [*parts, *rest.tool_calls], data.get("name"))
-    return [from_dict({key: value for key, value in data.items() if key in _KEPT or key == "content"})]
+    return [Message.from_dict({key: value for key, value in data.items() if key in _KEPT or key == "content"})]
 
 
 _KEPT = ("role", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_content", "refusal", "by")
@@ -114,8 +115,6 @@ def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
 
 
 def _media_too(text: str, parts: list[Part]) -> list[Any]:
-    from cnllm.types import Media, Opaque
-
     return [text, *(part for part in parts if isinstance(part, Media | Opaque))]
 
 

@@ -6,9 +6,10 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cnllm.types import Media, Opaque, Part, Reasoning, Seal, Text, ToolCall, ToolResult, checks
+from cnllm.types import checks
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.convert import from_dict, result_text
+from cnllm.types.convert import message_fields, result_text
+from cnllm.types.parts import Media, Opaque, Part, Reasoning, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["FOREIGN", "as_json", "block_parts", "call_of", "media_of", "parts_of"]
 
@@ -57,7 +58,7 @@ def block_parts(block: Any) -> list[Part]:
             return [_result(data.get("tool_use_id", data.get("call_id")), None, content, bool(data.get("is_error")))]
     if kind in _FILES and (media := _file(kind, data)) is not None:
         return [media]
-    known = from_dict({"role": "user", "content": [data]}).parts
+    known = message_fields({"role": "user", "content": [data]})[1]
     return [Opaque(part.data, FOREIGN) if isinstance(part, Opaque) and part.seal is None else part for part in known]
 
 

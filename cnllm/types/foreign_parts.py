@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolResult, checks
+from cnllm.types import checks
 from cnllm.types.foreign_blocks import FOREIGN, as_json, call_of, media_of
+from cnllm.types.message import Message
+from cnllm.types.parts import Media, Opaque, Part, Reasoning, Text, ToolResult
 
 __all__ = ["is_parts_message", "read_parts_message"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from cnllm.types import Media
+from cnllm.types.parts import Media
 
 __all__ = [
     "KIND_OF_PART",

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Required, TypedDict
 
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from cnllm.types.message import Message
+from cnllm.types.parts import Media, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 
-__all__ = ["Content", "ForeignMessage", "ForeignTypedDict", "MessageDict", "MessageLike", "Messages", "SDKObject"]
-
-Content = str | Part | Mapping[str, Any] | Sequence[str | Part | Mapping[str, Any]]
-"""The content of a message: a string, a part, or a list of them. A dict is a content part of OpenAI's."""
+__all__ = ["ForeignMessage", "ForeignTypedDict", "MessageDict", "MessageLike", "Messages", "SDKObject"]
 
 
 class MessageDict(TypedDict, total=False):

@@ -13,7 +13,7 @@ import msgspec
 import cnllm
 from cnllm import CannotSend, engine
 from cnllm.simulator.respond import respond
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 from ..given import given, pack
 from ..models import TOOLS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Media, Message, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult, engine
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 from .conftest import Home
 from .support import Json, anything, times, words

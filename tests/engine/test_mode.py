@@ -15,7 +15,7 @@ from cnllm import engine
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import MOST_PASSES, Draft, draft, settle
 from cnllm.engine.options import read_options
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 from .support import times
 

@@ -19,7 +19,7 @@ from openai.types.responses import Response
 
 import cnllm
 from cnllm import Media, Message, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 PNG = Media("image/png", "aGk=")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, engine
-from cnllm.types.convert import as_messages
+from cnllm.types.messages import as_messages
 
 from .gemini_support import Json, answer, dumps, model, seal, streamed, whole
 

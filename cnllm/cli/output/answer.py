@@ -36,7 +36,7 @@ from cnllm.types import (
 
 if TYPE_CHECKING:
     from cnllm.cli.output.markdown import MarkdownBlocks
-    from cnllm.engine.run.loop_effects import Step
+    from cnllm.types import Step
 
 __all__ = [
     "EventLinesView",

@@ -31,9 +31,9 @@ from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reasoning, checks
 from cnllm.types.checks import short_text
-from cnllm.types.content import system_message
-from cnllm.types.convert import as_messages
 from cnllm.types.faults import message_fault
+from cnllm.types.message import system_message
+from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits
 
 if TYPE_CHECKING:
@@ -348,6 +348,6 @@ def _last_user_text(messages: list[Message]) -> str:
 def _fault(messages: list[Message], options: dict[str, Any]) -> Exception | None:
     """Return the error for the message or option that made building fail; None where it is none of them."""
     for index, message in enumerate(messages):
-        if (fault := message_fault(f"messages[{index}].", message)) is not None:
+        if (fault := message_fault(f"messages[{index}].", struct_values(message))) is not None:
             return fault
     return option_fault(options)

@@ -4,51 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from cnllm.types import Message, Note, Reply, RunSummary, Stopped, ToolCall, ToolResult
+from cnllm.types import Message, Step, ToolCall, ToolResult
 
-__all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep", "Step", "Stopped", "ToolUse"]
-
-
-class ToolUse(Struct, frozen=True, kw_only=True):
-    """One call of a tool: how long it ran, and whether its result is an error.
-
-    `seconds` is None where the tool did not run: its name or its arguments were wrong, it was not approved, or the run
-    ended before.
-    """
-
-    name: str
-    seconds: float | None
-    error: bool
-
-
-class Step(Struct, frozen=True, kw_only=True):
-    """One step of a loop: the model's reply, the calls in it and the result of each, in order.
-
-    `seconds` is the time of the whole step, `tool_uses` has that of each call. `notes` are the loop's, `reply.notes`
-    has the others. The last step of a run has the summary of the `run`.
-    """
-
-    number: int
-    reply: Reply
-    calls: tuple[ToolCall, ...] = ()
-    results: tuple[ToolResult, ...] = ()
-    seconds: float = 0.0
-    notes: tuple[Note, ...] = ()
-    run: RunSummary | None = None
-    tool_uses: tuple[ToolUse, ...] = ()
-
-    @property
-    def called(self) -> int:
-        """Count the calls that the model made."""
-        return len(self.calls)
-
-    @property
-    def returned(self) -> int:
-        """Count the calls that gave a result without an error."""
-        return sum(not result.error for result in self.results)
-
-    def __str__(self) -> str:
-        return f"step {self.number}: {self.called} calls, {self.returned} returned, {self.seconds:.1f} s"
+__all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep"]
 
 
 class CallModel(Struct, frozen=True):

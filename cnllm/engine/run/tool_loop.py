@@ -26,7 +26,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.endings import closing_events
-from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep, Step, Stopped, ToolUse
+from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
@@ -40,11 +40,14 @@ from cnllm.types import (
     Reply,
     Restarted,
     RunSummary,
+    Step,
+    Stopped,
     Text,
     TextDelta,
     ToolCall,
     ToolCallStart,
     ToolResult,
+    ToolUse,
     Usage,
 )
 from cnllm.types.policy import Recovery

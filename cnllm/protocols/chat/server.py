@@ -43,7 +43,6 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.convert import from_dict
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.web_search import WebSearch
@@ -174,7 +173,7 @@ _PRIVATE_KEYS = (_DETAILS, "by", "parts", "images")
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
     if len(message) == 2 and type(message.get("content")) is str and message.get("role") in _PLAIN_ROLES:
-        return from_dict(message)
+        return Message.from_dict(message)
     details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
@@ -183,7 +182,7 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
         plain["content"] = None
     if plain.get("role") == "function":
         plain["role"] = "tool"
-    parsed = from_dict(plain)
+    parsed = Message.from_dict(plain)
     parts = list(parsed.parts)
     if isinstance(details, list) and details:
         reasoning = next((p for p in parts if type(p) is Reasoning), None)

@@ -1,0 +1,95 @@
+"""Read what a verb takes as messages: strings, messages, dicts, objects of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnllm.types import checks
+from cnllm.types.convert import message_fields
+from cnllm.types.message import Message
+from cnllm.types.parts import Role, Text
+
+__all__ = ["as_messages"]
+
+_PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
+_EXPECTED_ITEM = "a string, a cnllm.Message, a dict, or a message of an SDK"
+_EXPECTED_MESSAGES = (
+    'a string ("Hi"), a cnllm.Message (Message.user("Hi")), a dict ({"role": "user", "content": "Hi"}), '
+    "a message of an SDK, or a list of these,"
+)
+
+
+def as_messages(messages: Any) -> list[Message]:
+    """Return a string, messages, dicts, or a mixture of them as messages.
+
+    Raises `TypeError` or `ValueError` naming the message.
+    """
+    if isinstance(messages, str):
+        return [Message("user", (Text(messages),))]
+    if isinstance(messages, Message | Mapping):
+        messages = [messages]
+    elif type(messages) is not list:
+        messages = _message_list(messages)
+    out: list[Message] = []
+    for index, item in enumerate(messages):
+        if type(item) is dict and len(item) == 2:  # the form of most messages
+            role, content = item.get("role"), item.get("content")
+            if type(role) is type(content) is str and content and role in _PLAIN_ROLES:
+                out.append(Message(role, (Text(content),)))
+                continue
+        if type(item) is Message:
+            out.append(item)
+        elif isinstance(item, str):
+            out.append(Message("user", (Text(item),)))
+        else:
+            try:
+                if type(item) is dict or isinstance(item, Mapping):
+                    out.append(Message(*message_fields(item)))
+                else:
+                    _add_object(out, item)
+            except (TypeError, ValueError) as error:
+                if isinstance(item, Mapping) and (found := _dict_of_another_form(item)):
+                    _add_foreign(out, item, found)
+                    continue
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                separator = " " if str(error).startswith("is ") else ": "
+                raise kind(f"messages[{index}]{separator}{error}") from error
+    return out
+
+
+def _message_list(messages: Any) -> list[Any]:
+    """Return an iterable of messages as a list; one object of another library as a list of it."""
+    from cnllm.types.foreign import is_foreign
+
+    if not isinstance(messages, type) and is_foreign(messages):
+        return [messages]
+    return checks.as_list("messages", messages, _EXPECTED_MESSAGES)
+
+
+def _dict_of_another_form(item: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a dict in the form of another library; none where it has no such form."""
+    from cnllm.types.foreign import foreign_messages, has_foreign_form
+
+    try:
+        data = checks.as_dict("data", item)
+        return foreign_messages(data) if has_foreign_form(data) else []
+    except (TypeError, ValueError):
+        return []
+
+
+def _add_object(out: list[Message], item: Any) -> None:
+    """Add the messages of an object of another library. Raises `TypeError` or `ValueError`."""
+    from cnllm.types.foreign import foreign_messages, is_foreign
+
+    if isinstance(item, type) or not is_foreign(item):
+        raise TypeError(f"is {checks.kind_of(item)}; {_EXPECTED_ITEM} is expected")
+    _add_foreign(out, item, foreign_messages(item))
+
+
+def _add_foreign(out: list[Message], item: Any, found: list[Message]) -> None:
+    """Add the messages of an item. Each request of a conversation may repeat its instructions, which come once."""
+    from cnllm.types.foreign_parts import is_parts_message
+
+    repeats = len(found) > 1 and found[0].role == "system" and found[0] in out and is_parts_message(item)
+    out += found[1:] if repeats else found

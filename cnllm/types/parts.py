@@ -1,0 +1,115 @@
+"""The parts of a message, and who speaks in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+__all__ = [
+    "Content",
+    "Fields",
+    "Media",
+    "Opaque",
+    "Part",
+    "Reasoning",
+    "Role",
+    "Seal",
+    "Text",
+    "ToolCall",
+    "ToolResult",
+]
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+"""Who speaks in a message."""
+
+
+class Seal(Struct, frozen=True, omit_defaults=True):
+    """Data that an endpoint wants back unchanged with a part, and the only origin it may go back to.
+
+    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); cnllm does not look inside.
+    """
+
+    protocol: str
+    provider: str
+    model: str
+    data: Any = None
+
+
+class Text(Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True):
+    """Plain text of a turn. `extra` holds further keys of a caller's content part (cache marks)."""
+
+    text: str
+    seal: Seal | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Reasoning(Struct, frozen=True, tag="reasoning", tag_field="kind", omit_defaults=True):
+    """The reasoning of a model before or between its answers."""
+
+    text: str
+    seal: Seal | None = None
+
+
+class Media(Struct, frozen=True, tag="media", tag_field="kind", omit_defaults=True):
+    """An image, video or sound: `data` in base64 with `type` as its MIME type, or a `url` with `type` as its kind.
+
+    `extra` holds further keys of the content part it came from (`detail`).
+    """
+
+    type: str
+    data: str | None = None
+    url: str | None = None
+    seal: Seal | None = None
+    extra: dict[str, Any] | None = None
+
+
+class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defaults=True):
+    """A call of a tool that the model asks for.
+
+    `arguments` is the decoded object, or None when `raw` is not a JSON object; `problem` then says why. `via` says how
+    it arrived: structured on the wire, or written into the text. `excluded` means that the request did not offer this
+    tool, or that its `tool_choice` excludes it; such a call has no `arguments`, and must never be executed.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None = None
+    raw: str = ""
+    via: Literal["wire", "text"] = "wire"
+    problem: str | None = None
+    seal: Seal | None = None
+    excluded: bool = False
+
+
+class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
+    """The result of a call: `id` is the call's; `error` marks a failure.
+
+    `media` are images, sounds and files in the result. `blocks` is what else is in it and is no text: results of a
+    search, references to tools, files that an endpoint keeps.
+    """
+
+    id: str
+    text: str = ""
+    name: str | None = None
+    error: bool = False
+    media: tuple[Media, ...] = ()
+    seal: Seal | None = None
+    blocks: tuple[Opaque, ...] = ()
+
+
+class Opaque(Struct, frozen=True, tag="opaque", tag_field="kind", omit_defaults=True):
+    """A part that cnllm does not understand, kept whole. With a seal it goes back to its origin only."""
+
+    data: Any
+    seal: Seal | None = None
+
+
+Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
+
+Fields = tuple[Role, tuple[Part, ...], str | None, str | None, dict[str, Any] | None]
+"""The fields of a message: its role, parts, `by`, name and extra keys."""
+
+Content = str | Part | Mapping[str, Any] | Sequence[str | Part | Mapping[str, Any]]
+"""The content of a message: a string, a part, or a list of them. A dict is a content part of OpenAI's."""
