@@ -6,15 +6,16 @@ import ast
 
 from docs.generate.rooms import PACKAGE, WIRES, files, room
 
-TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
+TOP = {"__init__", "__main__", "_version", "errors", "fork", "sentences", "jsonpath"}
 """The only modules at the top level."""
 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
-VALUES = {"errors", "types", "jsonpath"}
+VALUES = {"errors", "fork", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
 ENGINE = {"engine/adjustments", "engine/options", "engine/similar_names"}
 MAY: dict[str, set[str]] = {
     "errors": set(),
+    "fork": set(),
     "jsonpath": set(),
     "types": {"errors"},
     "schemas": set(),
@@ -27,7 +28,7 @@ MAY: dict[str, set[str]] = {
     "leaks": FLAGS | {"config", "schemas"},
     "protocols": FLAGS | {"schemas"},
     **dict.fromkeys(sorted(WIRES), FLAGS | {"protocols"}),
-    "store": {"config", "errors", "types"},
+    "store": {"config", "errors", "fork", "types"},
     "simulator": FLAGS | {"protocols", "schemas"},
     "engine/adjustments": FLAGS,
     "engine/similar_names": set(),
@@ -43,7 +44,7 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
     "estimates": FLAGS | {"engine/decode", "engine/encode"},
-    "gateway/store": {"config", "errors", "store", "types"},
+    "gateway/store": {"config", "errors", "fork", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
     "gateway": FLAGS
@@ -65,7 +66,7 @@ MAY: dict[str, set[str]] = {
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": FLAGS | {"client", "schemas", "tools"},
-    "mcp_client": {"client", "config", "errors", "tools", "transports", "types"},
+    "mcp_client": {"client", "config", "errors", "fork", "tools", "transports", "types"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors", "gateway"},

@@ -15,8 +15,9 @@ from threading import Lock
 from typing import Any
 
 from cnllm.cassette.record import append
-from cnllm.config import paths, private_files, process
+from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
+from cnllm.fork import fork_safe
 from cnllm.types import checks
 
 __all__ = ["RawLog", "raw_log_folder"]
@@ -44,7 +45,7 @@ class RawLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.failed: CnllmError | None = None
-        self._lock = process.fork_safe(Lock())
+        self._lock = fork_safe(Lock())
         self._pid = 0
         self._file: Path | None = None
         try:

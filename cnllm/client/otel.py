@@ -24,7 +24,7 @@ from cnllm.client.telemetry import (
     TelemetryEvent,
     ToolEnded,
 )
-from cnllm.config import process
+from cnllm.fork import fork_safe
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -41,7 +41,7 @@ class Spans:
         self._trace = trace
         self._tracer = tracer or trace.get_tracer("cnllm")
         self._open: dict[int, Span] = {}
-        self._lock = process.fork_safe(Lock())
+        self._lock = fork_safe(Lock())
 
     def __call__(self, value: TelemetryEvent) -> None:
         """Record a telemetry event in the span of its call."""

@@ -21,8 +21,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.config import process
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
+from cnllm.fork import fork_safe
 from cnllm.types import Cost, Note, Reply, Usage
 
 __all__ = [
@@ -316,7 +316,7 @@ class Counters:
         self.tools = self.tool_errors = self.fallbacks = 0
         self.tool_seconds = 0.0
         self.input = self.output = 0
-        self._lock = process.fork_safe(Lock())
+        self._lock = fork_safe(Lock())
 
     def __call__(self, value: TelemetryEvent) -> None:
         with self._lock:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cnllm.config import process
 from cnllm.errors import CnllmError
+from cnllm.fork import generation
 from cnllm.gateway.monitoring.entry import Entry
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class CallLog:
             self._lost += 1
             return
         self._waiting.append(call)
-        if self._thread is None or self._generation != process.generation():
-            self._generation = process.generation()
+        if self._thread is None or self._generation != generation():
+            self._generation = generation()
             self._wake = threading.Event()
             self._thread = threading.Thread(target=self._run, name="cnllm-calls", daemon=True)
             self._thread.start()
@@ -76,7 +76,7 @@ class CallLog:
         """Write what waits, and end the thread. A file that cannot be written does not hold the end up for long."""
         self._closed = True
         self._wake.set()
-        if self._thread is not None and self._generation == process.generation():
+        if self._thread is not None and self._generation == generation():
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:

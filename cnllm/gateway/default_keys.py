@@ -13,8 +13,8 @@ import threading
 import zlib
 from importlib import util
 
-from cnllm.config import process
 from cnllm.errors import CnllmError
+from cnllm.fork import fork_safe
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.gateway.tokens import MAX_PAYLOAD, PREFIX, Keyring
 
@@ -30,7 +30,7 @@ class DefaultKeys:
 
     def __init__(self) -> None:
         self._keys: TokenKeys | None = None
-        self._lock = process.fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.Lock())
 
     def seal(self, identity: str, payload: bytes) -> str:
         """Return a token."""

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.config.process import cached_property
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
+from cnllm.fork import cached_property
 from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import POLICY_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire

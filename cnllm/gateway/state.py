@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from cnllm.config import process
+from cnllm.fork import fork_safe
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.store import AsyncStore, Store, open_store
 from cnllm.gateway.thoughts import TokenKeys
@@ -111,7 +111,7 @@ class SyncState:
         self.keys = keys
         self._store = store
         self._open: Store | None = None
-        self._lock = process.fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.Lock())
 
     @property
     def store(self) -> Store:

@@ -14,8 +14,9 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config import distribution, process
+from cnllm.config import distribution
 from cnllm.errors import McpError
+from cnllm.fork import drop_after_fork, generation
 from cnllm.mcp_client.failures import leaf_error, reason_of
 from cnllm.mcp_client.server import Server
 from cnllm.mcp_client.stderr import StderrTail
@@ -49,7 +50,7 @@ class Session:
 
     def __init__(self, server: Server) -> None:
         _require_package()
-        self.generation = process.generation()
+        self.generation = generation()
         self.opened: Future[list[Any]] = Future()
         self._is_stale = False
         self._server = server
@@ -62,7 +63,7 @@ class Session:
         self._pending: set[Future[Any]] = set()
         self._loop, self._selector = _new_loop()
         self._thread = threading.Thread(target=self._run, name=f"cnllm-mcp-{server.label}", daemon=True)
-        process.drop_after_fork(self)
+        drop_after_fork(self)
 
     def start(self) -> None:
         """Start the thread, which connects to the server."""
@@ -71,7 +72,7 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether calls can be made: the session is this process's own, connected, and not about to close."""
-        return self.generation == process.generation() and self._client is not None and not self._is_closing
+        return self.generation == generation() and self._client is not None and not self._is_closing
 
     @property
     def is_doubtful(self) -> bool:
@@ -90,14 +91,14 @@ class Session:
     def begin_close(self) -> None:
         """Begin to close the session, from any thread, without waiting."""
         self._is_closing = True
-        if self.generation == process.generation():
+        if self.generation == generation():
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._end)
 
     def close(self) -> None:
         """Close the session, and wait until the server has ended. In a forked child it does nothing."""
         self.begin_close()
-        is_own = self.generation == process.generation()
+        is_own = self.generation == generation()
         if is_own and self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_TIME)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Self
 
-from cnllm.config import process
 from cnllm.errors import McpError
+from cnllm.fork import fork_safe, generation
 from cnllm.mcp_client.definition import Definition
 from cnllm.mcp_client.names import tool_names
 from cnllm.mcp_client.results import tool_result
@@ -37,7 +37,7 @@ class McpTools(ToolSet):
     def __init__(self, server: Server) -> None:
         checks.require_type("server", server, Server, "what cnllm.mcp makes")
         self._server = server
-        self._lock = process.fork_safe(threading.RLock())  # held while the server starts
+        self._lock = fork_safe(threading.RLock())  # held while the server starts
         self._users = 0
         self._holder = _Holder()
         self._listed: list[Any] | None = None
@@ -138,7 +138,7 @@ class McpTools(ToolSet):
     def _submit(self, name: str, arguments: dict[str, Any]) -> Future[Any]:
         """Begin a call in the open session; where there is none, open one."""
         session = self._holder.session
-        if session is None or session.generation != process.generation():
+        if session is None or session.generation != generation():
             with self._lock:
                 session = self._session()
         return session.call(name, arguments)

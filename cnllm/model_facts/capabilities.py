@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from cnllm.config.process import cached_property
+from cnllm.fork import cached_property
 from cnllm.registry.flags import LEVELS
 from cnllm.registry.model import Fact, Model, conditions
 from cnllm.registry.web_search import SEARCH_MODE, search_rules

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Sequence
 
 import cnllm
-from cnllm.config.process import cached_property
+from cnllm.fork import cached_property
 from cnllm.registry import cache
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.files import RELEASE

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from cnllm.config.bounded_files import open_nonblocking, read_descriptor
-from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
+from cnllm.fork import cached_property
 from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of

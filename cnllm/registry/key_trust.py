@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.config.process import cached_property
+from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.layers import Layers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
+from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.merge import Layer

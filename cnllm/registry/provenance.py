@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cnllm.config.process import cached_property
+from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.citations import citations
 from cnllm.registry.merge import Layer

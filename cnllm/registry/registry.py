@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
+from cnllm.fork import cached_property, fork_safe
 from cnllm.registry import data_layer, key_trust, merge, provenance
 from cnllm.registry.documents import (
     CATALOGUE,

@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cnllm.config import paths, private_files, process
+from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
+from cnllm.fork import generation
 from cnllm.store.schema import MARK, STEPS, Step, migrate, schema_version
 
 __all__ = ["DatabaseFile"]
@@ -44,7 +45,7 @@ class DatabaseFile:
         self._steps = STEPS if steps is None else steps
         self._threads = threads
         self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
-        self._generation = process.generation()
+        self._generation = generation()
         with self._translate_errors():
             private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
             private_files.create_private_file(path)
@@ -57,10 +58,10 @@ class DatabaseFile:
 
     def _current_connection(self) -> sqlite3.Connection:
         """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
-        if self._generation != process.generation():
+        if self._generation != generation():
             _keep_forever(self._connection)
             self._connection = self._connect()
-            self._generation = process.generation()
+            self._generation = generation()
             self._prepare()
         return self._connection
 
@@ -104,7 +105,7 @@ class DatabaseFile:
 
     def close(self) -> None:
         """Close the connection. Without this call no data is lost."""
-        if self._generation == process.generation():
+        if self._generation == generation():
             self._connection.close()
         else:
             _keep_forever(self._connection)

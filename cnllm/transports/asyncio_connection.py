@@ -7,7 +7,7 @@ import os
 import socket
 from typing import cast
 
-from cnllm.config.process import INHERITED
+from cnllm.fork import INHERITED
 from cnllm.transports.response_parser import ResponseParser
 
 __all__ = ["AsyncioConnection"]

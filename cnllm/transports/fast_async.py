@@ -10,9 +10,9 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.fork import drop_after_fork
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.asyncio_connection import AsyncioConnection

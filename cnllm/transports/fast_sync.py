@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.fork import drop_after_fork
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, remaining_time

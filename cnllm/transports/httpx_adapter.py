@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config import process
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.fork import generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
@@ -51,7 +51,7 @@ class Httpx:
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
         self._caller_transport = transport
         self._family = family
-        self._home = process.generation()
+        self._home = generation()
         self._states: dict[int, _State] = {}  # one for each process, which never touches those of its parents
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
@@ -98,19 +98,19 @@ class Httpx:
         return response.status_code, body.headers, body
 
     def _state(self) -> _State:
-        generation = process.generation()
-        state = self._states.get(generation)
+        current = generation()
+        state = self._states.get(current)
         if state is None:  # `setdefault` makes all threads use the same state
-            state = self._states.setdefault(generation, _State(httpx_package(self._caller_transport, self._family)))
+            state = self._states.setdefault(current, _State(httpx_package(self._caller_transport, self._family)))
         return state
 
     def close(self) -> None:
         """Close the connections, but not those of a parent process."""
         if self._caller_transport is not None:
-            if self._home == process.generation():
+            if self._home == generation():
                 self._caller_transport.close()
             return
-        state = self._states.get(process.generation())
+        state = self._states.get(generation())
         for entry in () if state is None else list(state.transports.values()):
             entry.transport.close()
 

@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config import process
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.fork import fork_safe, generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
@@ -46,7 +46,7 @@ class AsyncHttpx:
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
         self._caller_transport = transport
         self._family = family
-        self._home = process.generation()
+        self._home = generation()
         self._states: dict[int, _State] = {}
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
@@ -94,19 +94,19 @@ class AsyncHttpx:
         return response.status_code, body.headers, body
 
     def _state(self) -> _State:
-        generation = process.generation()
-        state = self._states.get(generation)
+        current = generation()
+        state = self._states.get(current)
         if state is None:
-            state = self._states.setdefault(generation, _State(httpx_package(self._caller_transport, self._family)))
+            state = self._states.setdefault(current, _State(httpx_package(self._caller_transport, self._family)))
         return state
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Those of a loop that ended were closed with it."""
         if self._caller_transport is not None:
-            if self._home == process.generation():
+            if self._home == generation():
                 await self._caller_transport.aclose()
             return
-        state = self._states.get(process.generation())
+        state = self._states.get(generation())
         loop = None if state is None else state.loops.pop(running_loop(), None)
         if loop is not None:
             await loop.aclose()
@@ -118,7 +118,7 @@ class _State(ProcessState):
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
         self.loops: weakref.WeakKeyDictionary[Any, _Loop] = weakref.WeakKeyDictionary()
-        self._lock = process.fork_safe(Lock())
+        self._lock = fork_safe(Lock())
 
     async def loop(self) -> _Loop:
         """Return the transports of the running loop."""

@@ -21,7 +21,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cnllm.config import process
+from cnllm.fork import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
 from cnllm.transports.sockets import open_socket
@@ -80,7 +80,7 @@ class _ConnectionWatch:
         self._request = b""  # the last bytes that were written in a handshake with a proxy
         self._probes = probes
         with suppress(AttributeError, OSError):
-            process.register_socket(inner.get_extra_info("socket").fileno())
+            register_socket(inner.get_extra_info("socket").fileno())
 
     def answer(self, pool: Any) -> None:
         """Record that the headers are complete."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.config import process
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
+from cnllm.fork import generation
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
@@ -136,9 +136,9 @@ def make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntr
     raise errors.invalid_proxy(proxy, missing=missing)
 
 
-def refuse_inherited(httpx: Any, transport: Any, generation: int) -> None:
+def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
     """Raise `TransportError` for a caller's httpx transport that was used before this process was forked."""
-    if process.generation() != generation and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
+    if generation() != home and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
         raise TransportError(
             "this process was forked: the connections of the transport belong to its parent",
             hint="create the transport and the client in the child process",

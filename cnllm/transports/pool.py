@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 
-from cnllm.config.process import INHERITED
+from cnllm.fork import INHERITED
 from cnllm.transports.headers import MAX_IDLE_CONNECTIONS, remaining_time
 from cnllm.transports.liveness import MAX_IDLE, has_only_tls_data, is_unusable
 from cnllm.transports.response_parser import ResponseParser

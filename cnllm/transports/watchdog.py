@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from cnllm.config import process
+from cnllm.fork import generation
 
 __all__ = ["Alarm", "Watchdog"]
 
@@ -21,11 +21,11 @@ class Alarm:
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback: Callable[[], None] | None = callback
         self._lock = threading.Lock()
-        self._generation = process.generation()
+        self._generation = generation()
 
     def cancel(self) -> None:
         """Cancel the callback."""
-        if self._generation != process.generation():
+        if self._generation != generation():
             return  # a forked child lacks the thread, which may have held the lock
         with self._lock:
             self._callback = None

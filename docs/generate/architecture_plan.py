@@ -134,7 +134,8 @@ FLOORS = (
             Box("errors", "typed errors", 1.4, 1.7),
             Box("types", "messages, events, replies", 3.4, 2.9),
             Box("schemas", "JSON Schema", 6.6, 1.8),
-            Box("jsonpath", "paths in JSON", 8.7, 1.7),
+            Box("jsonpath", "paths in JSON", 8.7, 1.5),
+            Box("fork", "forked children", 10.4, 1.5),
         ),
     ),
 )

@@ -32,7 +32,7 @@ def room(module: str) -> str:
 
 @cache
 def files() -> dict[str, set[str]]:
-    """Return the modules that each file of the package imports, wherever in it; those for type checkers alone aside."""
+    """Return the modules that each file of the package imports, wherever in it: in functions, and for type checkers too."""
     return {
         path.relative_to(PACKAGE).with_suffix("").as_posix(): _imports(path)
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -52,16 +52,8 @@ def room_imports() -> dict[str, set[str]]:
 
 def _imports(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {
-        id(n)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for n in ast.walk(node)
-    }
     names: list[str] = []
     for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):

@@ -18,7 +18,7 @@ import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client
-from cnllm.config import process
+from cnllm.fork import generation
 
 from . import certificate
 from .peer import Peer, Stay, delta, reply, said, stream, texts
@@ -265,8 +265,8 @@ def test_a_given_transport_is_not_used_on_in_a_child(package: Any, adapter: str)
 
 
 def test_each_process_has_a_generation_of_its_own() -> None:
-    here = process.generation()
-    assert child(lambda: [process.generation(), child(process.generation)]) == repr([here + 1, str(here + 2)])
+    here = generation()
+    assert child(lambda: [generation(), child(generation)]) == repr([here + 1, str(here + 2)])
 
 
 def test_a_descriptor_that_is_a_files_by_now_stays_open(tmp_path: Path) -> None:

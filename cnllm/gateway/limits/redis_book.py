@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.config import process, redact
+from cnllm.config import redact
 from cnllm.errors import CnllmError
+from cnllm.fork import generation
 from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.book import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
@@ -206,14 +207,14 @@ class AsyncRedisBook:
     async def aclose(self) -> None:
         """Close the connections."""
         client, self._client = self._client, None
-        if client is not None and self._generation == process.generation():
+        if client is not None and self._generation == generation():
             await client.aclose()
         self._book.close()
 
     def _connected(self) -> Any:
         """Return the client of this process."""
-        if self._client is None or self._generation != process.generation():
-            self._generation = process.generation()
+        if self._client is None or self._generation != generation():
+            self._generation = generation()
             self._client = connect(self._book.url, asynchronous=True)
             self._script = self._client.register_script(_EXCHANGE)
             self._mend = self._client.register_script(_MEND)

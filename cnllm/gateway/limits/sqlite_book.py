@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.config import paths, process
+from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.fork import fork_safe, generation
 from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.book import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
@@ -62,7 +63,7 @@ class SqliteBook:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = process.fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.Lock())
         self._file: DatabaseFile | None = None
 
     def coroutines(self) -> AsyncSqliteBook:
@@ -210,8 +211,8 @@ class AsyncSqliteBook:
             self._thread = None
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
-        if self._thread is None or self._generation != process.generation():
-            self._generation = process.generation()
+        if self._thread is None or self._generation != generation():
+            self._generation = generation()
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-keys")
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 

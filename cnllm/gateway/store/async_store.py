@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from cnllm.config import process
+from cnllm.fork import generation
 from cnllm.gateway.store.items import Ambiguous, Store, StoreFailure, Turn, Turns
 
 __all__ = ["AsyncStore"]
@@ -88,8 +88,8 @@ class AsyncStore:
 
     def _executor(self) -> ThreadPoolExecutor:
         """Return the thread of this process: a forked child has none of its parent's."""
-        if self._thread is None or self._generation != process.generation():
-            self._generation = process.generation()
+        if self._thread is None or self._generation != generation():
+            self._generation = generation()
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-store")
         return self._thread
 

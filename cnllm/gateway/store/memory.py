@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from cnllm.config import process
+from cnllm.fork import fork_safe
 from cnllm.gateway.store.items import (
     Ambiguous,
     Bounds,
@@ -62,7 +62,7 @@ class MemoryStore:
     def __init__(self, bounds: Bounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds or _DEFAULT
         self._clock = clock
-        self._lock = process.fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.Lock())
         self._items: dict[_Item, None] = {}  # the oldest first
         self._keys: dict[bytes, _Item] = {}
         self._owners: dict[bytes, _Owner] = {}

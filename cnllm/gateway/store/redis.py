@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from cnllm.config import process, redact
+from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
+from cnllm.fork import generation
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
@@ -182,7 +183,7 @@ class AsyncRedisStore:
     async def close(self) -> None:
         """Close the connections of this event loop."""
         entry = self._scripts.pop(asyncio.get_running_loop(), None)
-        if entry is not None and entry[0] == process.generation():
+        if entry is not None and entry[0] == generation():
             await entry[1].aclose()
         self._store.close()
 
@@ -203,10 +204,10 @@ class AsyncRedisStore:
     def _loop_scripts(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         entry = self._scripts.get(loop)
-        if entry is None or entry[0] != process.generation():
+        if entry is None or entry[0] != generation():
             client = connect(self._store._url, asynchronous=True)
             scripts = {text: client.register_script(text) for text in (KEEP, FIND, DELETE)}
-            entry = self._scripts[loop] = (process.generation(), client, scripts)
+            entry = self._scripts[loop] = (generation(), client, scripts)
         return entry[2]
 
 

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cnllm.config import paths, private_files, process
+from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
+from cnllm.fork import fork_safe
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
@@ -116,7 +117,7 @@ class SqliteStore:
         self.path = Path(path).expanduser() if path is not None else store_path()
         self._bounds = bounds or Bounds()
         self._clock = clock
-        self._lock = process.fork_safe(threading.Lock())
+        self._lock = fork_safe(threading.Lock())
         self._failures = FailureLog()
         self._locked_until = 0.0
         self._next_check = 0.0
