@@ -10,6 +10,8 @@ Names are imported at their first use, so that `import cnllm` takes almost no ti
 
 from __future__ import annotations
 
+from cnllm._version import VERSION
+
 TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it would take half of the import time
 if TYPE_CHECKING:
     from cnllm import batch, daft, engine, gateway, probe, ray, sdk
@@ -96,7 +98,7 @@ if TYPE_CHECKING:
     from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
     from cnllm.types.route import Fallback
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _MODULES = {
     "cnllm.client.sync_client": "Client",

@@ -391,3 +391,9 @@ class IdleTimeout(Timeout):
     """A reply began and then stopped: no bytes, or no progress, for too long."""
 
     class_meaning = Meaning(again=True, charged=None, load=None, elsewhere=True, cools=True)
+
+
+ERRORS: dict[str, type[CnllmError]] = {
+    name: value for name, value in globals().items() if isinstance(value, type) and issubclass(value, CnllmError)
+}
+"""The errors, by name."""

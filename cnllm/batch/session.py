@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Protocol
 
-from cnllm import __version__
+from cnllm._version import VERSION
 from cnllm.batch import identity
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import Budget
@@ -109,7 +109,7 @@ class Session:
             options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
         self.setting = identity.describe_setting(
-            lane.model, probe, options, settings.prompt, settings.max_steps is not None, __version__
+            lane.model, probe, options, settings.prompt, settings.max_steps is not None, VERSION
         )
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cnllm import errors
 from cnllm.cassette.parts import Answer, AsyncAnswer, Exchange, Request, read_exchange, require_plan, url_path
 from cnllm.config import redact
 from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
-from cnllm.errors import CnllmError, TransportError
+from cnllm.errors import ERRORS, CnllmError, TransportError
 from cnllm.types import checks
 
 __all__ = ["AsyncPlayer", "Player"]
@@ -186,7 +185,7 @@ async def _async_chunks(entry: Exchange) -> AsyncIterator[bytes]:
 def _error(entry: Exchange) -> CnllmError:
     """Return the recorded failure, in its class if that is a `TransportError`."""
     kind, message = ("", "") if entry.error is None else (entry.error.type, entry.error.message)
-    error_class = getattr(errors, kind, TransportError)
+    error_class = ERRORS.get(kind, TransportError)
     if not (isinstance(error_class, type) and issubclass(error_class, TransportError)):
         error_class = TransportError
     return error_class(message)

@@ -16,8 +16,8 @@ from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm import store
     from cnllm.registry.model import Model
+    from cnllm.store import Conversation, Store, Turn
     from cnllm.types import Message, Reply
 
 __all__ = ["LoggedTurn", "TurnLog"]
@@ -29,8 +29,8 @@ class TurnLog:
     def __init__(self, conversation_id: str | None, *, writes: bool) -> None:
         self._conversation_id = conversation_id
         self._mode = _mode() if writes else "off"
-        self._store: store.Store | None = None
-        self._conversation: store.Conversation | None = None
+        self._store: Store | None = None
+        self._conversation: Conversation | None = None
         self._entries: list[dict[str, Any]] = []
         if conversation_id is not None:
             self._conversation = self._open().conversation(conversation_id)
@@ -113,7 +113,7 @@ class TurnLog:
         if self._store is not None:
             self._store.close()
 
-    def _open(self) -> store.Store:
+    def _open(self) -> Store:
         try:
             from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
         except ImportError as error:  # some builds of Python leave SQLite out
@@ -128,7 +128,7 @@ class LoggedTurn:
 
     An exception that leaves the `with` block marks the turn as failed."""
 
-    def __init__(self, turn: store.Turn | None, entries: list[dict[str, Any]]) -> None:
+    def __init__(self, turn: Turn | None, entries: list[dict[str, Any]]) -> None:
         self._turn = turn
         self._number = turn.number if turn is not None else None
         self._entries = entries
@@ -155,7 +155,7 @@ class LoggedTurn:
         A conversation does not continue a `void` turn."""
         self._end(lambda turn: turn.fail(error, reply, messages, void=void))
 
-    def _end(self, write: Callable[[store.Turn], None]) -> None:
+    def _end(self, write: Callable[[Turn], None]) -> None:
         turn, self._turn = self._turn, None
         if turn is None:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cnllm._version import VERSION
+
 __all__ = ["NAME", "import_failure", "install_command", "installed_version", "warning"]
 
 NAME = "cnllm-client"
@@ -23,9 +25,7 @@ def installed_version() -> str:
     try:
         return metadata.version(NAME)
     except metadata.PackageNotFoundError:  # it runs from a folder that pip did not install
-        import cnllm
-
-        return cnllm.__version__
+        return VERSION
 
 
 def warning() -> tuple[str, str] | None:

@@ -13,8 +13,8 @@ from typing import Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm import errors
 from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import format_units
 from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.access import OPEN, Access, digest, sent_keys
@@ -274,7 +274,7 @@ class Admitted:
         reply, quote, rights, reservations = self.reply, self._quote, self._caller.rights, self._reservations
         if quote is None or rights is None or reservations is None:
             return
-        if reply is None and isinstance(error, errors.CnllmError) and not error.meaning.charged:
+        if reply is None and isinstance(error, CnllmError) and not error.meaning.charged:
             reservations.release()
             return
         cost, tokens = None, None
@@ -315,7 +315,7 @@ def require_model(rights: Rights, names: ModelNames, name: str, protocol: str, m
     if model is None:
         try:
             found = names.resolve(name)
-        except errors.UnknownModel:
+        except UnknownModel:
             return  # the answer is that there is none
         if isinstance(found, str):
             return

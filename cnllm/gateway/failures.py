@@ -10,7 +10,28 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cnllm import errors
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    CannotSend,
+    CnllmError,
+    ContentFiltered,
+    ContextTooLong,
+    EmptyReply,
+    EndpointError,
+    KeyMissing,
+    NoTarget,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    RegistryError,
+    ReplayMissing,
+    StreamCut,
+    Timeout,
+    TransportError,
+    UnknownModel,
+    Untrusted,
+)
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 from cnllm.types import Media, Note, Opaque, Part
@@ -48,25 +69,25 @@ class RequestFailed(Exception):
         self.failure = failure
 
 
-_CLASSES: tuple[tuple[type[errors.CnllmError], int, str], ...] = (
-    (errors.UnknownModel, 404, "model_not_found"),
-    (errors.KeyMissing, 502, "provider_key_missing"),
-    (errors.Untrusted, 503, "provider_untrusted"),
-    (errors.CannotSend, 400, "unsupported_request"),
-    (errors.NoTarget, 400, "no_target"),
-    (errors.RegistryError, 500, "registry_error"),
-    (errors.BadKey, 502, "provider_key_refused"),
-    (errors.QuotaExceeded, 429, "insufficient_quota"),
-    (errors.RateLimited, 429, "rate_limit_exceeded"),
-    (errors.Overloaded, 503, "overloaded"),
-    (errors.ContentFiltered, 400, "content_filter"),
-    (errors.ReplayMissing, 400, "reasoning_missing"),
-    (errors.BadRequest, 400, "invalid_request"),
-    (errors.EmptyReply, 502, "empty_reply"),
-    (errors.EndpointError, 502, "provider_error"),
-    (errors.Timeout, 504, "provider_timeout"),
-    (errors.TransportError, 502, "provider_unreachable"),
-    (errors.StreamCut, 502, "reply_cut"),
+_CLASSES: tuple[tuple[type[CnllmError], int, str], ...] = (
+    (UnknownModel, 404, "model_not_found"),
+    (KeyMissing, 502, "provider_key_missing"),
+    (Untrusted, 503, "provider_untrusted"),
+    (CannotSend, 400, "unsupported_request"),
+    (NoTarget, 400, "no_target"),
+    (RegistryError, 500, "registry_error"),
+    (BadKey, 502, "provider_key_refused"),
+    (QuotaExceeded, 429, "insufficient_quota"),
+    (RateLimited, 429, "rate_limit_exceeded"),
+    (Overloaded, 503, "overloaded"),
+    (ContentFiltered, 400, "content_filter"),
+    (ReplayMissing, 400, "reasoning_missing"),
+    (BadRequest, 400, "invalid_request"),
+    (EmptyReply, 502, "empty_reply"),
+    (EndpointError, 502, "provider_error"),
+    (Timeout, 504, "provider_timeout"),
+    (TransportError, 502, "provider_unreachable"),
+    (StreamCut, 502, "reply_cut"),
 )
 """Status and code by the class of an error; the first class that fits counts.
 
@@ -76,7 +97,7 @@ user to log in.
 
 
 def failure_of(
-    error: errors.CnllmError,
+    error: CnllmError,
     protocol: str,
     *,
     model: Model | None = None,
@@ -88,19 +109,19 @@ def failure_of(
     `tokens` is the estimated length of the request, for the words of an overflow. `body` is that of the client, for
     the place of what the model cannot read.
     """
-    if isinstance(error, errors.ContextTooLong):
+    if isinstance(error, ContextTooLong):
         return _overflow(error, protocol, model, tokens)
-    if isinstance(error, errors.CannotSend) and error.part is not None and body is not None:
+    if isinstance(error, CannotSend) and error.part is not None and body is not None:
         return Failure(400, _unreadable(error.part, error.note, body, model), "unsupported_media")
     status, code = next(
         ((status, code) for kind, status, code in _CLASSES if isinstance(error, kind)), (500, "internal_error")
     )
-    if isinstance(error, errors.Overloaded):
+    if isinstance(error, Overloaded):
         status = server_api(protocol).overloaded_status
     message = error.message
-    if isinstance(error, errors.EndpointError) and error.code and error.code not in message:
+    if isinstance(error, EndpointError) and error.code and error.code not in message:
         message = f"{message} ({error.code})"
-    if error.hint and not isinstance(error, errors.EndpointError | errors.StreamCut):  # its hint is for Python
+    if error.hint and not isinstance(error, EndpointError | StreamCut):  # its hint is for Python
         message = f"{message}; {error.hint}"
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
@@ -146,13 +167,13 @@ def untrusted_failure(model: Model | None) -> Failure:
     return Failure(503, message, "provider_untrusted", final=True)
 
 
-def _without_address(message: str, error: errors.CnllmError, model: Model | None) -> str:
+def _without_address(message: str, error: CnllmError, model: Model | None) -> str:
     """Return a message without the address of the endpoint, which is no business of a client.
 
     What cnllm itself says of the network, or of a redirect, names no address at all: there may be proxies on the way.
     """
     name = f"the endpoint of {model.provider}" if model is not None else "the endpoint"
-    if not isinstance(error, errors.EndpointError) or 300 <= error.status < 400:
+    if not isinstance(error, EndpointError) or 300 <= error.status < 400:
         message = _ADDRESS.sub(name, _URL.sub(name, message))
     base_url = model.flags.base_url if model is not None else None
     host = urlsplit(base_url).hostname if base_url else None
@@ -176,7 +197,7 @@ def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-def _overflow(error: errors.ContextTooLong, protocol: str, model: Model | None, tokens: int) -> Failure:
+def _overflow(error: ContextTooLong, protocol: str, model: Model | None, tokens: int) -> Failure:
     """Return the answer to a conversation that is too long, in the words by which clients know that they must compact.
 
     The endpoint's own numbers count; where it gives none, the registry's limit and an estimate do.

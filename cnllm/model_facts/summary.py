@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import cnllm
+from cnllm._version import VERSION
 from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
 
@@ -254,7 +254,7 @@ def _code_stamp() -> bytes | None:
         stats = [os.stat(path) for name in _CODE for path in _modules(os.path.join(package, name))]
     except OSError:
         return None
-    return " ".join([cnllm.__version__, *(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats)]).encode()
+    return " ".join([VERSION, *(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats)]).encode()
 
 
 def _modules(path: str) -> list[str]:

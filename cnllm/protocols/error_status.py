@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from cnllm import errors
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    CannotSend,
+    ContentFiltered,
+    ContextTooLong,
+    EndpointError,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    ReplayMissing,
+    StreamCut,
+    Timeout,
+    TransportError,
+    UnknownModel,
+)
 
 __all__ = ["error_status"]
 
 _BY_CLASS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.BadKey, 401),
-    (errors.QuotaExceeded, 402),
-    (errors.RateLimited, 429),
-    (errors.Overloaded, 503),
-    (errors.ContextTooLong, 400),
-    (errors.ContentFiltered, 400),
-    (errors.ReplayMissing, 400),
-    (errors.BadRequest, 400),
-    (errors.EndpointError, 502),
-    (errors.Timeout, 504),
-    (errors.TransportError, 502),
-    (errors.StreamCut, 502),
-    (errors.UnknownModel, 404),
-    (errors.CannotSend, 400),
+    (BadKey, 401),
+    (QuotaExceeded, 402),
+    (RateLimited, 429),
+    (Overloaded, 503),
+    (ContextTooLong, 400),
+    (ContentFiltered, 400),
+    (ReplayMissing, 400),
+    (BadRequest, 400),
+    (EndpointError, 502),
+    (Timeout, 504),
+    (TransportError, 502),
+    (StreamCut, 502),
+    (UnknownModel, 404),
+    (CannotSend, 400),
 )
 
 
@@ -29,6 +44,6 @@ def error_status(error: Exception) -> int:
 
     An error inside a stream or a body comes with the status 200, and only its class shows what went wrong.
     """
-    if isinstance(error, errors.EndpointError) and 400 <= error.status <= 599:
+    if isinstance(error, EndpointError) and 400 <= error.status <= 599:
         return error.status
     return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), 500)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-import cnllm
+from cnllm._version import VERSION
 from cnllm.fork import cached_property
 from cnllm.registry import cache
 from cnllm.registry.documents import CATALOGUE, Document
@@ -46,7 +46,7 @@ def _part(document: Document, names: set[str] | None) -> Document:
 def is_outdated(document: Document) -> bool:
     """Whether a data file was made for an older version of the package: the data of this version are newer."""
     made_for = document.data.get("made_for")
-    return made_for is not None and _numbers(made_for) < _numbers(cnllm.__version__)
+    return made_for is not None and _numbers(made_for) < _numbers(VERSION)
 
 
 def release_version(document: Document) -> str | None:
@@ -67,11 +67,11 @@ class DataVersion:
         parts: list[str] = []
         for document in self._documents:
             if document.builtin and document.path.name != CATALOGUE:
-                parts.insert(0, f"{cnllm.__version__}+{_digest(document)}")
+                parts.insert(0, f"{VERSION}+{_digest(document)}")
             elif document.is_data and not is_outdated(document):
                 is_release = document.path.name == RELEASE
                 parts.append(f"release {release_version(document)}" if is_release else f"updates {_digest(document)}")
-        return " ".join(parts) or cnllm.__version__
+        return " ".join(parts) or VERSION
 
 
 def _digest(document: Document) -> str:

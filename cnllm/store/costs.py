@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from cnllm import errors
+from cnllm.errors import ERRORS
 from cnllm.store.records import Failure
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
@@ -21,7 +21,7 @@ __all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
 
 Grouping = Literal["model", "day", "conversation", "tag"]
 
-_FREE = {name for name in errors.__all__ if getattr(errors, name).class_meaning.charged is False}
+_FREE = {name for name, error in ERRORS.items() if error.class_meaning.charged is False}
 """Errors of requests that were not sent, or that the endpoint refused before it did any work. They cost nothing."""
 
 _REPEATED = ("again-whole", "step-again")

@@ -131,6 +131,7 @@ FLOORS = (
     Floor(
         "Ground",
         (
+            Box("_version", "a number", 0, 1.2),
             Box("errors", "typed errors", 1.4, 1.7),
             Box("types", "messages, events, replies", 3.4, 2.9),
             Box("schemas", "JSON Schema", 6.6, 1.8),

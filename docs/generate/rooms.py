@@ -32,7 +32,7 @@ def room(module: str) -> str:
 
 @cache
 def files() -> dict[str, set[str]]:
-    """Return the modules that each file of the package imports, wherever in it: in functions, and for type checkers too."""
+    """Return the modules that each file of the package imports, in functions and for type checkers too."""
     return {
         path.relative_to(PACKAGE).with_suffix("").as_posix(): _imports(path)
         for path in sorted(PACKAGE.rglob("*.py"))

@@ -102,7 +102,7 @@ class TestInstallation:
     def test_one_for_an_older_package_is_refused_and_no_longer_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = context()
         install(release())
-        monkeypatch.setattr(cnllm, "__version__", "99.0.0")
+        monkeypatch.setattr("cnllm.registry.data_layer.VERSION", "99.0.0")
         refused(release(), r"was made for cnllm .*; the data of this cnllm are newer")
         assert context() == before
         install(release(body(1, MODEL.replace("5", "8"), made_for="99.0.0")))  # the old one counts no longer

@@ -57,7 +57,7 @@ def test_updates_of_an_older_package_do_not_count(monkeypatch: pytest.MonkeyPatc
     price = Registry.load().resolve("zai/glm-4.7").flags.price
     assert price is not None
     assert price.input == 0.5
-    monkeypatch.setattr(cnllm, "__version__", "99.0.0")
+    monkeypatch.setattr("cnllm.registry.data_layer.VERSION", "99.0.0")
     newer = Registry.load()
     price = newer.resolve("zai/glm-4.7").flags.price
     assert price is not None

@@ -135,7 +135,7 @@ def test_another_version_reads_none_of_it(monkeypatch: pytest.MonkeyPatch, loade
     summary.names()
     summary.names()
     assert len(loaded) == 1
-    monkeypatch.setattr(cnllm, "__version__", "9.9.9")
+    monkeypatch.setattr("cnllm.model_facts.summary.VERSION", "9.9.9")
     summary.names()
     assert len(loaded) == 2
     monkeypatch.setattr(summary, "_CODE", summary._CODE[1:])  # as if a module had been edited

@@ -23,9 +23,19 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cnllm import errors
 from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.errors import EndpointError
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    ContentFiltered,
+    ContextTooLong,
+    EmptyReply,
+    EndpointError,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    ReplayMissing,
+)
 from cnllm.jsonpath import get, get_first
 from cnllm.registry.flags import ErrorRule, Flags
 from cnllm.types import Reply
@@ -46,14 +56,14 @@ __all__ = [
 ]
 
 CLASSES: dict[str, type[EndpointError]] = {
-    "bad-key": errors.BadKey,
-    "quota": errors.QuotaExceeded,
-    "rate": errors.RateLimited,
-    "overloaded": errors.Overloaded,
-    "context": errors.ContextTooLong,
-    "filtered": errors.ContentFiltered,
-    "replay": errors.ReplayMissing,
-    "bad-request": errors.BadRequest,
+    "bad-key": BadKey,
+    "quota": QuotaExceeded,
+    "rate": RateLimited,
+    "overloaded": Overloaded,
+    "context": ContextTooLong,
+    "filtered": ContentFiltered,
+    "replay": ReplayMissing,
+    "bad-request": BadRequest,
     "other": EndpointError,
 }
 """The kinds of a rule (`errors` in the registry), and the exception for each."""
@@ -185,7 +195,7 @@ def empty_reply_error(status: int, builder: ReplyBuilder, reply: Reply, plan: Pl
 
     data = replace_surrogates(builder.raw if builder.whole else builder.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
-    return errors.EmptyReply(
+    return EmptyReply(
         f"the reply of {_endpoint(builder, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-import cnllm
+from cnllm._version import VERSION
 from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.check import require_valid
@@ -34,7 +34,7 @@ _ORDER = list(DataModel.__struct_fields__)
 
 def updates_text(models: Mapping[str, Any]) -> str:
     """Return the text of the file of updates."""
-    return data_text(_HEAD, {"made_for": cnllm.__version__}, models)
+    return data_text(_HEAD, {"made_for": VERSION}, models)
 
 
 def write_updates(registry: Registry, changes: Sequence[Change], lists: Sequence[PublicList]) -> Path:
