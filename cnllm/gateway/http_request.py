@@ -288,7 +288,12 @@ class HttpRequest:
         """Answer with a reply of a model."""
         exchange, body = await self._read_exchange()
         service = self._service
-        await body.worked(lambda: self._request_monitor.begin(exchange))
+        is_routed, is_stream = exchange.fallback is not None, exchange.stream
+        await body.worked(
+            lambda: self._request_monitor.begin(
+                exchange.model, exchange.request, is_routed=is_routed, is_stream=is_stream
+            )
+        )
         request = await service.state.run(restored_request(exchange, identity), body.worked)
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)

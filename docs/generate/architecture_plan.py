@@ -128,11 +128,11 @@ FLOORS = (
         ),
     ),
     Floor("Settings", (Box("config", "folders, keys, redaction", 3.6, 3),)),
+    Floor("Failures", (Box("errors", "typed errors", 3.6, 1.7),)),
     Floor(
         "Ground",
         (
-            Box("_version", "a number", 0, 1.2),
-            Box("errors", "typed errors", 1.4, 1.7),
+            Box("_version", "a number", 2, 1.2),
             Box("types", "messages, events, replies", 3.4, 2.9),
             Box("schemas", "JSON Schema", 6.6, 1.8),
             Box("jsonpath", "paths in JSON", 8.7, 1.5),

@@ -57,8 +57,8 @@ def _imports(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names if alias.name.startswith("cnllm.")]
-    return {module for name in names if (module := _existing(name))}
+            names += [alias.name for alias in node.names if alias.name.split(".")[0] == "cnllm"]
+    return {_existing(name) for name in names}
 
 
 def _existing(name: str) -> str:
@@ -71,4 +71,4 @@ def _existing(name: str) -> str:
         if (place / "__init__.py").exists():
             return "/".join([*parts, "__init__"])
         parts.pop()
-    return ""
+    return "__init__"  # a name of the top level

@@ -14,10 +14,10 @@ from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent, record_of
 from cnllm.gateway.monitoring.updates import model_label
-from cnllm.types import Note, Reply
+from cnllm.registry.model import Model
+from cnllm.types import Note, Reply, Request
 
 if TYPE_CHECKING:
-    from cnllm.gateway.exchange import Exchange
     from cnllm.gateway.monitoring.spans import ServerSpans
 
 __all__ = ["Monitor", "RequestMonitor"]
@@ -55,12 +55,12 @@ class RequestMonitor:
         self._plan = plan
         self._entry.upstream_protocol = plan.model.protocol
 
-    def begin(self, exchange: Exchange) -> None:
+    def begin(self, model: Model, request: Request, *, is_routed: bool, is_stream: bool) -> None:
         """Take the model, the conversation and the kind of the reply in."""
-        self._label = model_label(exchange.model)
-        self._round = last_round(exchange.request.messages)
-        self._entry.model = exchange.model.name if exchange.fallback is None else exchange.request.model or ""
-        self._entry.stream = exchange.stream
+        self._label = model_label(model)
+        self._round = last_round(request.messages)
+        self._entry.model = request.model or "" if is_routed else model.name
+        self._entry.stream = is_stream
 
     def use(self, plan: Plan) -> None:
         """Take in that another model of a route answers."""
