@@ -14,7 +14,7 @@ from docs.generate.markdown import cell, table
 
 __all__ = ["page"]
 
-_OWN = re.compile(r"\b(?:cnllm\.types|cnllm\.\w+\.\w+|typing|msgspec\._core|msgspec|__init__)\.")
+_OWN = re.compile(r"\b(?:cnllm\.types(?:\.[a-z]\w*)?|cnllm\.\w+\.\w+|typing|msgspec\._core|msgspec|__init__)\.")
 
 
 def page() -> str:
