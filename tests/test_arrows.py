@@ -163,8 +163,6 @@ def test_the_engine_does_no_input_or_output() -> None:
 
 
 PAIRS: set[frozenset[str]] = {
-    frozenset({"cli/option_parsing", "cli/schema_option"}),
-    frozenset({"cli/output/errors", "cli/output/stdio"}),
     frozenset({"engine/decode/reply_builder", "engine/decode/text_tool_calls"}),
     frozenset({"registry/check", "registry/data_layer", "registry/documents", "registry/merge", "registry/model"}),
     frozenset({"tools/sets", "tools/values"}),

@@ -10,8 +10,21 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm import errors
 from cnllm.engine.decode.parser import parse_response
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    CnllmError,
+    ContentFiltered,
+    ContextTooLong,
+    EmptyReply,
+    EndpointError,
+    Overloaded,
+    QuotaExceeded,
+    RateLimited,
+    ReplayMissing,
+    StreamCut,
+)
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
@@ -109,16 +122,16 @@ def on_one_line(text: str, most: int) -> str:
 
 
 # ── reading ──────────────────────────────────────────────────────────────────
-_PROBLEMS: tuple[tuple[type[errors.CnllmError], str], ...] = (
-    (errors.BadKey, "key"),
-    (errors.QuotaExceeded, "quota"),
-    (errors.RateLimited, "rate"),
-    (errors.Overloaded, "busy"),
+_PROBLEMS: tuple[tuple[type[CnllmError], str], ...] = (
+    (BadKey, "key"),
+    (QuotaExceeded, "quota"),
+    (RateLimited, "rate"),
+    (Overloaded, "busy"),
 )
-_REFUSALS = (errors.BadRequest, errors.ContextTooLong, errors.ReplayMissing, errors.ContentFiltered)
+_REFUSALS = (BadRequest, ContextTooLong, ReplayMissing, ContentFiltered)
 
 
-def read_failure(error: errors.CnllmError) -> Answer:
+def read_failure(error: CnllmError) -> Answer:
     """Return the answer for a request that got none."""
     return Answer(kind="none", problem="network", message=error.message)
 
@@ -135,20 +148,20 @@ def read_answer(
     base: dict[str, Any] = {"status": status, "data": data, "headers": kept, "streamed": streamed, "done": done}
     try:
         reply = parse_response(model, status, headers, content)
-    except errors.EndpointError as error:
+    except EndpointError as error:
         return _error(error, base)
-    except errors.StreamCut as error:
+    except StreamCut as error:
         if abandoned:
             return Answer(kind="passed", reply=error.reply, abandoned=True, **base)
         return Answer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
-    except errors.CnllmError as error:
+    except CnllmError as error:
         return Answer(kind="none", problem="form", message=error.message, **base)
     return Answer(kind="passed", reply=reply, abandoned=abandoned, **base)
 
 
-def _error(error: errors.EndpointError, base: dict[str, Any]) -> Answer:
+def _error(error: EndpointError, base: dict[str, Any]) -> Answer:
     status = int(base["status"])
-    if isinstance(error, errors.EmptyReply):
+    if isinstance(error, EmptyReply):
         if error.reply is not None and (error.reply.raw_finish or error.reply.usage.input is not None):
             return Answer(kind="passed", reply=error.reply, **base)
         return Answer(kind="none", problem="form", message="an answer without a reply", **base)
