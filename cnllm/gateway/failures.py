@@ -37,7 +37,15 @@ from cnllm.registry.model import Model
 from cnllm.types import Media, Note, Opaque, Part
 from cnllm.types.media import media_noun
 
-__all__ = ["POLICY_HEADER", "Failure", "RequestFailed", "failure_headers", "failure_of", "untrusted_failure"]
+__all__ = [
+    "POLICY_HEADER",
+    "Failure",
+    "RequestFailed",
+    "drop_frames",
+    "failure_headers",
+    "failure_of",
+    "untrusted_failure",
+]
 
 POLICY_HEADER = "x-cnllm-on-unsupported"
 """The header of a request with the option `on_unsupported`."""
@@ -94,6 +102,14 @@ _CLASSES: tuple[tuple[type[CnllmError], int, str], ...] = (
 A key of ours that an endpoint refuses is no fault of the client's key, so it is not a 401: clients would ask their
 user to log in.
 """
+
+
+def drop_frames(error: BaseException) -> None:
+    """Free the frames that an error and its causes went through, once it is answered. They hold the error in turn."""
+    link: BaseException | None = error
+    while link is not None and link.__traceback__ is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
 
 
 def failure_of(

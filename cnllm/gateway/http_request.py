@@ -20,7 +20,7 @@ from cnllm.gateway.call_log import FinishedCall
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of, untrusted_failure
+from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_headers, failure_of, untrusted_failure
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
@@ -94,8 +94,10 @@ class HttpRequest:
         try:
             await self._answer()
         except RequestFailed as error:
+            drop_frames(error)
             await self._refuse(error.failure)
         except CnllmError as error:
+            drop_frames(error)
             await self._fail(self._failure_of(error))
         except asyncio.CancelledError:
             self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
@@ -295,12 +297,13 @@ class HttpRequest:
             )
         )
         request = await service.state.run(restored_request(exchange, identity), body.worked)
-        self._watching: asyncio.TimerHandle | asyncio.Task[None]
+        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
             await self._reply(exchange, request.messages, request.options, identity)
         finally:
             self._watching.cancel()
+            self._watching = None  # a task that was cancelled holds this request: it would hold itself
 
     def _begin_watch(self) -> None:
         """Begin to watch whether the client is still there."""
@@ -326,6 +329,7 @@ class HttpRequest:
         try:
             reply = await self._whole_reply(exchange, messages, options)
         except CnllmError as error:
+            drop_frames(error)
             await self._fail(await self._failure(exchange, error))
             return
         self._note(exchange, reply)
@@ -421,8 +425,10 @@ class HttpRequest:
             await self._keep(exchange, reply, identity)
             await self._write(exchange, exchange.end(reply), more=False)
         except RequestFailed as error:
+            drop_frames(error)
             await self._fail_stream(exchange, error.failure)
         except CnllmError as error:
+            drop_frames(error)
             await self._fail_stream(exchange, await self._failure(exchange, error))
         except Diverged:
             await self._fail_stream(exchange, DIVERGED)

@@ -280,7 +280,7 @@ class Registry:
         except (RegistryError, UnknownModel) as error:
             if self._serving(name):
                 raise
-            failure = error
+            failure = error.with_traceback(None)  # it would hold this frame, which holds the error
         if model is not None and (base_url is not None or self._is_described(model)):
             return model  # what the catalogue says of a provider does not hold at another address
         wide = self._with_catalogue()

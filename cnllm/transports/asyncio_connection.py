@@ -66,6 +66,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         else:
             self.reader.connection_lost(str(exc) or type(exc).__name__)
         self._transport = None
+        self.reader.release()
         self._wake()
 
     def pause_writing(self) -> None:

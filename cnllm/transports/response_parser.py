@@ -225,6 +225,10 @@ class ResponseParser:
         if not self.complete and self.fault is None:
             self.fault = reason
 
+    def release(self) -> None:
+        """Free the parser, which holds this object. No more bytes come."""
+        del self._parser
+
     # ── called by the parser ─────────────────────────────────────────────────
     def on_message_begin(self) -> None:
         """Register the start of a response. A second one answers no request."""

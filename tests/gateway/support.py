@@ -38,6 +38,7 @@ class Answer:
     body: Any = None
     cut: bool = False
     wait: threading.Event | None = None  # after the first delta
+    pause: float = 0.0  # seconds before a whole reply
     lasts: bool = True  # with `wait`: pieces without text follow until the client has gone
     headers: Json = field(default_factory=dict)
 
@@ -98,6 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif body.get("stream"):
             self._stream(answer)
         else:
+            time.sleep(answer.pause)
             self._whole(200, _whole_body(answer), answer.headers)
 
     def _whole(self, status: int, body: Any, headers: Json) -> None:
