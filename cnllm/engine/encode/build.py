@@ -151,7 +151,7 @@ class _Frame(Struct, frozen=True):
 
 
 class _Kept(Struct, frozen=True):
-    """What the options of a call decided, without messages.
+    """Holds what the options of a call decided, without messages.
 
     `parts` are the parts of a body that its caller could change, as bytes: each request gets a copy of its own.
     """
