@@ -19,11 +19,9 @@ from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections, input_checks, retry_policy
 from cnllm.engine.run.call_effects import (
-    CheckInputs,
     DrainBody,
     Effect,
     FinalEvents,
-    HoldContent,
     Observed,
     ReadBody,
     Send,
@@ -114,20 +112,13 @@ class Call:
         reply = yield from self._whole()
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
-        reply = yield from self._correct(reply)
+        reply = yield from corrections.correct(self.plan, reply, self._ask_again)
         return (yield from self._check_inputs(reply, input_checks.plan_grammars(self.plan)))
 
     def _whole(self) -> Steps:
         """Return the reply in one piece; an endpoint that only streams is collected."""
         if self.plan.stream:  # an endpoint that only streams
-            steps = self._stream()
-            answer: Any = None
-            while True:
-                try:
-                    effect = steps.send(answer)
-                except StopIteration as stop:
-                    return stop.value  # type: ignore[no-any-return]
-                answer = yield [] if type(effect) is list else FinalEvents() if type(effect) is FinalEvents else effect
+            return (yield from _through(self._stream(), lambda _: []))
         tries = 0
         while True:
             tries += 1
@@ -180,22 +171,7 @@ class Call:
         if not grammars:
             return (yield from self._answer())
         held = input_checks.HeldEvents(grammars)
-        steps, answer, is_holding = self._answer(), None, False
-        while True:
-            try:
-                effect = steps.send(answer)
-            except StopIteration as stop:
-                reply: Reply = stop.value
-                break
-            except CnllmError:
-                yield FinalEvents(held.after_failure())
-                raise
-            if isinstance(effect, list):
-                effect = type(effect)(held.feed(effect))
-                if held.events and not is_holding:
-                    yield HoldContent()
-                is_holding = bool(held.events)
-            answer = yield effect
+        reply: Reply = yield from input_checks.hold_events(self._answer(), held)
         if not held.events:
             return reply
         judged = yield from self._check_inputs(reply, grammars)
@@ -207,22 +183,14 @@ class Call:
         if not self.plan.corrections or self.plan.answer is None:
             return (yield from self._stream_searched())
         final: list[Event] = []  # held back: the reply does not end here if the answer is to be corrected
-        steps, answer = self._stream_searched(), None
-        while True:
-            try:
-                effect = steps.send(answer)
-            except StopIteration as stop:
-                reply: Reply = stop.value
-                break
-            if isinstance(effect, list):
-                final += [event for event in effect if is_verdict(event)]
-                effect = type(effect)(event for event in effect if not is_verdict(event))
-            answer = yield effect
-        corrected = yield from self._correct(reply)
-        if corrected is reply:
-            yield FinalEvents(final)
-        else:
-            yield FinalEvents(corrected_events(reply, corrected, final))
+
+        def without_verdicts(events: list[Event]) -> list[Event]:
+            final.extend(event for event in events if is_verdict(event))
+            return [event for event in events if not is_verdict(event)]
+
+        reply = yield from _through(self._stream_searched(), without_verdicts)
+        corrected = yield from corrections.correct(self.plan, reply, self._ask_again)
+        yield FinalEvents(final if corrected is reply else corrected_events(reply, corrected, final))
         return corrected
 
     def _stream(self) -> Steps:
@@ -340,14 +308,7 @@ class Call:
         if name is None:
             return (yield from self._stream())
         events = EchoFilter(name, self._earlier)
-        steps, answer = self._stream(), None
-        while True:
-            try:
-                effect = steps.send(answer)
-            except StopIteration as stop:
-                reply: Reply = stop.value
-                break
-            answer = yield type(effect)(events.feed(effect)) if isinstance(effect, list) else effect
+        reply = yield from _through(self._stream(), events.feed)
         return (yield from self._search(reply, events))
 
     def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
@@ -378,15 +339,8 @@ class Call:
     def _after_search(self, reply: Reply, bare: Reply, calls: list[ToolCall], *, stream: bool) -> Steps:
         """Return the whole reply, whose next step has the results of the searches."""
         turns = echo_turns(reply, calls, self.plan)
-        nested = Call(
-            replace(self._replan(*turns, stream=stream), corrections=0),
-            retry=self._retry,
-            timeouts=self._timeouts,
-            replan=lambda *more, **over: self._replan(*turns, *more, **over),
-            clock=self._clock,
-            chance=self._chance,
-            is_nested=True,
-        )
+        plan = replace(self._replan(*turns, stream=stream), corrections=0)
+        nested = self._nested(plan, lambda *more, **over: self._replan(*turns, *more, **over), self._retry)
         nested._earlier = bare if self._earlier is None else join_steps(self._earlier, bare)
         nested._searches_left = self._searches_left - 1
         self._step = nested
@@ -399,57 +353,16 @@ class Call:
 
     # ── corrections ──────────────────────────────────────────────────────────
 
-    def _correct(self, reply: Reply) -> Steps:
-        """Return the reply, or the corrected one after an invalid answer was sent back.
-
-        Corrections are not streamed.
-        """
-        if self.plan.answer is None:
-            return reply
-        turns: list[Message] = []
-        limit = self.plan.corrections
-        for number in range(1, limit + 1):
-            problem = corrections.validation_error(reply)
-            if problem is None:
-                break
-            turns += corrections.correction_turns(self.plan, reply, problem)
-            try:
-                corrected = yield from self._nested_call(self._retry, *turns).complete()
-            except CnllmError as error:  # the earlier reply is whole, and paid for
-                return corrections.correction_failed(reply, problem, str(error))
-            if corrected.finish not in ("stop", "tool_calls"):
-                return corrections.correction_failed(reply, problem, f"it ended with {corrected.finish}")
-            reply = corrections.add_usage(reply, corrected, problem, number, limit)
-        return reply
-
     def _check_inputs(self, reply: Reply, grammars: input_checks.Grammars) -> Steps:
         """Return the reply, or the one with other calls after one with a wrong input was sent back."""
-        calls = input_checks.checked_calls(reply, grammars) if grammars and not self._is_nested else []
-        if not calls:
+        if not grammars or self._is_nested:
             return reply
-        verdicts = yield CheckInputs(tuple(input_checks.input_check(call, grammars) for call in calls))
-        reply = input_checks.add_notes(reply, input_checks.unknown_notes(calls, verdicts))
-        if not (found := input_checks.problems(calls, verdicts)):
-            return reply
-        if not self.plan.corrects_inputs:
-            return input_checks.add_notes(reply, input_checks.wrong_notes(calls, found, "passed on as it is"))
-        try:
-            second = yield from self._nested_call(self._retry, *input_checks.correction_turns(reply, found)).complete()
-            reason = None if second.finish in ("stop", "tool_calls") else f"it ended with {second.finish}"
-        except CnllmError as error:  # the earlier reply is whole, and paid for
-            reason = str(error)
-        if reason is not None:
-            notes = input_checks.wrong_notes(calls, found, "passed on as it is")
-            return input_checks.add_notes(reply, [*notes, input_checks.failed_note(reason)])
-        reply = input_checks.corrected_reply(reply, second, found)
-        later = input_checks.checked_calls(second, grammars)
-        if not later:
-            return reply
-        verdicts = yield CheckInputs(tuple(input_checks.input_check(call, grammars) for call in later))
-        notes = input_checks.unknown_notes(later, verdicts)
-        found = input_checks.problems(later, verdicts)
-        notes += input_checks.wrong_notes(later, found, "passed on as it is, after one correction")
-        return input_checks.add_notes(reply, notes)
+        asks = self._ask_again if self.plan.corrects_inputs else None
+        return (yield from input_checks.check_inputs(reply, grammars, asks))
+
+    def _ask_again(self, *turns: Message) -> Steps:
+        """Return the reply to a nested call with the turns since."""
+        return self._nested_call(self._retry, *turns).complete()
 
     def _nested_call(self, retry: Retry, *more: Message) -> Call:
         """Return a nested call: whole, with the messages since, and without corrections."""
@@ -457,8 +370,13 @@ class Call:
         def replan(*later: Message, **over: Any) -> Plan:
             return replace(self._replan(*more, *later, **over), corrections=0)
 
+        plan = replace(replan(), if_cut="error")  # where an endpoint only streams, this call may be cut as well
+        return self._nested(plan, replan, retry)
+
+    def _nested(self, plan: Plan, replan: Callable[..., Plan], retry: Retry) -> Call:
+        """Return a call whose reply is a part of this one's."""
         return Call(
-            replace(replan(), if_cut="error"),  # where an endpoint only streams, this call may be cut as well
+            plan,
             retry=retry,
             timeouts=self._timeouts,
             replan=replan,
@@ -509,10 +427,7 @@ class Call:
             return None
         try:
             plan = replace(self._replan(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
-            nested = Call(
-                plan, retry=retry, timeouts=self._timeouts, replan=self._replan, clock=self._clock, chance=self._chance
-            )
-            rest = yield from nested.complete()
+            rest = yield from self._nested(plan, self._replan, retry).complete()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
         reply = prefill.join_halves(old, rest)
@@ -546,6 +461,17 @@ class Call:
         yield Observed("recovered")
         yield FinalEvents([*events, *final_events(reply)])
         return reply
+
+
+def _through(steps: Steps, pass_on: Callable[[list[Event]], list[Event]]) -> Steps:
+    """Carry out steps and return their reply. Their events are delivered as a function returns them."""
+    answer = None
+    while True:
+        try:
+            effect = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        answer = yield type(effect)(pass_on(effect)) if isinstance(effect, list) else effect
 
 
 def _close_parser(parser: StreamParser, *, is_broken: bool) -> Reply:

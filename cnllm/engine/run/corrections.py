@@ -1,19 +1,46 @@
-"""Correct an invalid answer: build the turns that send it back, and the reply of both requests."""
+"""Correct an invalid answer: send it back with the error. The reply is that of all requests."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call_effects import Steps
+from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reply, Text
 from cnllm.types.totals import total_cost, total_usage
 
-__all__ = ["add_usage", "correction_failed", "correction_turns", "validation_error"]
+__all__ = ["correct"]
 
 _INVALID = "answer-invalid"
 
 
-def validation_error(reply: Reply) -> str | None:
+def correct(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps:
+    """Return the reply, or the corrected one after an invalid answer was sent back. Corrections are not streamed.
+
+    `ask` returns the steps of a call with further turns.
+    """
+    if plan.answer is None:
+        return reply
+    turns: list[Message] = []
+    for number in range(1, plan.corrections + 1):
+        problem = _validation_error(reply)
+        if problem is None:
+            break
+        turns += _correction_turns(plan, reply, problem)
+        try:
+            corrected = yield from ask(*turns)
+        except CnllmError as error:  # the earlier reply is whole, and paid for
+            return _correction_failed(reply, problem, str(error))
+        if corrected.finish not in ("stop", "tool_calls"):
+            return _correction_failed(reply, problem, f"it ended with {corrected.finish}")
+        reply = _add_usage(reply, corrected, problem, number, plan.corrections)
+    return reply
+
+
+def _validation_error(reply: Reply) -> str | None:
     """Return the validator's message; None where the answer is valid, or where asking again would not help.
 
     Only a whole answer is corrected: one that was cut off, withheld or is a call is not invalid but missing.
@@ -23,7 +50,7 @@ def validation_error(reply: Reply) -> str | None:
     return next((note.said for note in reply.notes if note.code == _INVALID), None)
 
 
-def correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
+def _correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
     """Return the turns that ask for another answer: the invalid one, and the error."""
     instruction = "Answer again, with the corrected JSON and nothing else."
     if plan.answer is not None and plan.answer.method == "tool":
@@ -32,7 +59,7 @@ def correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
     return [reply.message, request] if reply.text.strip() else [request]
 
 
-def add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int) -> Reply:
+def _add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int) -> Reply:
     """Return the last reply with the tokens and the cost of both: both were paid for."""
     did = f"sent back, and asked again ({number} of {limit}); usage and cost are of all requests"
     note = Note("answer-corrected", "corrections", problem, did)
@@ -43,7 +70,7 @@ def add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int) 
     return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
 
 
-def correction_failed(reply: Reply, problem: str, reason: str) -> Reply:
+def _correction_failed(reply: Reply, problem: str, reason: str) -> Reply:
     """Return the reply with a note that its correction failed."""
     note = Note("correction-failed", "corrections", problem, f"sent back, but no other answer came: {reason}")
     return replace(reply, notes=[*reply.notes, note])

@@ -7,14 +7,16 @@ second reply take its place. Text that was delivered stays, and so do the other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call_effects import InputCheck, InputVerdict
+from cnllm.engine.run.call_effects import CheckInputs, Effect, FinalEvents, HoldContent, InputCheck, InputVerdict, Steps
 from cnllm.engine.run.endings import call_events
+from cnllm.errors import CnllmError
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -38,20 +40,7 @@ from cnllm.types import (
 from cnllm.types.custom_tools import custom_grammar, custom_input
 from cnllm.types.totals import total_cost, total_usage
 
-__all__ = [
-    "Grammars",
-    "HeldEvents",
-    "add_notes",
-    "checked_calls",
-    "corrected_reply",
-    "correction_turns",
-    "failed_note",
-    "input_check",
-    "plan_grammars",
-    "problems",
-    "unknown_notes",
-    "wrong_notes",
-]
+__all__ = ["Grammars", "HeldEvents", "check_inputs", "hold_events", "plan_grammars"]
 
 Grammars = Mapping[str, tuple[str, str]]
 """The syntax and definition of a grammar, by the name of the tool."""
@@ -69,38 +58,66 @@ def plan_grammars(plan: Plan) -> Grammars:
     return {name: grammar for name, grammar in found if grammar is not None}
 
 
-def checked_calls(reply: Reply, grammars: Grammars) -> list[ToolCall]:
+def check_inputs(reply: Reply, grammars: Grammars, ask: Callable[..., Steps] | None) -> Steps:
+    """Return the reply, or the one with other calls after one with a wrong input was sent back.
+
+    `ask` returns the steps of a call with further turns; None: a wrong input is not sent back.
+    """
+    calls = _checked_calls(reply, grammars)
+    if not calls:
+        return reply
+    notes, found = yield from _judge(calls, grammars)
+    reply = _add_notes(reply, notes)
+    if not found:
+        return reply
+    if ask is None:
+        return _add_notes(reply, _wrong_notes(calls, found, "passed on as it is"))
+    try:
+        second = yield from ask(*_correction_turns(reply, found))
+        reason = None if second.finish in ("stop", "tool_calls") else f"it ended with {second.finish}"
+    except CnllmError as error:  # the earlier reply is whole, and paid for
+        reason = str(error)
+    if reason is not None:
+        notes = _wrong_notes(calls, found, "passed on as it is")
+        return _add_notes(reply, [*notes, _failed_note(reason)])
+    reply = _corrected_reply(reply, second, found)
+    later = _checked_calls(second, grammars)
+    if not later:
+        return reply
+    notes, found = yield from _judge(later, grammars)
+    return _add_notes(reply, [*notes, *_wrong_notes(later, found, "passed on as it is, after one correction")])
+
+
+def _judge(calls: Sequence[ToolCall], grammars: Grammars) -> Generator[Effect, Any, tuple[list[Note], dict[str, str]]]:
+    """Return the notes on calls that could not be judged, and what is wrong with the others, by their ids."""
+    texts = [(grammars[call.name], custom_input(call)) for call in calls]
+    checks = tuple([InputCheck(syntax, definition, text) for (syntax, definition), text in texts])
+    verdicts: Sequence[InputVerdict] = yield CheckInputs(checks)
+    found = {call.id: v.problem for call, v in zip(calls, verdicts, strict=True) if v.problem is not None}
+    return _unknown_notes(calls, verdicts), found
+
+
+def _checked_calls(reply: Reply, grammars: Grammars) -> list[ToolCall]:
     """Return the calls of a reply whose input has to follow a grammar."""
     return [call for call in reply.tool_calls if call.name in grammars and not call.excluded]
-
-
-def input_check(call: ToolCall, grammars: Grammars) -> InputCheck:
-    """Return the check of a call."""
-    syntax, definition = grammars[call.name]
-    return InputCheck(syntax, definition, custom_input(call))
-
-
-def problems(calls: Sequence[ToolCall], verdicts: Sequence[InputVerdict]) -> dict[str, str]:
-    """Return what is wrong with the inputs of calls, by the ids of the calls."""
-    return {call.id: v.problem for call, v in zip(calls, verdicts, strict=True) if v.problem is not None}
 
 
 # ── notes ─────────────────────────────────────────────────────────────────────
 
 
-def unknown_notes(calls: Sequence[ToolCall], verdicts: Sequence[InputVerdict]) -> list[Note]:
+def _unknown_notes(calls: Sequence[ToolCall], verdicts: Sequence[InputVerdict]) -> list[Note]:
     """Return a note for each tool whose calls could not be judged."""
     found = {(call.name, v.unknown): None for call, v in zip(calls, verdicts, strict=True) if v.unknown is not None}
     did = "passed on without a check"
     return [Note("input-unjudged", _FLAG, _subject(name, reason), did) for name, reason in found]
 
 
-def wrong_notes(calls: Sequence[ToolCall], found: Mapping[str, str], did: str) -> list[Note]:
+def _wrong_notes(calls: Sequence[ToolCall], found: Mapping[str, str], did: str) -> list[Note]:
     """Return a note for each call whose input is wrong and is passed on."""
     return [Note("input-invalid", _FLAG, _subject(c.name, found[c.id]), did) for c in calls if c.id in found]
 
 
-def failed_note(reason: str) -> Note:
+def _failed_note(reason: str) -> Note:
     """Return the note on a correction that failed."""
     subject = "the input of a call does not follow its grammar"
     return Note("correction-failed", _FLAG, subject, f"sent back, but no other call came: {reason}")
@@ -111,7 +128,7 @@ def _subject(name: str, reason: str) -> str:
     return text if len(text) <= _LONGEST_SUBJECT else f"{text[: _LONGEST_SUBJECT - 1]}…"
 
 
-def add_notes(reply: Reply, notes: Sequence[Note]) -> Reply:
+def _add_notes(reply: Reply, notes: Sequence[Note]) -> Reply:
     """Return the reply with notes that it does not have."""
     new = [note for note in notes if note not in reply.notes]
     return replace(reply, notes=[*reply.notes, *new]) if new else reply
@@ -120,7 +137,7 @@ def add_notes(reply: Reply, notes: Sequence[Note]) -> Reply:
 # ── the correction ────────────────────────────────────────────────────────────
 
 
-def correction_turns(reply: Reply, found: Mapping[str, str]) -> list[Message]:
+def _correction_turns(reply: Reply, found: Mapping[str, str]) -> list[Message]:
     """Return the turns that send a reply back: it, and a result for each of its calls."""
     return [reply.message, *(Message("tool", (_result(call, found.get(call.id)),)) for call in reply.tool_calls)]
 
@@ -136,7 +153,7 @@ def _result(call: ToolCall, problem: str | None) -> ToolResult:
     return ToolResult(call.id, text, call.name, error=True)
 
 
-def corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> Reply:
+def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> Reply:
     """Return the first reply with the second one in the place of its wrong calls: both were paid for."""
     kept = [call for call in first.tool_calls if call.id not in found]
     known = {_content(call) for call in kept}
@@ -170,7 +187,7 @@ def corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> Re
     )
     if kept and not new:
         reply = replace(reply, finish=first.finish, raw_finish=first.raw_finish)
-    return add_notes(reply, notes)
+    return _add_notes(reply, notes)
 
 
 def _content(call: ToolCall) -> tuple[str, bytes | str]:
@@ -249,3 +266,22 @@ class HeldEvents:
         """Return the events to deliver where the reply broke off: all but the content that nobody can judge."""
         content = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta, ToolCallEnd)
         return [event for event in self.events if not isinstance(event, content)]
+
+
+def hold_events(steps: Steps, held: HeldEvents) -> Steps:
+    """Carry out steps and return their reply. Events wait where `held` keeps them."""
+    answer, is_holding = None, False
+    while True:
+        try:
+            effect = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        except CnllmError:
+            yield FinalEvents(held.after_failure())
+            raise
+        if isinstance(effect, list):
+            effect = type(effect)(held.feed(effect))
+            if held.events and not is_holding:
+                yield HoldContent()
+            is_holding = bool(held.events)
+        answer = yield effect
