@@ -1,8 +1,10 @@
-"""Read attachments: pictures, sounds, videos and PDFs, recognised by their content."""
+"""Read attachments: text files, and pictures, sounds, videos and PDFs, recognised by their content."""
 
 from __future__ import annotations
 
 import base64
+import glob
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,6 +13,7 @@ from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.stdio import read_stdin
 from cnllm.config.bounded_files import read_bounded
 from cnllm.types import Media, Message, Part, Text
+from cnllm.types.documents import as_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["media_type_of", "read_attachment", "require_readable"]
+__all__ = ["read_attachment", "read_files", "read_image", "require_readable"]
 
 _MAX_BYTES = 256 * 1024 * 1024  # no endpoint takes as much
+_MAX_TEXT = 50_000_000  # bytes of one text file: no model reads as much; a device would never end
 _SHOWN = 3  # models that an error names
+_BY_CONTENT = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp")
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -72,7 +77,7 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
             raise UsageError(f"-a {source}: {error.strerror}", "name a file that can be read, or a URL") from error
     if not data:
         raise UsageError(f"-a {source}: it is empty", "nothing was sent")
-    media_type = media_type_of(data)
+    media_type = _media_type(data)
     if media_type is None:
         return _as_text(source, name, data)
     extra = {"filename": name} if media_type == "application/pdf" and source != "-" else None
@@ -94,7 +99,7 @@ def _from_url(url: str, scheme: str) -> Media:
     return Media(kind, url=url)
 
 
-def media_type_of(data: bytes) -> str | None:
+def _media_type(data: bytes) -> str | None:
     """Return the MIME type of a content; None for text and unknown forms."""
     for signature, media_type in _SIGNATURES:
         if data.startswith(signature):
@@ -113,17 +118,93 @@ def media_type_of(data: bytes) -> str | None:
 
 
 def _as_text(source: str, name: str, data: bytes) -> Text:
-    from cnllm.types.documents import as_document
-
-    try:
-        if b"\0" in data:
-            raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "NUL")
-        return Text(as_document(name, data.decode("utf-8-sig")))
-    except UnicodeDecodeError:
+    text = _decoded(data)
+    if text is None:
         raise UsageError(
             f"-a {source}: it is no picture, PDF, sound or video, and no text in UTF-8",
             "convert it first, for example to PDF, PNG or MP3",
-        ) from None
+        )
+    return Text(as_document(name, text))
+
+
+def _decoded(data: bytes) -> str | None:
+    """Return a text in UTF-8; None for other bytes."""
+    try:
+        return None if b"\0" in data else data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def read_image(source: str) -> Media:
+    """Read an image file as a part of a message. A URL is passed on as it is."""
+    if source.startswith(("http://", "https://")):
+        return Media("image", url=source)
+    try:
+        data = read_bounded(source, _MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
+    media_type = _media_type(data)
+    if media_type is None or not media_type.startswith("image/"):
+        from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
+
+        media_type = guess_type(source)[0] if data else None
+        if media_type is None or not media_type.startswith("image/") or media_type in _BY_CONTENT:
+            raise UsageError(
+                f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are recognised by their content"
+            )
+    return Media(media_type, data=base64.b64encode(data).decode())
+
+
+# ── text files ───────────────────────────────────────────────────────────────
+def read_files(patterns: tuple[str, ...]) -> str:
+    """Return the text of all files, each between marks with its name. A pattern stands for the files that match it."""
+    names = list(dict.fromkeys(name for pattern in patterns for name in _expand(pattern)))
+    return "\n\n".join(as_document(_shown_name(name), _read_text(name)) for name in names)
+
+
+def _shown_name(name: str) -> str:
+    """Return the name that the model sees: a path below the current folder, else the file's name alone."""
+    path = Path(os.path.normpath(name))
+    if not path.is_absolute() and path.parts[:1] != ("..",):
+        return path.as_posix()
+    folder = Path.cwd()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
+
+
+def _expand(pattern: str) -> Iterator[str]:
+    if pattern == "-":
+        raise UsageError("-f - is not needed", "stdin goes into the prompt without it")
+    if not pattern.strip():
+        raise UsageError("-f names no file", "name a text file, or a pattern such as '*.md'")
+    if pattern.lower().startswith(("http://", "https://")):
+        raise UsageError(f"-f {pattern}: -f reads files of this machine", "curl URL | cnllm call … - reads an address")
+    path = Path(pattern).expanduser()
+    if path.exists() or not glob.has_magic(pattern):
+        if path.is_dir():
+            raise UsageError(f"-f {pattern}: this is a folder", f"name its files: -f '{pattern.rstrip('/')}/**/*.md'")
+        yield str(path)
+        return
+    # only reads
+    names = [name for name in sorted(glob.glob(str(path), recursive=True)) if not Path(name).is_dir()]
+    if not names:
+        raise UsageError(f"-f {pattern}: no file has such a name", "** finds files in all folders below")
+    yield from names
+
+
+def _read_text(name: str) -> str:
+    try:
+        data = read_bounded(name, _MAX_TEXT)
+    except OSError as error:
+        raise UsageError(f"-f {name}: {error.strerror}", "name a text file that can be read") from error
+    if data.startswith(b"%PDF-"):  # some have no byte that text lacks
+        raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
+    text = _decoded(data)
+    if text is None:
+        raise UsageError(
+            f"-f {name}: this is no text in UTF-8",
+            f"attach a picture, a PDF or a sound with -a {name}; convert text first: iconv -f GB18030 -t UTF-8",
+        )
+    return text
 
 
 # ── what the model reads ─────────────────────────────────────────────────────

@@ -45,7 +45,7 @@ def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
             print_dim(terminal.escape(f"note: {line}"))
 
 
-class ChatView:
+class ChatView(answer.View):
     """The view of one turn. `seen` holds the notes that the user has seen; the view adds to it."""
 
     def __init__(self, *, thinking: bool, seen: set[str], markdown: bool = False) -> None:

@@ -54,11 +54,7 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
     if stored is not None:
         return _stored_choice(registry, *stored)
     first: Model | None = None
-    for name in _candidates(registry):
-        try:
-            model = registry.resolve(name)
-        except CnllmError:  # `cnllm registry check` reports it
-            continue
+    for model in _models(registry):
         first = first or model
         names = [key for key in model.flags.keys or () if key_env in (None, key)]
         for key in names:
@@ -84,20 +80,20 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
 def usable_models(registry: Registry, *, offline: bool) -> list[str]:
     """List the default models and the user's own that have a key; with `offline` all of them."""
     names = []
-    for name in _candidates(registry):
-        try:
-            model = registry.resolve(name)
-        except CnllmError:  # `cnllm registry check` reports it
-            continue
+    for model in _models(registry):
         if offline or not model.flags.keys or any(keys.key_source(key) is not None for key in model.flags.keys):
             names.append(model.name)
     return list(dict.fromkeys(names))
 
 
-def _candidates(registry: Registry) -> Iterator[str]:
+def _models(registry: Registry) -> Iterator[Model]:
     """Yield the default models, then the models in the user's own files."""
-    yield from registry.default_models
-    yield from registry.own_models()
+    for name in (*registry.default_models, *registry.own_models()):
+        try:
+            model = registry.resolve(name)
+        except CnllmError:  # `cnllm registry check` reports it
+            continue
+        yield model
 
 
 def _stored_choice(registry: Registry, name: str, place: str) -> Choice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import select
 import sys
@@ -10,28 +9,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output import stdio
 from cnllm.cli.output.errors import UsageError
-from cnllm.config.bounded_files import MOST_BYTES, read_bounded
-from cnllm.types import Media, Message, Part, Text
+from cnllm.config.bounded_files import MOST_BYTES
+from cnllm.types import Message, Part, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cnllm.cli.call_template import Filled
 
-__all__ = ["decode_argument", "read_call", "read_extras", "read_image", "read_messages", "read_text"]
+__all__ = ["decode_argument", "read_call", "read_extras", "read_messages", "read_text"]
 
 PATIENCE = 3.0
 """Seconds of silence after which a line tells the user that the program waits for stdin."""
 
 _HINT = 'give it in quotes: cnllm "Why?", or pipe it in'
-_MAX_IMAGE = 256 * 1024 * 1024
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"BM", "image/bmp"),
-)
 
 
 def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
@@ -59,8 +50,7 @@ def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Pa
     """Read text files and attachments as parts of a message, the text first."""
     if not files and not attachments:
         return []
-    from cnllm.cli.attachments import read_attachment
-    from cnllm.cli.text_files import read_files
+    from cnllm.cli.attachments import read_attachment, read_files
 
     stdin = getattr(sys.stdin, "buffer", None)
     media = [read_attachment(source, stdin) for source in attachments]
@@ -72,6 +62,8 @@ def read_messages(text: str, system: str | None, images: tuple[str, ...], extras
 
     Text of files goes before the question, so that the next question about them can be answered from the cache.
     """
+    from cnllm.cli.attachments import read_image
+
     texts = [part.text for part in extras if type(part) is Text] + ([text] if text else [])
     media = [part for part in extras if type(part) is not Text]
     parts: list[Part] = [*([Text("\n\n".join(texts))] if texts else []), *map(read_image, images), *media]
@@ -135,30 +127,3 @@ def decode_argument(argument: str, label: str) -> str:
     except UnicodeEncodeError:
         raise UsageError(f"{label} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
     return argument
-
-
-def read_image(source: str) -> Media:
-    """Read an image file as a part of a message. A URL is passed on as it is."""
-    if source.startswith(("http://", "https://")):
-        return Media("image", url=source)
-    try:
-        data = read_bounded(source, _MAX_IMAGE)
-    except OSError as error:
-        raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
-    return Media(_media_type(source, data), data=base64.b64encode(data).decode())
-
-
-def _media_type(source: str, data: bytes) -> str:
-    for signature, media_type in _SIGNATURES:
-        if data.startswith(signature):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
-
-    guess = guess_type(source)[0] if data else None
-    if guess is None or not guess.startswith("image/") or guess in dict(_SIGNATURES).values():
-        raise UsageError(
-            f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are recognised by their content"
-        )
-    return guess

@@ -31,10 +31,12 @@ __all__ = [
     "ReasoningLevel",
     "as_json",
     "attachments",
+    "conversation",
     "examples",
     "level",
     "mcp",
     "model",
+    "parameters",
     "plain",
     "templates",
     "tool",
@@ -287,6 +289,26 @@ plain = click.option(
     "--plain", is_flag=True, help="Print the answer as it is; else Markdown is formatted on a terminal."
 )
 """The option `--plain`."""
+
+
+parameters = click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
+"""The option `-p`, which may be repeated."""
+
+
+def conversation(function: Any) -> Any:
+    """Add the options `-c` and `--conversation`."""
+    last = click.option(
+        "-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model."
+    )
+    one = click.option(
+        "--conversation",
+        metavar="ID",
+        shell_complete=completion.complete_conversations,
+        help="Continue this conversation; the beginning of an id is enough.",
+    )
+    return last(one(function))
 
 
 def attachments(function: Any) -> Any:

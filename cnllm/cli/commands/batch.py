@@ -48,9 +48,7 @@ EXAMPLES = options.examples(
     help="Calls of tools that are not built in: run them (all), or refuse them (none, the default).",
 )
 @click.option("--max-steps", metavar="N", type=click.IntRange(1), help="The most calls of the model in a tool loop.")
-@click.option(
-    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
-)
+@options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request bodies, sent as it is. @FILE reads a file.")
 @click.option("--concurrency", metavar="N|auto", default="auto", help="Requests at a time. Default: auto.")
 @click.option("--rpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most requests a minute.")

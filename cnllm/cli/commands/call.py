@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import options
 
 __all__ = ["call"]
 
@@ -27,13 +27,7 @@ EXAMPLES = options.examples(
 @click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
-@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
-@click.option(
-    "--conversation",
-    metavar="ID",
-    shell_complete=completion.complete_conversations,
-    help="Continue this conversation; the beginning of an id is enough.",
-)
+@options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answer on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
@@ -50,9 +44,7 @@ EXAMPLES = options.examples(
 )
 @click.option("--web-search", is_flag=True, help="Let the endpoint search the web; its sources go to stderr.")
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
-@click.option(
-    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
-)
+@options.parameters
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
 @click.option("--schema", metavar="FILE|FIELDS", help="The answer's JSON Schema, or 'name, age int, tags [str]'.")
 @options.attachments

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import options
 from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.cli.call_template import Filled
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
-    from cnllm.cli.tools import CommandTools
     from cnllm.cli.turn_log import TurnLog
     from cnllm.types import Message, Part
 
@@ -36,13 +35,7 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
 @click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @options.model(required=False)
-@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
-@click.option(
-    "--conversation",
-    metavar="ID",
-    shell_complete=completion.complete_conversations,
-    help="Continue this conversation; the beginning of an id is enough.",
-)
+@options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @click.option(
@@ -57,9 +50,7 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
     help="Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).",
     show_default=True,
 )
-@click.option(
-    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
-)
+@options.parameters
 @options.attachments
 @options.templates
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
@@ -90,7 +81,12 @@ def chat(**params: Any) -> int:
 
 
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
-    from cnllm.cli import chat_commands, chat_input, tools
+    from cnllm.cli import chat_commands, chat_input, client_factory, default_model, option_parsing, tools
+    from cnllm.cli.attachments import require_readable
+    from cnllm.cli.chat_session import ChatEndpoint, ChatSession
+    from cnllm.cli.input import decode_argument, read_extras
+    from cnllm.registry import Registry
+    from cnllm.types import Message
 
     sessions: list[ChatSession] = []
     turns = chat_input.turn_input(
@@ -100,74 +96,58 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
     servers = tools.mcp_servers(params, ask)
     box = tools.CommandTools(params["tool"], params["approve"], turns.answer, servers)
     with closing(box):
-        return _chat_with(params, log, template, turns, sessions, box)
-
-
-def _chat_with(
-    params: dict[str, Any],
-    log: TurnLog,
-    template: Filled,
-    turns: TurnInput,
-    sessions: list[ChatSession],
-    box: CommandTools,
-) -> int:
-    from cnllm.cli import client_factory, default_model, option_parsing
-    from cnllm.cli.attachments import require_readable
-    from cnllm.cli.chat_session import ChatEndpoint, ChatSession
-    from cnllm.cli.input import decode_argument, read_extras
-    from cnllm.registry import Registry
-    from cnllm.types import Message
-
-    box.open()
-    call_options = option_parsing.call_options(params["parameters"], None, None, None, reasoning=params["reasoning"])
-    protocol = None
-    registry = Registry.load()
-    if params["model"] is None and not (params["continues"] or params["conversation"] is not None):
-        params["model"] = default_model.use_default(registry, offline=params["simulate"], key_env=params["key_env"])
-    elif params["model"] is None:
-        last = log.last_choice(protocol=None, base_url=params["base_url"])
-        params |= {"model": last["model"], "base_url": last["base_url"]}
-        protocol = last["protocol"]
-    model = client_factory.resolve_model(
-        registry,
-        params["model"],
-        log.messages([]),
-        call_options,
-        protocol=protocol,
-        base_url=params["base_url"],
-        offline=params["simulate"],
-    )
-    if "-" in params["attachments"]:
-        raise errors.UsageError("-a - is stdin, where a chat reads its turns", "name a file")
-    extras = read_extras(params["files"], params["attachments"])
-    require_readable(registry, model, [Message("user", extras)], call_options)
-    key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
-    records = (log.exchange,) if log.exchange else ()
-    system = decode_argument(params["system"], "--system") if params["system"] else None
-    endpoint = ChatEndpoint(protocol, params["base_url"], key)
-    with client_factory.build_client(
-        registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
-    ) as client:
-        if client.simulate:
-            stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
-        try:
-            sessions.append(
-                ChatSession(
-                    client,
-                    log,
-                    box,
-                    model,
-                    endpoint=endpoint,
-                    system=system,
-                    options=call_options,
-                    markdown=not params["plain"],
-                    pick=turns.pick,
+        box.open()
+        call_options = option_parsing.call_options(
+            params["parameters"], None, None, None, reasoning=params["reasoning"]
+        )
+        protocol = None
+        registry = Registry.load()
+        if params["model"] is None and not (params["continues"] or params["conversation"] is not None):
+            params["model"] = default_model.use_default(registry, offline=params["simulate"], key_env=params["key_env"])
+        elif params["model"] is None:
+            last = log.last_choice(protocol=None, base_url=params["base_url"])
+            params |= {"model": last["model"], "base_url": last["base_url"]}
+            protocol = last["protocol"]
+        model = client_factory.resolve_model(
+            registry,
+            params["model"],
+            log.messages([]),
+            call_options,
+            protocol=protocol,
+            base_url=params["base_url"],
+            offline=params["simulate"],
+        )
+        if "-" in params["attachments"]:
+            raise errors.UsageError("-a - is stdin, where a chat reads its turns", "name a file")
+        extras = read_extras(params["files"], params["attachments"])
+        require_readable(registry, model, [Message("user", extras)], call_options)
+        key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
+        records = (log.exchange,) if log.exchange else ()
+        system = decode_argument(params["system"], "--system") if params["system"] else None
+        endpoint = ChatEndpoint(protocol, params["base_url"], key)
+        with client_factory.build_client(
+            registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
+        ) as client:
+            if client.simulate:
+                stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
+            try:
+                sessions.append(
+                    ChatSession(
+                        client,
+                        log,
+                        box,
+                        model,
+                        endpoint=endpoint,
+                        system=system,
+                        options=call_options,
+                        markdown=not params["plain"],
+                        pick=turns.pick,
+                    )
                 )
-            )
-        except (ValueError, TypeError) as error:
-            raise errors.UsageError(str(error)) from error
-        _greet(sessions[0])
-        return _turns(sessions[0], turns, Question(template, extras))
+            except (ValueError, TypeError) as error:
+                raise errors.UsageError(str(error)) from error
+            _greet(sessions[0])
+            return _turns(sessions[0], turns, ChatQuestion(template, extras))
 
 
 def _greet(session: ChatSession) -> None:
@@ -177,7 +157,7 @@ def _greet(session: ChatSession) -> None:
         stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
-class Question:
+class ChatQuestion:
     """Builds the question of a line: with the template's prompt, and the first one with the attachments."""
 
     def __init__(self, template: Filled, extras: list[Part]) -> None:
@@ -192,7 +172,7 @@ class Question:
         return read_messages(self._template.prompt(text), None, (), extras)[0]
 
 
-def _turns(session: ChatSession, turns: TurnInput, question: Question) -> int:
+def _turns(session: ChatSession, turns: TurnInput, question: ChatQuestion) -> int:
     """Run one turn after another and return the exit status: 0 at a terminal, else the worst of the turns."""
     while True:
         try:
@@ -215,7 +195,7 @@ def _status(session: ChatSession) -> int:
     return errors.WHOLE if sys.stdin.isatty() else session.status
 
 
-def _turn(session: ChatSession, line: str, question: Question) -> bool:
+def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
     from cnllm.cli import chat_commands
 
     if _COMMAND.match(line):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,18 +44,7 @@ _WIRES = click.Choice(["openai-chat", "anthropic-messages", "gemini", "openai-re
 )
 @click.option("--dry-run", is_flag=True, help="Show the questions and their cost; send nothing.")
 @options.as_json("facts and the number of requests")
-def probe(
-    target: str,
-    id: str | None,
-    protocol: str | None,
-    key_env: str | None,
-    max_requests: int,
-    max_cost: float | None,
-    assume_price: str | None,
-    output: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+def probe(target: str, **params: Any) -> int:
     """Ask an endpoint what it takes, and describe it in a registry file.
 
     Every question has a control that differs in one field. What two runs agree on goes into the file; the rest stays
@@ -66,15 +55,17 @@ def probe(
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    goal = probe_target.find(registry, target, id, protocol, key_env, assume_price)
-    if max_cost is not None and goal.price is None:
+    goal = probe_target.find(
+        registry, target, params["id"], params["protocol"], params["key_env"], params["assume_price"]
+    )
+    if params["max_cost"] is not None and goal.price is None:
         raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
-    if output is not None:
-        own_files.require_own(output)
-    if dry_run:
+    if params["output"] is not None:
+        own_files.require_own(params["output"])
+    if params["dry_run"]:
         from cnllm.probe.plan import plan_text
 
-        answer.print_line(plan_text(max_requests, goal.price).rstrip())
+        answer.print_line(plan_text(params["max_requests"], goal.price).rstrip())
         return errors.WHOLE
     from cnllm.probe.recording import state_file
     from cnllm.probe.run import run
@@ -85,8 +76,8 @@ def probe(
         model=goal.id,
         protocol=goal.protocol,
         api_key=goal.api_key,
-        max_requests=max_requests,
-        max_cost=max_cost,
+        max_requests=params["max_requests"],
+        max_cost=params["max_cost"],
         price=goal.price,
         on_step=_show,
         registry=registry,
@@ -95,7 +86,7 @@ def probe(
         keys=goal.keys,
         place=goal.place,
     )
-    _write(report, state, output, as_json)
+    _write(report, state, params["output"], as_json=params["as_json"])
     for remark in report.remarks:
         stdio.print_line(f"note: {remark}")
     if report.stopped:
@@ -116,7 +107,7 @@ def _show(step: Step) -> None:
     stdio.print_line(text if len(text) <= 79 else text[:78] + "…")
 
 
-def _write(report: Report, state: Path, output: str | None, as_json: bool) -> None:
+def _write(report: Report, state: Path, output: str | None, *, as_json: bool) -> None:
     """Write the description, the report and the recording, and print what was learnt."""
     if output is not None and report.overlay:
         path = Path(output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 from msgspec import UNSET
@@ -54,8 +54,8 @@ DIM, RESET = "\x1b[2m", "\x1b[0m"
 _MAX_RESULT = 300  # characters of a tool's result
 
 
-class View(Protocol):
-    """The view of an answer: `event` while it arrives, or `whole` for a complete reply, then `end`."""
+class View:
+    """The view of an answer: `event` while it arrives, or `reply` for a complete one, then `end`. It prints nothing."""
 
     def event(self, event: Event) -> None:
         """Show one event of a stream."""
@@ -73,17 +73,8 @@ class View(Protocol):
         """Finish after Ctrl-C, with the part of the reply that arrived."""
 
 
-class SilentView:
+class SilentView(View):
     """A view that prints nothing before the end (`--json`)."""
-
-    def event(self, event: Event) -> None:
-        """Print nothing: `end` prints the reply."""
-
-    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """Print nothing: `end` prints the reply."""
-
-    def step(self, step: Step) -> None:
-        """Print nothing: `end` prints the reply."""
 
     def end(self, reply: Reply | None) -> None:
         """Print the reply, or the part of it that arrived, as JSON; print nothing if there is none."""
@@ -103,7 +94,7 @@ Line = Event | ToolOutcome
 """A line that `--events` prints."""
 
 
-class EventLinesView:
+class EventLinesView(View):
     """A view that prints each event as one line (`--events`)."""
 
     def event(self, event: Event) -> None:
@@ -137,13 +128,8 @@ class EventLinesView:
         for result in step.results:
             self._line(ToolOutcome(result))
 
-    def end(self, reply: Reply | None) -> None:
-        """Print nothing: the events hold everything."""
 
-    interrupted = end
-
-
-class TextView:
+class TextView(View):
     """A view as text: the answer on stdout, the rest on stderr. Control characters are escaped only on a terminal.
 
     `hold` withholds the answer from a pipe until it is final: a pipe cannot take text back when the reply restarts.

@@ -73,10 +73,10 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
 
     providers = {name.casefold(): name for name in registry.providers}
     questions = _Questions(params, interactive=sys.stdin.isatty() and not _is_complete(params, providers))
-    provider = questions.required("provider", "Provider, a known or a new one", _provider)
+    provider = questions.value("provider", "Provider, a known or a new one", _provider, required=True)
     provider = providers.get(provider.casefold(), provider)
     new = provider.casefold() not in providers
-    id = questions.required("id", "Id, as the endpoint calls it", _id)
+    id = questions.value("id", "Id, as the endpoint calls it", _id, required=True)
     if not new:
         for option in ("base_url", "key_env"):
             if params[option] is not None:
@@ -84,16 +84,15 @@ def _read_addition(registry: Registry, params: dict[str, Any]) -> Addition:
                     f"{provider} is already described, including {_option(option)}",
                     f"leave {_option(option)} out, or name a new provider",
                 )
-    base_url = questions.required("base_url", "Address, as in http://127.0.0.1:8000/v1", _url) if new else None
-    key = (
-        questions.optional("key_env", "Variable that holds the key, empty if none is needed", _variable)
-        if new
-        else None
+    base_url = (
+        questions.value("base_url", "Address, as in http://127.0.0.1:8000/v1", _url, required=True) if new else None
     )
-    context = questions.optional("context", "Tokens in its window, empty if unknown", _count)
-    output = questions.optional("output", "Most tokens of a reply, empty if unknown", _count)
-    reasoning = questions.optional("reasoning", f"Reasoning ({', '.join(MODES)}), empty if unknown", _mode)
-    alias = questions.optional("alias", "Short name, empty for none", _alias)
+    key_question = "Variable that holds the key, empty if none is needed"
+    key = questions.value("key_env", key_question, _variable) if new else None
+    context = questions.value("context", "Tokens in its window, empty if unknown", _count)
+    output = questions.value("output", "Most tokens of a reply, empty if unknown", _count)
+    reasoning = questions.value("reasoning", f"Reasoning ({', '.join(MODES)}), empty if unknown", _mode)
+    alias = questions.value("alias", "Short name, empty for none", _alias)
     return Addition(
         provider=provider,
         id=id,
@@ -121,21 +120,15 @@ class _Questions:
         self._params = params
         self._interactive = interactive
 
-    def required(self, name: str, question: str, parse: Callable[[str], Any]) -> Any:
-        """Return a required value. Raise `UsageError` if it is missing and there is no terminal."""
-        if self._params[name] is not None:
-            return parse(self._params[name])
-        if not self._interactive:
-            raise errors.UsageError(f"{_option(name)} is missing", "cnllm models add --help shows what is needed")
-        return self._ask(question, parse)
-
-    def optional(self, name: str, question: str, parse: Callable[[str], Any]) -> Any:
-        """Return a value that may stay unknown."""
+    def value(self, name: str, question: str, parse: Callable[[str], Any], *, required: bool = False) -> Any:
+        """Return a value. Raise `UsageError` if a required one is missing and there is no terminal."""
         if self._params[name] is not None:
             return parse(str(self._params[name]))
-        if not self._interactive:
-            return None
-        return self._ask(question, lambda text: parse(text) if text else None)
+        if self._interactive:
+            return self._ask(question, lambda text: parse(text) if text or required else None)
+        if required:
+            raise errors.UsageError(f"{_option(name)} is missing", "cnllm models add --help shows what is needed")
+        return None
 
     def _ask(self, question: str, parse: Callable[[str], Any]) -> Any:
         """Ask on stderr, since stdout holds only the added lines. Raise `click.Abort` at the end of stdin."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import operator
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,10 @@ def list_(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, 
     each in its own currency.
     """
     with _without_gc():
-        _list(part, as_json, with_retired, catalogue, filters)
+        _list(part, filters, as_json=as_json, with_retired=with_retired, catalogue=catalogue)
 
 
-def _list(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, filters: dict[str, Any]) -> None:
+def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_retired: bool, catalogue: bool) -> None:
     from cnllm.model_facts import summary
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
@@ -181,25 +182,15 @@ class _Filters:
         """Whether a model passes all filters. None if that is unknown."""
         if not self.filters:
             return True
-        states = [self._context(row), self._price(row), self._currency(row), *_states(row, self.capabilities)]
+        price = row["price"] or {}
+        bounds: list[tuple[Any, Any, Callable[[Any, Any], bool]]] = [
+            (self.context, row["context"], operator.ge),
+            (self.max_price, price.get("output"), operator.le),
+            (self.currency or None, price.get("currency"), operator.eq),
+        ]
+        states = [None if value is None else fits(value, bound) for bound, value, fits in bounds if bound is not None]
+        states += _states(row, self.capabilities)
         return False if False in states else None if None in states else True
-
-    def _context(self, row: dict[str, Any]) -> bool | None:
-        if self.context is None:
-            return True
-        return None if row["context"] is None else row["context"] >= self.context
-
-    def _price(self, row: dict[str, Any]) -> bool | None:
-        if self.max_price is None:
-            return True
-        price = (row["price"] or {}).get("output")
-        return None if price is None else price <= self.max_price
-
-    def _currency(self, row: dict[str, Any]) -> bool | None:
-        if not self.currency:
-            return True
-        currency = (row["price"] or {}).get("currency")
-        return None if currency is None else currency == self.currency
 
 
 def _capability(word: str, kinds: list[str]) -> str:
