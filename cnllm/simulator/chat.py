@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -124,11 +125,8 @@ def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
 
 
 def _steps(text: str, cumulative: bool) -> Iterator[str]:
-    """Yield the pieces of a text, or after each piece the whole text up to it."""
-    total = ""
-    for piece in split_pieces(text):
-        total += piece
-        yield total if cumulative else piece
+    """Return the pieces of a text, or after each piece the whole text up to it."""
+    return accumulate(split_pieces(text)) if cumulative else iter(split_pieces(text))
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
+from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool, read_choice
 from cnllm.types.media import KIND_OF_PART
 
 __all__ = ["CONTENT_SUBSTITUTES", "read_chat_request"]
@@ -32,7 +32,7 @@ def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
     if tools is not None and (not isinstance(tools, list) or not all(isinstance(t, dict) for t in tools)):
         broken.append("tools")
         tools = None
-    choice, tool_name = _choice(body.get("tool_choice"))
+    choice, tool_name = read_choice(body.get("tool_choice"))
     answer, schema = _format(body.get("response_format"))
     return ParsedRequest(
         body=body,
@@ -98,18 +98,6 @@ def _tool(tool: dict[str, Any]) -> ParsedTool:
         parameters=function.get("parameters"),
         strict=function.get("strict") is True,
     )
-
-
-def _choice(choice: Any) -> tuple[str | None, str | None]:
-    match choice:
-        case None:
-            return None, None
-        case {"type": "function", "function": {"name": str(name)}}:
-            return "named", name
-        case str():
-            return choice, None
-        case _:
-            return "other", None
 
 
 def _format(response_format: Any) -> tuple[str | None, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,8 +140,8 @@ def _budget(context: RequestContext, reasoning: Reasoning, budget: Budget, path:
         return
     if any(patch is not None and get(patch.set, path) == tokens for patch in (reasoning.off, reasoning.on)):
         return  # no number of tokens, but the endpoint's word for off or on
-    if type(tokens) is not int or _bound_problem(tokens, budget.min, budget.max):
-        message = f"invalid {path}: {_bound_problem(tokens, budget.min, budget.max) or 'not an integer'}"
+    if type(tokens) is not int or _bound_problem(budget, tokens):
+        message = f"invalid {path}: {_bound_problem(budget, tokens) or 'not an integer'}"
         yield Violation("param", message, param=path, value=tokens)
     ceiling = get(context.body, param_path(context.flags, budget.under) or budget.under) if budget.under else None
     if type(tokens) is int and type(ceiling) is int and tokens >= ceiling:
@@ -154,27 +155,21 @@ def _value_problem(rule: Param, value: Any) -> str | None:
         return f"only {rule.fixed} is allowed for this model"
     if rule.items is not None and isinstance(value, list) and len(value) > rule.items:
         return f"at most {rule.items} items are allowed"
-    return _bound_problem(value, rule.min, rule.max, rule.above, rule.below)
+    return _bound_problem(rule, value)
 
 
-def _bound_problem(
-    value: Any,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-) -> str | None:
+_BOUNDS = (
+    ("min", operator.lt, "at least"),
+    ("max", operator.gt, "at most"),
+    ("above", operator.le, "greater than"),
+    ("below", operator.ge, "less than"),
+)
+
+
+def _bound_problem(rule: Param | Budget, value: Any) -> str | None:
     """Return the bound that a value breaks, in words, or None."""
-    if minimum is None and maximum is None and above is None and below is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    own = {name: bound for name, *_ in _BOUNDS if (bound := getattr(rule, name, None)) is not None}
+    bounds = [(own[name], breaks, words) for name, breaks, words in _BOUNDS if name in own]
+    if bounds and (isinstance(value, bool) or not isinstance(value, int | float)):
         return "it must be a number"
-    if minimum is not None and value < minimum:
-        return f"must be at least {minimum:g}"
-    if maximum is not None and value > maximum:
-        return f"must be at most {maximum:g}"
-    if above is not None and value <= above:
-        return f"must be greater than {above:g}"
-    if below is not None and value >= below:
-        return f"must be less than {below:g}"
-    return None
+    return next((f"must be {words} {bound:g}" for bound, breaks, words in bounds if breaks(value, bound)), None)

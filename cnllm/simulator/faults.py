@@ -17,53 +17,60 @@
 
 Separate several faults with `;`. With `times=2` only the first two requests with exactly this header meet the fault.
 Any further word (`id=a`) makes the header of one test different from another's. With `step=poll` a fault meets that
-step of a batch only (upload, submit, poll, list, results, cancel); `cnllm.simulator.batch.faults` has the words that
-say what happens to a job. A request that meets a status has no effect; with `after-effect` it has.
+step of a batch only (upload, submit, poll, list, results, cancel). A request that meets a status has no effect; with
+`after-effect` it has.
+
+On the request that starts a job of a batch, these words say what happens to the job:
+
+    x-cnllm-fault: polls=3            the job is pending for the first 3 polls (1 if it says nothing)
+    x-cnllm-fault: seconds=0.5        the job is pending for half a second, however often it is polled
+    x-cnllm-fault: unlisted=2         the job is missing in the next 2 lists
+    x-cnllm-fault: invalid=3          the job fails in validation, at its third row
+    x-cnllm-fault: expired=2          the last 2 rows expire
+    x-cnllm-fault: failed-rows=1      the first row is answered with status 500
+    x-cnllm-fault: missing-rows=1     the first result is missing
+    x-cnllm-fault: duplicate-rows=1   the first result occurs twice
+    x-cnllm-fault: shuffled           the results come in another order
+
+On the request for a list, `page-size=1` sets the number of jobs in a page.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from msgspec import Struct
 
-__all__ = ["HEADER", "InjectedFault", "fault_words", "read_fault"]
+__all__ = ["HEADER", "InjectedFault", "JobFaults", "page_size", "read_fault", "read_job_faults"]
 
 HEADER = "x-cnllm-fault"
 
 _KINDS = frozenset(
-    {
-        "stall-headers",
-        "stall-body",
-        "stall-middle",
-        "comments",
-        "linger",
-        "reset-headers",
-        "reset",
-        "drop",
-        "cut",
-        "error",
-        "slow",
-        "redirect",
-        "status",
-        "retry-after",
-    }
+    [
+        *("stall-headers", "stall-body", "stall-middle", "comments", "linger", "reset-headers", "reset", "drop"),
+        *("cut", "error", "slow", "redirect", "status", "retry-after"),
+    ]
 )
 
 
-_JOB_WORDS = frozenset(
-    {
-        "polls",
-        "seconds",
-        "unlisted",
-        "invalid",
-        "expired",
-        "failed-rows",
-        "missing-rows",
-        "duplicate-rows",
-        "shuffled",
-        "page-size",
-    }
-)
-"""Words that say what happens to a job of a batch. They change nothing about the request itself."""
+class JobFaults(Struct, frozen=True):
+    """The fate of a job of a batch; the module explains the words."""
+
+    polls: int = 1
+    seconds: float | None = None
+    unlisted: int = 0
+    invalid: int = 0
+    expired: int = 0
+    failed_rows: int = 0
+    missing_rows: int = 0
+    duplicate_rows: int = 0
+    shuffled: bool = False
+
+
+_JOB_WORDS = {name.replace("_", "-"): name for name in JobFaults.__struct_fields__}
+"""Words that say what happens to a job, with their fields. They change nothing about the request itself."""
+_PAGE_SIZE = "page-size"
 
 
 class InjectedFault(Struct, frozen=True):
@@ -95,16 +102,16 @@ class InjectedFault(Struct, frozen=True):
         return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
 
 
-def fault_words(header: str) -> dict[str, str]:
+def _fault_words(header: str) -> dict[str, str]:
     """Return the words of a header, each with the text after its `=`."""
     return dict(w.strip().partition("=")[::2] for w in header.split(";") if w.strip())
 
 
 def read_fault(header: str) -> InjectedFault:
     """Parse the fault that a header names. Raise `ValueError` for an unknown fault."""
-    words = fault_words(header)
+    words = _fault_words(header)
     kinds = {k: v for k, v in words.items() if k in _KINDS}
-    if not kinds and _JOB_WORDS.isdisjoint(words):
+    if not kinds and words.keys().isdisjoint({*_JOB_WORDS, _PAGE_SIZE}):
         raise ValueError(f"{HEADER}: {header} is no fault; there are {', '.join(sorted(_KINDS))}")
     for word, convert in (("status", int), ("retry-after", float)):
         if word in kinds:
@@ -115,3 +122,20 @@ def read_fault(header: str) -> InjectedFault:
         raise ValueError(f"{HEADER}: {kinds['status']} is no status to answer with")
     times = int(words["times"]) if "times" in words else None
     return InjectedFault(kinds=kinds, times=times, step=words.get("step"), takes_effect="after-effect" in words)
+
+
+def read_job_faults(headers: Mapping[str, str]) -> JobFaults:
+    """Return what the fault header asks of a job. Raise `ValueError` for a value that is no number."""
+    words = {name: value for name, value in _words(headers).items() if name in _JOB_WORDS}
+    kinds: dict[str, Callable[[str], Any]] = {"seconds": float, "shuffled": lambda value: True}
+    return JobFaults(**{_JOB_WORDS[name]: kinds.get(name, int)(value) for name, value in words.items()})
+
+
+def page_size(headers: Mapping[str, str]) -> int | None:
+    """Return the number of jobs in a page that the fault header asks for, or None."""
+    words = _words(headers)
+    return int(words[_PAGE_SIZE]) if _PAGE_SIZE in words else None
+
+
+def _words(headers: Mapping[str, str]) -> dict[str, str]:
+    return _fault_words(next((value for name, value in headers.items() if name.lower() == HEADER), ""))

@@ -12,7 +12,7 @@ from cnllm.protocols import ServerCodec, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
 from cnllm.simulator.chat_paths import usual_body, usual_messages
-from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
+from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool, read_choice
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.media import media_kind
 
@@ -44,7 +44,7 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
 
 def _parsed_request(codec: ServerCodec, request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
     options = request.options
-    choice, tool_name = _choice(options.get("tool_choice"))
+    choice, tool_name = read_choice(options.get("tool_choice"))
     schema = options.get("schema")
     json_schema = schema.get("json_schema") if isinstance(schema, Mapping) else None
     schema = json_schema["schema"] if isinstance(json_schema, Mapping) and "schema" in json_schema else schema
@@ -115,15 +115,3 @@ def _tool(tool: Any) -> ParsedTool:
         own = tool if isinstance(tool, Mapping) else {}
         return ParsedTool(kind=own.get("type"), name=own.get("name"))
     return ParsedTool("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
-
-
-def _choice(choice: Any) -> tuple[str | None, str | None]:
-    match choice:
-        case None:
-            return None, None
-        case {"function": {"name": str(name)}}:
-            return "named", name
-        case str():
-            return choice, None
-        case _:
-            return "other", None

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import LEVELS, Flags, Reasoning
 from cnllm.simulator.command_tools import command_tool, own_words, with_harmless_command
-from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.request import (
@@ -30,6 +29,12 @@ from cnllm.types import Usage
 
 __all__ = ["SimulatedReply", "make_reply"]
 
+_STEPS = {"minimal": 0, "low": 1, "medium": 2, "high": 4, "xhigh": 6, "max": 8}
+"""Additional sentences for each level."""
+_TOKENS_PER_STEP = 1024
+"""Tokens of a budget for each additional sentence."""
+_MAX_STEPS = 40
+"""The most additional sentences for a budget."""
 _PARALLEL = ("parallel", "并行")
 _TEXTS = {
     "zh": {
@@ -96,7 +101,9 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | 
     kind = "-result" if results else "-call" if tools else ""
     reasoning = ""
     if thinks:
-        reasoning = reasoning_text(flags.reasoning, request.body, texts["think" + kind].format(**values), texts["step"])
+        reasoning = _reasoning_text(
+            flags.reasoning, request.body, texts["think" + kind].format(**values), texts["step"]
+        )
     text = texts["result" if results else "say"].format(**values)
     if tools:
         text = ""
@@ -108,7 +115,9 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | 
     calls = tuple(_call(flags, tool, seed, n, values["echo"]) for n, tool in enumerate(tools))
     if text_calls and calls:
         text, calls = write_calls(calls), ()
-    return _cut_to_limit(model, flags, request, seed, reasoning, _cut_at_stop(flags, request, text), calls)
+    text = _cut_at_stop(flags, request, text)
+    reply = SimulatedReply(seed[:24], model, reasoning, text, calls, finish="stop", usage=Usage())
+    return _cut_to_limit(flags, request, reply)
 
 
 def _after_prefill(flags: Flags, request: ParsedRequest, text: str) -> str:
@@ -195,6 +204,28 @@ def _schema_in_text(text: str) -> dict[str, Any] | None:
     return None
 
 
+# ── reasoning ────────────────────────────────────────────────────────────────
+def _reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str, step: str) -> str:
+    """Return `start` and further steps: more for a higher effort or a larger budget, within the budget."""
+    budget = reasoning.budget if reasoning is not None else None
+    tokens = get(body, budget.at) if budget is not None and budget.at else None
+    steps = _effort_steps(reasoning, body)
+    if type(tokens) is int and tokens > 0:
+        steps = min(_MAX_STEPS, tokens // _TOKENS_PER_STEP)
+    text = start + "".join(step.format(n=n + 1) for n in range(steps))
+    return "".join(split_pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
+
+
+def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:
+    effort = reasoning.effort if reasoning is not None else None
+    word = get(body, effort.at) if effort is not None and effort.at else None
+    if effort is None or not isinstance(word, str):
+        return 0
+    levels = [level for level in LEVELS if getattr(effort, level) == word]
+    level = word if word in levels or not levels else levels[-1]
+    return _STEPS.get(level.lower(), 0)
+
+
 # ── limits ───────────────────────────────────────────────────────────────────
 def _cut_at_stop(flags: Flags, request: ParsedRequest, text: str) -> str:
     path = param_path(flags, "stop")
@@ -205,33 +236,24 @@ def _cut_at_stop(flags: Flags, request: ParsedRequest, text: str) -> str:
     return text
 
 
-def _cut_to_limit(
-    model: str,
-    flags: Flags,
-    request: ParsedRequest,
-    seed: str,
-    reasoning: str,
-    text: str,
-    calls: tuple[ParsedCall, ...],
-) -> SimulatedReply:
+def _cut_to_limit(flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
     """Cut the reply to the tokens that the request allows; reasoning uses them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
     limit = get(request.body, path) if path else None
     budget = limit if type(limit) is int and limit > 0 else 1 << 30
-    cut_reasoning, budget, whole = _take_tokens(reasoning, budget)
-    cut_text, budget, complete = _take_tokens(text, budget)
+    cut_reasoning, budget, whole = _take_tokens(reply.reasoning, budget)
+    cut_text, budget, complete = _take_tokens(reply.text, budget)
     complete = complete and whole
     cut_calls: list[ParsedCall] = []
-    for call in calls:
+    for call in reply.calls:
         if budget < 1:  # not even the name fits
             complete = False
             break
         arguments, budget, fits = _take_tokens(call.arguments, budget - 1)
         complete = complete and fits
         cut_calls.append(ParsedCall(id=call.id, name=call.name, arguments=arguments))
-    return SimulatedReply(
-        id=seed[:24],
-        model=model,
+    return msgspec.structs.replace(
+        reply,
         reasoning=cut_reasoning,
         text=cut_text,
         calls=tuple(cut_calls),

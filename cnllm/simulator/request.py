@@ -22,6 +22,7 @@ __all__ = [
     "input_tokens",
     "is_thinking",
     "param_path",
+    "read_choice",
     "tool_tokens",
     "turn_tokens",
     "turns_reasoning_off",
@@ -102,6 +103,19 @@ class ParsedRequest(Struct, frozen=True):
     def prompt(self) -> str:
         """Return the text of the user's last message."""
         return next((t.text for t in reversed(self.turns) if t.role == "user"), "")
+
+
+def read_choice(choice: Any) -> tuple[str | None, str | None]:
+    """Return the word of a tool_choice, and the tool that it names."""
+    match choice:
+        case None:
+            return None, None
+        case {"type": "function", "function": {"name": str(name)}}:
+            return "named", name
+        case str():
+            return choice, None
+        case _:
+            return "other", None
 
 
 def flags_for(model: Model, request: ParsedRequest) -> tuple[Flags, bool | None]:

@@ -154,11 +154,11 @@ def reject(
 ) -> SimulatedResponse:
     """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
     error = error_response(violation, [])
+    status, body = status or error.status, error.body
     if protocol is not None and not (codec := server_codec(protocol)).dialects:
-        body = codec.write_error(status or error.status, violation.message, violation.on)
-        error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
-    response = error_body(ErrorResponse(status=status or error.status, body=error.body))
-    return SimulatedResponse(response.status, response.headers | headers, response.pieces)
+        body = msgspec.json.encode(codec.write_error(status, violation.message, violation.on)).decode()
+    response = error_body(ErrorResponse(status, body))
+    return SimulatedResponse(status, response.headers | headers, response.pieces)
 
 
 def error_body(error: ErrorResponse) -> SimulatedResponse:

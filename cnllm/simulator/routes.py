@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -89,40 +89,34 @@ def _respond_to_shared(
     catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, protocol: str, path_id: str | None
 ) -> SimulatedResponse:
     """Return the response of the endpoint that serves the model of the path, or that of the body, over a wire."""
+    name = _model_in_body(content) if path_id is None else _parse_id(path_id)
+    if name is None:
+        violation = Violation("param", "The body is a JSON object that names a model.", param="model")
+        return reject(violation, protocol=protocol)
+    model = _resolve(catalog, name, protocol)
     if path_id is None:
-        return _respond_to_body(catalog, headers, content, path, protocol)
-    name = _parse_id(path_id)
-    return _respond(catalog, _resolve(catalog, name, protocol), headers, content, path, name)
+        with contextlib.suppress(UnicodeError, RecursionError):  # the endpoint's own check reports it
+            content = msgspec.json.encode({**msgspec.json.decode(content), "model": model.id})
+    return _respond(catalog, model, headers, content, path, name)
 
 
 @cache
-def _shared_paths() -> list[tuple[str, re.Pattern[str]]]:
-    """Return the paths without a provider, with the wire of each."""
-    return [(protocol, re.compile(_pattern(path))) for protocol in PROTOCOLS for path in server_codec(protocol).paths]
-
-
-@cache
-def _endings() -> list[tuple[str, re.Pattern[str]]]:
-    """Return patterns of the last segment of each wire's paths."""
-    return [
-        (protocol, re.compile(re.escape(path.rpartition("/")[2]).replace(re.escape("{model}"), ".*")))
-        for protocol in PROTOCOLS
-        for path in server_codec(protocol).paths
-    ]
+def _wire_paths() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
+    """Return each wire with the patterns of one of its paths, without a provider, and of the path's last segment."""
+    paths = [(protocol, path) for protocol in PROTOCOLS for path in server_codec(protocol).paths]
+    return [(name, re.compile(_pattern(p)), re.compile(_pattern(p.rpartition("/")[2], "*"))) for name, p in paths]
 
 
 def _shared_path(path: str) -> tuple[str, str | None] | None:
     """Return the wire of a path without a provider, and the model in the path; None for any other path."""
-    for protocol, pattern in _shared_paths():
-        if (match := pattern.fullmatch(path)) is not None:
-            return protocol, match.groupdict().get("model")
-    return None
+    matches = ((protocol, pattern.fullmatch(path)) for protocol, pattern, _ in _wire_paths())
+    return next(((protocol, match.groupdict().get("model")) for protocol, match in matches if match is not None), None)
 
 
 def _wire(path: str) -> str | None:
     """Return the wire whose error shape clients expect at a path, or None if no wire has such a path."""
     last = path.rpartition("/")[2]
-    return next((protocol for protocol, pattern in _endings() if pattern.fullmatch(last)), None)
+    return next((protocol for protocol, _, ending in _wire_paths() if ending.fullmatch(last)), None)
 
 
 class _BadModelId(Exception):
@@ -141,22 +135,6 @@ def _require_post(method: str) -> SimulatedResponse | None:
     if method == "POST":
         return None
     return reject(Violation("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
-
-
-def _respond_to_body(
-    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, protocol: str
-) -> SimulatedResponse:
-    name = _model_in_body(content)
-    if name is None:
-        violation = Violation("param", "The body is a JSON object that names a model.", param="model")
-        return reject(violation, protocol=protocol)
-    model = _resolve(catalog, name, protocol)
-    body: dict[str, Any] = msgspec.json.decode(content)
-    try:
-        resolved_content = msgspec.json.encode({**body, "model": model.id})
-    except (UnicodeError, RecursionError):  # the endpoint's own check reports it
-        resolved_content = content
-    return _respond(catalog, model, headers, resolved_content, path, name)
 
 
 def _model_in_body(content: bytes) -> str | None:
@@ -195,9 +173,9 @@ def _path_patterns(model: Model) -> list[str]:
     return [_pattern(path) for path in paths]
 
 
-def _pattern(path: str) -> str:
-    """Return the pattern of a path in which `{model}` stands for the model."""
-    return re.escape(path).replace(re.escape("{model}"), "(?P<model>.+)")
+def _pattern(path: str, count: str = "+") -> str:
+    """Return the pattern of a path in which `{model}` stands for the model, of so many characters."""
+    return re.escape(path).replace(re.escape("{model}"), f"(?P<model>.{count})")
 
 
 def _list(catalog: ServedModels, method: str, provider: str | None) -> SimulatedResponse:
@@ -210,14 +188,9 @@ def _list(catalog: ServedModels, method: str, provider: str | None) -> Simulated
         names = [n for n in catalog.registry.names() if provider is None or n.partition("/")[0] == provider]
     if not names:
         return reject(Violation("path", f"There is no provider {provider}."), status=404)
-    data = [
-        {
-            "id": n if provider is None else n.partition("/")[2],
-            "object": "model",
-            "created": 0,
-            "owned_by": n.partition("/")[0],
-        }
-        for n in names
-    ]
+    data = []
+    for name in names:
+        owner, _, id = name.partition("/")
+        data.append({"id": name if provider is None else id, "object": "model", "created": 0, "owned_by": owner})
     body = msgspec.json.encode({"object": "list", "data": data})
     return SimulatedResponse(200, {"content-type": "application/json", MARK: "1"}, [body])

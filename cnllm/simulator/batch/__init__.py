@@ -2,7 +2,7 @@
 
 `BatchStore` holds the files and jobs of one server; its `offers` tell which step of an interface a request is: upload,
 submit, poll, list, results, cancel or file. `answer_step` answers it. The rows of a job are checked and
-answered as single requests are. `faults` lists what a test may ask of a job.
+answered as single requests are. `cnllm.simulator.faults` lists what a test may ask of a job.
 """
 
 from cnllm.simulator.batch.answer import BatchRequest, answer_step

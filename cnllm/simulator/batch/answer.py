@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import contains
 from cnllm.simulator.batch.describe import describe_file, describe_job, describe_page
-from cnllm.simulator.batch.faults import page_size
 from cnllm.simulator.batch.form_data import read_form
 from cnllm.simulator.batch.results import finish
 from cnllm.simulator.batch.steps import Interface, Step
 from cnllm.simulator.batch.store import BatchStore, Job
 from cnllm.simulator.batch.submission import Refused, read_submission
 from cnllm.simulator.check_request import check_key
+from cnllm.simulator.faults import page_size
 from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, reject
 from cnllm.simulator.violations import Violation
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.simulator.batch.faults import JobFaults
 from cnllm.simulator.batch.rows import Problem, Row
 from cnllm.simulator.batch.steps import Interface, Offers
+from cnllm.simulator.faults import JobFaults
 
 __all__ = ["BatchStore", "File", "Job", "Phase"]
 

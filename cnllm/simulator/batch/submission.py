@@ -7,10 +7,10 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags.batch import BatchSubmit
-from cnllm.simulator.batch.faults import read_job_faults
 from cnllm.simulator.batch.rows import Problem, Row, read_lines, read_rows
 from cnllm.simulator.batch.steps import Interface
 from cnllm.simulator.batch.store import BatchStore, File, Job
+from cnllm.simulator.faults import read_job_faults
 from cnllm.simulator.respond import ModelLookup
 from cnllm.types.checks import unfit_id
 
