@@ -37,14 +37,14 @@ def run_batch(params: dict[str, Any]) -> int:
             box.open()
         settings = _settings(params, box)
         if params["dry_run"]:
-            return _estimate(settings, params["as_json"])
+            return _estimate(settings, as_json=params["as_json"])
         return _run(settings, params)
     finally:
         if box is not None:
             box.close()
 
 
-def _estimate(settings: Settings, as_json: bool) -> int:
+def _estimate(settings: Settings, *, as_json: bool) -> int:
     """Print what a run would take."""
     from cnllm.batch import estimate_session
     from cnllm.cli.output.batch_report import estimate_lines

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from cnllm.cli import chat_view, client_factory, turn_log
-from cnllm.cli.chat_turns import ChatEndpoint, CompletedTurn, FailedTurn
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.turn import TurnResult, exit_status, report_ending, run_turn
 from cnllm.errors import CnllmError
@@ -22,6 +23,30 @@ if TYPE_CHECKING:
 __all__ = ["ChatEndpoint", "ChatSession"]
 
 AGAIN = "/retry asks again"
+
+
+class ChatEndpoint(msgspec.Struct, frozen=True):
+    """The protocol, address and key of the model, where the user gives them."""
+
+    protocol: str | None = None
+    base_url: str | None = None
+    key: str | None = None
+
+
+class CompletedTurn(msgspec.Struct, frozen=True):
+    """A successful turn: its number in the store, its messages, and the exit status that `call` would return."""
+
+    number: int | None
+    messages: list[Message]
+    status: int = errors.WHOLE
+
+
+class FailedTurn(msgspec.Struct, frozen=True):
+    """A turn without an answer."""
+
+    number: int | None
+    question: Message
+    status: int = errors.FAILED
 
 
 class ChatSession:

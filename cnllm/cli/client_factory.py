@@ -127,11 +127,11 @@ def build_client(
     for record in records:
         from cnllm.cassette import Recorder
 
-        transport = Recorder(transport or base_transport(registry, simulate), record, errors.hide_secrets)
+        transport = Recorder(transport or base_transport(registry, simulate=simulate), record, errors.hide_secrets)
     return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
 
 
-def base_transport(registry: Registry, simulate: bool) -> Any:
+def base_transport(registry: Registry, *, simulate: bool) -> Any:
     """Return the transport that sends, or the simulator's."""
     if simulate:
         from cnllm.simulator import SimTransport

@@ -245,7 +245,7 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
-def model(required: bool = True) -> Decorator:
+def model(*, required: bool = True) -> Decorator:
     """Return the option `--model M`, completed with the registry's names."""
     return click.option(
         "-m",

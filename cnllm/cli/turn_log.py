@@ -124,19 +124,14 @@ class TurnLog:
 
 
 class LoggedTurn:
-    """One turn in the store, or no turn if logging is off.
+    """One turn in the store, or no turn if logging is off: then `number` is None.
 
     An exception that leaves the `with` block marks the turn as failed."""
 
     def __init__(self, turn: Turn | None, entries: list[dict[str, Any]]) -> None:
         self._turn = turn
-        self._number = turn.number if turn is not None else None
+        self.number = turn.number if turn is not None else None
         self._entries = entries
-
-    @property
-    def number(self) -> int | None:
-        """Return the number of the turn in the store, or None."""
-        return self._number
 
     def finish(self, reply: Reply, messages: Sequence[Message] | None = None) -> None:
         """Store the reply. `messages` are all new messages, where the model called tools."""

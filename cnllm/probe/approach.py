@@ -71,62 +71,131 @@ class ProbedEndpoint(Struct, frozen=True):
 Exchanger = Callable[..., Generator[Any, Any, Answer]]
 
 
+class _Form(Struct, frozen=True):
+    """The form of a first request: values by path, keys that are left out, and whether it streams."""
+
+    base: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+    stream: bool = False
+
+
+class _Search:
+    """A search for the endpoint. `exchange` sends a request, and `seen` are the answers to first requests."""
+
+    def __init__(self, registry: Registry, exchange: Exchanger, *, has_key: bool) -> None:
+        self.registry = registry
+        self.exchange = exchange
+        self.has_key = has_key
+        self.seen: list[tuple[Place, Answer]] = []
+
+    def models(self, candidates: list[Place]) -> Generator[Any, Any, tuple[list[str], list[tuple[str, Answer]]]]:
+        """Ask for the list of models at the bases that are tried, until one has it."""
+        listing: list[tuple[str, Answer]] = []
+        for base in dict.fromkeys(place.base_url for place in candidates):
+            place = next(p for p in candidates if p.base_url == base)
+            answer = yield from self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
+            listing.append((base, answer))
+            ids = list(_model_ids(answer.data))
+            if ids:
+                return ids, listing
+            if answer.status not in (404, 405) or len(listing) > 2:
+                break
+        return [], listing
+
+    def describe(self, place: Place) -> Generator[Any, Any, list[Answer]]:
+        """Ask a server of one's own what it says of itself."""
+        answers: list[Answer] = []
+        parts = urlsplit(place.base_url)
+        for path in _SELF_PATHS if parts.scheme == "http" else ():
+            answer = yield from self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
+            if answer.status == 200 and isinstance(answer.data, dict):
+                answers.append(answer)
+        return answers
+
+    def first_request(self, place: Place, id: str) -> Generator[Any, Any, ProbedEndpoint | None]:
+        """Try one place, with each header of a key, and with what a refusal asks for."""
+        model = model_at(self.registry, place, id)
+        form = _Form()
+        facts: list[Fact] = []
+        rule = (model.flags.params or {}).get("max_tokens")
+        if getattr(rule, "default", None) is not None:
+            form = _Form({Bodies(model).path("max_tokens"): _ROOM})
+        tries_headers = place.auth is None and self.has_key and all(answer.problem != "key" for _, answer in self.seen)
+        own = ((model.flags.auth and model.flags.auth.header) or "").lower()
+        others = KEY_HEADERS if tries_headers else ()
+        headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
+        place = replace(place, auth=next(headers))
+        for _ in range(8):
+            bodies = Bodies(model, form.base, form.drop)
+            ask = Ask(
+                body=bodies.build(_HELLO, stream=form.stream), why="a first request", stream=form.stream, control=True
+            )
+            answer = yield from self.exchange(ask, place, id)
+            self.seen.append((place, answer))
+            if answer.passed and not (answer.text or answer.reasoning):
+                self.seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
+                return None
+            if answer.passed:
+                if form.stream:
+                    whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
+                    again = yield from self.exchange(whole, place, id)
+                    if again.refused:
+                        facts.append(Fact("stream.required", True, "refused", quote=again.message))
+                if form.drop:
+                    facts.append(Fact("body.drop", list(form.drop), "refused"))
+                facts += yield from self.key_facts(model, place, id, ask)
+                return ProbedEndpoint(place, id, form.base, form.drop, facts=tuple(facts))
+            if answer.problem == "key" and self.has_key:
+                header = next(headers, None)
+                if header is None:
+                    return None
+                place = replace(place, auth=header)
+                continue
+            change = _remedy(model, answer, form) if answer.refused else None
+            if change is None:
+                return None
+            form = change
+        return None
+
+    def key_facts(self, model: Model, place: Place, id: str, ask: Ask) -> Generator[Any, Any, list[Fact]]:
+        """Ask once without the key: only a refusal proves that the header carries it."""
+        if not self.has_key:
+            return []
+        answer = yield from self.exchange(replace(ask, keyless=True, why="no key"), place, id)
+        if answer.problem != "key" and not (answer.refused and answer.status in (401, 403)):
+            return []
+        own = model.flags.auth
+        header, value = place.auth or ((own.header, own.value) if own is not None else (None, None))
+        return [Fact("auth.header", header, "works"), Fact("auth.value", value, "works")]
+
+
 def approach(
-    registry: Registry, goal: Approach, exchange: Exchanger, has_key: bool, thorough: bool
+    registry: Registry, goal: Approach, exchange: Exchanger, *, has_key: bool, thorough: bool
 ) -> Generator[Any, Any, ProbedEndpoint]:
     """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
 
     `thorough`: there are enough requests to ask a server what it says of itself.
     """
+    search = _Search(registry, exchange, has_key=has_key)
     candidates = [goal.place] if goal.place is not None else places(registry, goal.base_url, goal.protocol)
-    models, listing = yield from _models(candidates, exchange)
+    models, listing = yield from search.models(candidates)
     id = goal.id or next(iter(models), None)
     if id is None:
         raise _no_list(listing, goal.base_url)
-    seen: list[tuple[Place, Answer]] = []
     for place in _ordered(candidates, listing):
-        tries_headers = has_key and all(answer.problem != "key" for _, answer in seen)
-        found = yield from _try(registry, place, id, exchange, has_key, tries_headers, seen)
+        found = yield from search.first_request(place, id)
         if found is not None:
             said = [answer for _, answer in listing]
             if thorough:
-                said += yield from _describe(found.place, exchange)
-            remarks = tuple(dict.fromkeys(_stated_remarks([*said, seen[-1][1]])))
+                said += yield from search.describe(found.place)
+            remarks = tuple(dict.fromkeys(_stated_remarks([*said, search.seen[-1][1]])))
             return replace(found, models=tuple(models), context=_stated_context(said, id), remarks=remarks)
-        if seen and seen[-1][1].problem in _FINAL:
+        if search.seen and search.seen[-1][1].problem in _FINAL:
             break
-    raise _failure(goal.base_url, seen)
+    raise _failure(goal.base_url, search.seen)
 
 
 # ── metadata ─────────────────────────────────────────────────────────────────
-def _models(
-    candidates: list[Place], exchange: Exchanger
-) -> Generator[Any, Any, tuple[list[str], list[tuple[str, Answer]]]]:
-    """Ask for the list of models at the bases that are tried, until one has it."""
-    listing: list[tuple[str, Answer]] = []
-    for base in dict.fromkeys(place.base_url for place in candidates):
-        place = next(p for p in candidates if p.base_url == base)
-        answer = yield from exchange(Ask(path=f"{base}/models", why="the list of models"), place)
-        listing.append((base, answer))
-        ids = list(_model_ids(answer.data))
-        if ids:
-            return ids, listing
-        if answer.status not in (404, 405) or len(listing) > 2:
-            break
-    return [], listing
-
-
-def _describe(place: Place, exchange: Exchanger) -> Generator[Any, Any, list[Answer]]:
-    """Ask a server of one's own what it says of itself."""
-    answers: list[Answer] = []
-    parts = urlsplit(place.base_url)
-    for path in _SELF_PATHS if parts.scheme == "http" else ():
-        answer = yield from exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
-        if answer.status == 200 and isinstance(answer.data, dict):
-            answers.append(answer)
-    return answers
-
-
 def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
     """Return the error for an endpoint whose list of models says nothing."""
     answers = [(Place("", base), answer) for base, answer in listing if answer.problem in _HINTS]
@@ -184,89 +253,20 @@ def _stated_remarks(answers: list[Answer]) -> Iterator[str]:
 
 
 # ── the first request ────────────────────────────────────────────────────────
-def _try(
-    registry: Registry,
-    place: Place,
-    id: str,
-    exchange: Exchanger,
-    has_key: bool,
-    tries_headers: bool,
-    seen: list[tuple[Place, Answer]],
-) -> Generator[Any, Any, ProbedEndpoint | None]:
-    """Try one place, with each header of a key, and with what a refusal asks for."""
-    model = model_at(registry, place, id)
-    base: dict[str, Any] = {}
-    drop: tuple[str, ...] = ()
-    facts: list[Fact] = []
-    rule = (model.flags.params or {}).get("max_tokens")
-    if getattr(rule, "default", None) is not None:
-        base[Bodies(model).path("max_tokens")] = _ROOM
-    stream = False
-    own = ((model.flags.auth and model.flags.auth.header) or "").lower()
-    others = KEY_HEADERS if place.auth is None and tries_headers else ()
-    headers = iter([place.auth, *(header for header in others if header[0].lower() != own)])
-    place = replace(place, auth=next(headers))
-    for _ in range(8):
-        bodies = Bodies(model, base, drop)
-        ask = Ask(body=bodies.build(_HELLO, stream=stream), why="a first request", stream=stream, control=True)
-        answer = yield from exchange(ask, place, id)
-        seen.append((place, answer))
-        if answer.passed and not (answer.text or answer.reasoning):
-            seen[-1] = place, replace(answer, kind="none", problem="form", message="an answer without a text")
-            return None
-        if answer.passed:
-            if stream:
-                whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
-                again = yield from exchange(whole, place, id)
-                if again.refused:
-                    facts.append(Fact("stream.required", True, "refused", quote=again.message))
-            if drop:
-                facts.append(Fact("body.drop", list(drop), "refused"))
-            facts += yield from _key_facts(model, place, id, exchange, ask, has_key)
-            return ProbedEndpoint(place, id, base, drop, facts=tuple(facts))
-        if answer.problem == "key" and has_key:
-            header = next(headers, None)
-            if header is None:
-                return None
-            place = replace(place, auth=header)
-            continue
-        change = _remedy(model, answer, base, drop, stream) if answer.refused else None
-        if change is None:
-            return None
-        base, drop, stream = change
-    return None
-
-
-def _remedy(
-    model: Model, answer: Answer, base: dict[str, Any], drop: tuple[str, ...], stream: bool
-) -> tuple[dict[str, Any], tuple[str, ...], bool] | None:
+def _remedy(model: Model, answer: Answer, form: _Form) -> _Form | None:
     """Return the request that the words of a refusal ask for; None where they ask for nothing known."""
     words = answer.message.casefold()
     if answer.status in (404, 405):
         return None
-    if not stream and "stream" in words:
-        return base, drop, True
+    if not form.stream and "stream" in words:
+        return replace(form, stream=True)
     path = Bodies(model).path("max_tokens")
     last = path.rpartition(".")[2].casefold()
-    if last in words and base.get(path) != 1000:
-        return {**base, path: 1000 if base.get(path) == 4000 else 4000}, drop, stream
+    if last in words and form.base.get(path) != 1000:
+        return replace(form, base={**form.base, path: 1000 if form.base.get(path) == 4000 else 4000})
     own = (model.flags.body.set if model.flags.body is not None else None) or {}
-    key = next((k for k in own if k not in drop and k.casefold() in words), None)
-    return None if key is None else (base, (*drop, key), stream)
-
-
-def _key_facts(
-    model: Model, place: Place, id: str, exchange: Exchanger, ask: Ask, has_key: bool
-) -> Generator[Any, Any, list[Fact]]:
-    """Ask once without the key: only a refusal proves that the header carries it."""
-    if not has_key:
-        return []
-    answer = yield from exchange(replace(ask, keyless=True, why="no key"), place, id)
-    if answer.problem != "key" and not (answer.refused and answer.status in (401, 403)):
-        return []
-    own = model.flags.auth
-    header, value = place.auth or ((own.header, own.value) if own is not None else (None, None))
-    return [Fact("auth.header", header, "works"), Fact("auth.value", value, "works")]
+    key = next((k for k in own if k not in form.drop and k.casefold() in words), None)
+    return None if key is None else replace(form, drop=(*form.drop, key))
 
 
 # ── failures ─────────────────────────────────────────────────────────────────

@@ -75,31 +75,18 @@ class Bodies(Struct, frozen=True):
         messages: Sequence[Message],
         *,
         tools: Sequence[Tool] = (),
-        choice: Any = None,
-        tool_name: str | None = None,
-        parallel: bool | None = None,
-        method: Any = None,
-        schema: dict[str, Any] | None = None,
         stream: bool = False,
         values: Mapping[str, Any] | None = None,
         reasons: bool = False,
+        **parts: Any,
     ) -> dict[str, Any]:
-        """Return a body. `values` are further values by path, `reasons` says whether the model is to reason."""
+        """Return a body. `values` are further values by path, `reasons` says whether the model is to reason.
+
+        `parts` are further fields of the encoder's input: choice, tool_name, parallel, method, schema.
+        """
         flags = self.model.flags_for(conditions(stream=stream, tools=bool(tools), reasoning=reasons))
-        body = wire(self.model.protocol).encode_body(
-            EncodeInput(
-                model=self.model.id,
-                messages=messages,
-                tools=tools,
-                choice=choice,
-                tool_name=tool_name,
-                parallel=parallel,
-                method=method,
-                schema=schema,
-                stream=stream,
-            ),
-            flags,
-        )
+        source = EncodeInput(model=self.model.id, messages=messages, tools=tools, stream=stream, **parts)
+        body = wire(self.model.protocol).encode_body(source, flags)
         body = copy.deepcopy(body)
         if flags.body is not None and flags.body.set:
             dropped = {*self.drop, *(flags.body.drop or ())}

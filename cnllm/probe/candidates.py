@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,13 +43,13 @@ class Candidates(Struct, frozen=True):
 
 def collect(registry: Registry, protocol: str) -> Candidates:
     """Return the candidates for a wire from every table of the registry that describes it."""
-    counts: dict[str, Counter[str]] = {}
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    words: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    params: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def count(kind: str, value: Any) -> None:
-        counts.setdefault(kind, Counter())[json.dumps(value, sort_keys=True)] += 1
+        counts[kind][json.dumps(value, sort_keys=True)] += 1
 
-    words: dict[str, Counter[str]] = {}
-    params: dict[str, Counter[str]] = {}
     for table in registry.flag_tables(protocol):
         reasoning = table.get("reasoning")
         if isinstance(reasoning, Mapping):
@@ -62,8 +62,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
                 if isinstance(place, Mapping) and place.get("at"):
                     count(side, place["at"])
                     if side == "effort":
-                        for word in (v for k, v in place.items() if k != "at"):
-                            words.setdefault(place["at"], Counter())[word] += 1
+                        words[place["at"]].update(word for key, word in place.items() if key != "at")
             for field in reasoning.get("fields") or ():
                 count("fields", field)
             missing = reasoning.get("if_missing")
@@ -72,7 +71,7 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         for name, rule in (table.get("params") or {}).items():
             path = rule.get("as") if isinstance(rule, Mapping) else rule
             if isinstance(path, str) and path != "ignored":
-                params.setdefault(name, Counter())[path] += 1
+                params[name][path] += 1
         messages = table.get("messages") or {}
         for key in messages.get("fields") or ():
             count("keys", key)
@@ -84,17 +83,20 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         for keyword in tools.get("schema_drop") or ():
             count("keywords", keyword)
 
+    def by_name(counters: Mapping[str, Counter[str]]) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(word for word, _ in counter.most_common()) for name, counter in counters.items()}
+
     def ranked(kind: str) -> tuple[Any, ...]:
-        return tuple(json.loads(text) for text, _ in counts.get(kind, Counter()).most_common())
+        return tuple(json.loads(text) for text, _ in counts[kind].most_common())
 
     efforts = ranked("effort")
     return Candidates(
         on=_switches(ranked("on"), efforts),
         off=_switches((*ranked("off"), *_reversed(ranked("on"), ranked("off"))), efforts),
         efforts=efforts,
-        effort_words={at: tuple(w for w, _ in c.most_common()) for at, c in words.items()},
+        effort_words=by_name(words),
         budgets=ranked("budget"),
-        params={name: tuple(p for p, _ in c.most_common()) for name, c in params.items()},
+        params=by_name(params),
         fields=ranked("fields"),
         message_keys=ranked("keys"),
         ids=ranked("ids"),

@@ -239,7 +239,11 @@ def investigate(
     stopped = ""
     try:
         run.found = yield from approach(
-            registry, goal, run.exchange, settings.has_key, settings.max_requests >= _THOROUGH
+            registry,
+            goal,
+            run.exchange,
+            has_key=settings.has_key,
+            thorough=settings.max_requests >= _THOROUGH,
         )
         facts |= {fact.flag: fact for fact in run.found.facts}
         yield from _ask_all(run, questions, facts, on_step, claims)

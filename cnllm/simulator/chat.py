@@ -106,14 +106,14 @@ def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     cumulative = flags.stream is not None and flags.stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
     tagged = shape.kind == "tags"
-    for text in _steps("" if tagged or shape.kind == "none" else reply.reasoning, cumulative):
+    for text in _steps("" if tagged or shape.kind == "none" else reply.reasoning, cumulative=cumulative):
         delta: dict[str, Any] = {}
         if shape.kind == "content-parts":
             delta["content"] = [_part(shape, text)]
         else:
             _put_reasoning(delta, shape, text)
         yield delta
-    for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative):
+    for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative=cumulative):
         yield {"content": text}
     whole_calls = flags.stream is not None and flags.stream.tools is False
     whole_calls = whole_calls or (flags.tools is not None and flags.tools.arguments == "object")
@@ -124,7 +124,7 @@ def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def _steps(text: str, cumulative: bool) -> Iterator[str]:
+def _steps(text: str, *, cumulative: bool) -> Iterator[str]:
     """Return the pieces of a text, or after each piece the whole text up to it."""
     return accumulate(split_pieces(text)) if cumulative else iter(split_pieces(text))
 

@@ -142,7 +142,7 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
             if rules is not None and rules.arguments == "object" and not isinstance(call.arguments, dict):
                 message = f"{path}: the arguments must be an object, not a text."
                 yield Violation("arguments", message, param=f"{path}.function.arguments", index=index)
-            elif not _is_object(call.arguments, objects):
+            elif not _is_object(call.arguments, may_be_object=objects):
                 message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
@@ -153,7 +153,7 @@ def _matches(pattern: str, id: str) -> bool:
     return matches is None or matches(id)
 
 
-def _is_object(arguments: Any, may_be_object: bool) -> bool:
+def _is_object(arguments: Any, *, may_be_object: bool) -> bool:
     if isinstance(arguments, dict):
         return may_be_object
     if not isinstance(arguments, str):

@@ -42,7 +42,7 @@ class OutgoingRequest(Protocol):
 class _Endpoints:
     """The endpoints behind a transport, and their batches."""
 
-    def __init__(self, registry: ModelLookup | None, strict: bool) -> None:
+    def __init__(self, registry: ModelLookup | None, *, strict: bool) -> None:
         self.registry = registry
         self.strict = strict
         self._batches: BatchStore | None = None
@@ -91,7 +91,7 @@ class SimTransport:
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.pace = pace
-        self._endpoints = _Endpoints(registry, strict)
+        self._endpoints = _Endpoints(registry, strict=strict)
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
@@ -113,7 +113,7 @@ class AsyncSimTransport:
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.pace = pace
-        self._endpoints = _Endpoints(registry, strict)
+        self._endpoints = _Endpoints(registry, strict=strict)
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""

@@ -93,7 +93,7 @@ def list_(everything: bool, as_json: bool) -> None:
     """List your aliases, and the model of each."""
     from cnllm.cli.output.table import table
 
-    rows = _rows(everything)
+    rows = _rows(everything=everything)
 
     def text() -> str:
         cells = [(row["alias"], row["model"], row["file"] or "built in") for row in rows]
@@ -103,7 +103,7 @@ def list_(everything: bool, as_json: bool) -> None:
     answer.print_listing(rows, text, nothing, as_json=as_json)
 
 
-def _rows(everything: bool) -> list[Alias]:
+def _rows(*, everything: bool) -> list[Alias]:
     from cnllm.registry import Registry
 
     files = {alias: str(doc.path) for doc in _own_documents() for alias in doc.data.get("aliases", {})}

@@ -36,9 +36,11 @@ def set_(name: str, value: str | None) -> None:
     cnllm asks for the key, or reads it from stdin. You can also give it as VALUE, but then it stays in the
     history of your shell.
     """
+    from cnllm.cli.key_test import key_variable
     from cnllm.config import keys as store
+    from cnllm.registry import Registry
 
-    variable = _variable(name)
+    variable = key_variable(name, Registry.load())
     if value is None:
         value = _read_value(variable)
     errors.hide_secrets(value)
@@ -135,14 +137,6 @@ def path() -> None:
     from cnllm.config import keys as store
 
     answer.print_line(str(store.keys_path()))
-
-
-def _variable(name: str) -> str:
-    """Return the variable that a name stands for: itself, or a provider's first key variable."""
-    from cnllm.cli.key_test import key_variable
-    from cnllm.registry import Registry
-
-    return key_variable(name, Registry.load())
 
 
 def _read_value(variable: str) -> str:

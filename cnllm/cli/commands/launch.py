@@ -86,7 +86,7 @@ def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_sc
         )
         setup = build_setup(entry, client, args, values, os.environ)
         if as_script:
-            answer.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate))
+            answer.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate=simulate))
             return
         assert program is not None
         from cnllm.gateway.asgi import Gateway
@@ -124,7 +124,7 @@ def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
     return model
 
 
-def _script(setup: Setup, names: list[str], model: str, key: str, port: int, simulate: bool) -> str:
+def _script(setup: Setup, names: list[str], model: str, key: str, port: int, *, simulate: bool) -> str:
     """Return the shell script that does the same."""
     from cnllm.launch.script import shell_script
 

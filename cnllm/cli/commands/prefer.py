@@ -36,7 +36,7 @@ def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
     new: list[str] = []
     if providers:
         names = list(dict.fromkeys(_provider(name, registry) for name in providers))
-        new = _store(registry, names, remove)
+        new = _store(registry, names, remove=remove)
     elif remove:
         raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove PROVIDER")
     if as_json:
@@ -58,7 +58,7 @@ def _provider(name: str, registry: Registry) -> str:
     return found
 
 
-def _store(registry: Registry, names: list[str], remove: bool) -> list[str]:
+def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
     """Add providers to the preferred ones, or remove them. Return the preferred ones."""
     from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry

@@ -66,11 +66,13 @@ def update(sources: tuple[str, ...], dry_run: bool, yes: bool, accepted: tuple[s
     chosen: list[Change] = []
     if not dry_run:
         asks = not (yes or as_json) and questions.can_ask()
-        chosen = _ask(changes, accepted) if asks else _without_questions(changes, yes, accepted)
+        chosen = _ask(changes, accepted) if asks else _without_questions(changes, accepted, yes=yes)
     path = write_updates(registry, chosen, lists) if chosen else None
     if as_json:
+        from msgspec import to_builtins
+
         written = set(map(id, chosen))
-        answer.print_json([_row(change, id(change) in written) for change in changes])
+        answer.print_json([{**to_builtins(change), "applied": id(change) in written} for change in changes])
     _report(changes, chosen, str(path), is_dry=dry_run)
 
 
@@ -89,7 +91,7 @@ def _read_list(source: str) -> PublicList:
     return lists.list_from_bytes(content, url, datetime.datetime.now(datetime.UTC).date())
 
 
-def _without_questions(changes: Sequence[Change], yes: bool, accepted: Sequence[str]) -> list[Change]:
+def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, yes: bool) -> list[Change]:
     """Return the changes to make where nobody is asked."""
     return [
         change
@@ -120,12 +122,6 @@ def _ask(changes: Sequence[Change], accepted: Sequence[str]) -> list[Change]:
             if questions.choose(f"{change.model} {change.flag}: {values}?", "ny") == "y":
                 chosen.append(change)
     return chosen
-
-
-def _row(change: Change, applied: bool) -> dict[str, object]:
-    import msgspec
-
-    return {**msgspec.to_builtins(change), "applied": applied}
 
 
 def _report(changes: Sequence[Change], chosen: Sequence[Change], path: str, *, is_dry: bool) -> None:

@@ -158,12 +158,12 @@ def serve(context: click.Context, /, **params: Any) -> None:
     given |= {"connections": params["max_connections"], "requests": params["max_requests"]}
     given["held_bytes"] = None if params["max_held"] is None else params["max_held"] * 1024 * 1024
     bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
-    _check_reach(params, is_loopback(host))
+    _check_reach(params, is_local=is_loopback(host))
     url = params["store"] or "sqlite:"
     with _named("--store"):
         key_book = None if params["no_key"] else open_book(url)
         has_keys = check_book(key_book)
-    keys, new_key = _client_keys(params["key"], keys_file, params["no_key"], has_keys)
+    keys, new_key = _client_keys(params["key"], keys_file, no_key=params["no_key"], has_keys=has_keys)
     if params["ui"] and not (params["admin_key"] or read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(params["log"])
@@ -226,7 +226,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             run_workers(configuration, listener, workers, ready)
 
 
-def _check_reach(params: dict[str, Any], is_local: bool) -> None:
+def _check_reach(params: dict[str, Any], *, is_local: bool) -> None:
     """Raise `UsageError` for an address that others reach without leave, and for options that need such an address."""
     from cnllm.gateway.access import url_host
 
@@ -299,7 +299,9 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
     return models
 
 
-def _client_keys(key: str | None, keys_file: str | None, no_key: bool, has_keys: bool) -> tuple[list[str], str | None]:
+def _client_keys(
+    key: str | None, keys_file: str | None, *, no_key: bool, has_keys: bool
+) -> tuple[list[str], str | None]:
     """Return the keys of clients that stand in no file, and the one that was made for this start, if there is none."""
     if no_key:
         if key or keys_file:

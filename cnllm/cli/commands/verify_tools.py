@@ -94,7 +94,7 @@ def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bo
         kind = "native tools" if mode == "native" else "tools in the prompt"
         stdio.print_line(f"{model.name}, {kind}, {result.task}: {result.problem or 'right'}")
 
-    transport = client_factory.base_transport(registry, simulate)
+    transport = client_factory.base_transport(registry, simulate=simulate)
     return try_tools(open_client, transport, model, allowance, tasks=TASKS, on_result=show)
 
 

@@ -38,16 +38,16 @@ def escape_for_stdout(text: str) -> str:
 
 def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
     """Print each turn: the question, the answer, and a line on its end."""
-    blocks = [block for turn in conversation.turns for block in _turn(turn, reasoning)]
+    blocks = [block for turn in conversation.turns for block in _turn(turn, reasoning=reasoning)]
     text = "\n\n".join([f"conversation {conversation.id}", *blocks])
     answer.print_line(text, raw=raw)
 
 
-def _turn(turn: RecordedTurn, reasoning: bool) -> Iterator[str]:
+def _turn(turn: RecordedTurn, *, reasoning: bool) -> Iterator[str]:
     for data in turn.messages:
         message = Message.from_dict(data)
         author = turn.model if message.role == "assistant" else message.role
-        lines = [line for part in message.parts if (line := _part(part, reasoning))]
+        lines = [line for part in message.parts if (line := _part(part, reasoning=reasoning))]
         if message.role == "assistant" and not (message.text or message.tool_calls):
             hint = "" if reasoning else "; --reasoning shows it"
             lines.append(f"(the model sent only reasoning, no answer{hint})")
@@ -57,7 +57,7 @@ def _turn(turn: RecordedTurn, reasoning: bool) -> Iterator[str]:
     yield f"({' · '.join(_facts(turn))})"
 
 
-def _part(part: Part, reasoning: bool) -> str:
+def _part(part: Part, *, reasoning: bool) -> str:
     match part:
         case Text():
             return part.text

@@ -151,7 +151,7 @@ def earlier_calls(context: Context) -> Steps:
     words = ""
     passing: tuple[bool, bool] | None = None
     for named, thoughtful in sorted(forms, key=lambda form: sum(form)):
-        answer = yield builder.ask(_describe(named, thoughtful), named=named, thoughtful=thoughtful)
+        answer = yield builder.ask(_describe(named=named, thoughtful=thoughtful), named=named, thoughtful=thoughtful)
         if answer.passed:
             passing = (named, thoughtful)
             break
@@ -161,13 +161,15 @@ def earlier_calls(context: Context) -> Steps:
     named, thoughtful = passing
     found = [Finding(_STATE, {"named": named, "thoughtful": thoughtful}, "works")]
     if context.is_flat:
-        other = yield builder.ask(_describe(not named, thoughtful), named=not named, thoughtful=thoughtful)
+        other = yield builder.ask(
+            _describe(named=not named, thoughtful=thoughtful), named=not named, thoughtful=thoughtful
+        )
         if other.refused:
             found.append(Finding("tools.result_name", named, "refused", other.message))
     return found
 
 
-def _describe(named: bool, thoughtful: bool) -> str:
+def _describe(*, named: bool, thoughtful: bool) -> str:
     return f"an earlier call, its result with{'' if named else 'out'} a name" + (
         ", with reasoning" if thoughtful else ""
     )

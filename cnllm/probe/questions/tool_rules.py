@@ -52,7 +52,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 """For each rule of `tools.schema` a schema that breaks it and no other."""
 
 
-def _with_schema(context: Context, schema: dict[str, Any], why: str, control: bool = False) -> Ask:
+def _with_schema(context: Context, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
     return context.ask(_TEXT, why=why, tools=(replace(WEATHER, parameters=copy.deepcopy(schema)),), control=control)
 
 
@@ -130,7 +130,9 @@ def keywords(context: Context) -> Steps:
     quote = ""
     for keyword in _KEYWORDS:
         settled = hint is not None and keyword not in hint
-        ask = _with_schema(context, _with_keywords([keyword]), f"a schema with {keyword}", settled or hint is None)
+        ask = _with_schema(
+            context, _with_keywords([keyword]), f"a schema with {keyword}", control=settled or hint is None
+        )
         answer = yield ask
         if answer.refused:
             refused.append(keyword)

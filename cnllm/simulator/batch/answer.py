@@ -50,8 +50,8 @@ def answer_step(
             if step.name == "submit":
                 return _submit(registry, store, step, request)
             if step.name == "list":
-                return _list(registry, store, offer, request, strict)
-            return _answer_named(registry, store, step, request, strict)
+                return _list(registry, store, offer, request, strict=strict)
+            return _answer_named(registry, store, step, request, strict=strict)
         except Refused as error:
             return _refuse(offer, error)
         except (ValueError, RecursionError) as error:
@@ -91,7 +91,7 @@ def _submit(registry: ModelLookup, store: BatchStore, step: Step, request: Batch
 
 
 def _list(
-    registry: ModelLookup, store: BatchStore, offer: Interface, request: BatchRequest, strict: bool
+    registry: ModelLookup, store: BatchStore, offer: Interface, request: BatchRequest, *, strict: bool
 ) -> SimulatedResponse:
     flags = offer.flags.list_
     query = {name: values[-1] for name, values in parse_qs(urlsplit(request.target).query).items()}
@@ -108,7 +108,7 @@ def _is_size(name: str) -> bool:
 
 
 def _answer_named(
-    registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest, strict: bool
+    registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest, *, strict: bool
 ) -> SimulatedResponse:
     """Return the response to a request whose path names a job or a file."""
     offer, provider = step.interfaces[0], step.interfaces[0].model.provider

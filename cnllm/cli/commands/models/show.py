@@ -47,7 +47,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
     if explain and issues:
         raise errors.UsageError("--explain and --issues print two listings", "give one of them")
     if issues:
-        _print_issues(resolved, as_json)
+        _print_issues(resolved, as_json=as_json)
     elif explain and as_json:
         answer.print_json(list(map(plain_fact, resolved.explain())))
     elif explain:
@@ -68,7 +68,7 @@ def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url
         answer.print_line(_card(resolved, registry.wires(model)))
 
 
-def _print_issues(model: Model, as_json: bool) -> None:
+def _print_issues(model: Model, *, as_json: bool) -> None:
     from cnllm.model_facts.known_issues import known_issues
 
     found = known_issues(model)
