@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.transports import errors
+from cnllm.transports import errors, tls
+from cnllm.transports.headers import MAX_URLS
+from cnllm.transports.proxies import proxy_for
 
-__all__ = ["Address", "parse_address", "read_url"]
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Address", "Destinations", "read_url"]
 
 _PORTS = {"http": 80, "https": 443}
 # Addresses without escapes, encodings or dot segments, which is nearly all of them. httpx parses the others.
@@ -27,16 +33,50 @@ class Address(Struct, frozen=True):
     port: int
     name: str  # the Host header
     target: str  # the request line's
+    key: tuple[bool, str, int]  # requests with the same key share connections
 
     @property
     def scheme(self) -> str:
         """Return "https" or "http"."""
         return "https" if self.encrypted else "http"
 
-    @property
-    def key(self) -> tuple[bool, str, int]:
-        """Return the key of the connection pool. Requests with the same key share connections."""
-        return self.encrypted, self.host, self.port
+
+class Destination(Struct, frozen=True):
+    """The address of a URL, and the proxy on the way to it."""
+
+    address: Address
+    proxy: str | None
+
+
+class Destinations:
+    """What the fast adapters share: where the URLs of their requests lead, and the trusted certificates."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Destination] = {}
+        self._proxies: dict[str, str | None] = {}
+        self._tls_context: ssl.SSLContext | None = None
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Replace the lock, which in a child process belongs to the parent."""
+        self._lock = threading.Lock()
+
+    def find(self, url: str) -> Destination:
+        """Return where a URL leads. Raise `TransportError` for one that is not an HTTP URL."""
+        if (destination := self.known.get(url)) is None:
+            if len(self.known) >= MAX_URLS:
+                self.known.clear()
+            address = parse_address(url)
+            proxy = proxy_for(address.scheme, address.host, self._proxies, address.port)
+            destination = self.known[url] = Destination(address, proxy)
+        return destination
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return the TLS context of all connections."""
+        with self._lock:
+            if self._tls_context is None:
+                self._tls_context = tls.client_context()
+            return self._tls_context
 
 
 def parse_address(url: str) -> Address:
@@ -50,7 +90,7 @@ def parse_address(url: str) -> Address:
     if not 0 < number < 65536:
         return _parse_with_httpx(url)
     name = host if number == default_port else f"{host}:{number}"
-    return Address(scheme == "https", host, number, name, (path or "/") + (query or ""))
+    return _address(scheme == "https", host, number, name, (path or "/") + (query or ""))
 
 
 def read_url(httpx: Any, text: str) -> Any:
@@ -70,10 +110,14 @@ def _parse_with_httpx(text: str) -> Address:
     import httpx
 
     url = read_url(httpx, text)
-    return Address(
+    return _address(
         url.scheme == "https",
         url.raw_host.decode("ascii"),
         url.port or _PORTS[url.scheme],
         url.netloc.decode("ascii"),
         url.raw_path.decode("ascii"),
     )
+
+
+def _address(encrypted: bool, host: str, port: int, name: str, target: str) -> Address:
+    return Address(encrypted, host, port, name, target, (encrypted, host, port))

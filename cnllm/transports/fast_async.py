@@ -8,22 +8,22 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.fork import drop_after_fork
-from cnllm.transports import errors, tls
-from cnllm.transports.address import Address, parse_address
-from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, remaining_time
+from cnllm.transports import errors
+from cnllm.transports.address import Address, Destinations
+from cnllm.transports.headers import (
+    DRAIN_SECONDS,
+    MAX_DRAIN_PIECES,
+    encode_head,
+    idle_timeout,
+    remaining_time,
+)
 from cnllm.transports.httpx_async import AsyncHttpx
-from cnllm.transports.loop_pool import LoopPool
-from cnllm.transports.proxies import proxy_for
-from cnllm.transports.request_head import encode_head
-
-if TYPE_CHECKING:
-    import ssl
+from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
 
 __all__ = ["AsyncFast"]
 
@@ -39,22 +39,17 @@ class AsyncFast:
         self._limit = connections
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._httpx = AsyncHttpx()
-        self._addresses: dict[str, Address] = {}
-        self._proxies: dict[str, str | None] = {}
-        self._tls_context: ssl.SSLContext | None = None
+        self._destinations = Destinations()
         self._lock = threading.Lock()
         drop_after_fork(self)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        destination = self._destinations.known.get(plan.url) or self._destinations.find(plan.url)
+        address = destination.address
         head = encode_head(plan, address)
         pool = await self._pool()
-        if (
-            pool is None
-            or head is None
-            or proxy_for(address.scheme, address.host, self._proxies, address.port) is not None
-        ):
+        if pool is None or head is None or destination.proxy is not None:
             return await self._httpx.send(plan)
         await _acquire(pool, address, plan)
         connection: AsyncioConnection | None = None
@@ -68,9 +63,9 @@ class AsyncFast:
 
     async def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
-        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
-        pool = await self._pool()
-        if pool is None or self._proxy(address) is not None:
+        destination = self._destinations.find(plan.url)
+        address, pool = destination.address, await self._pool()
+        if pool is None or destination.proxy is not None:
             return
         await _acquire(pool, address, plan)
         connection: AsyncioConnection | None = None
@@ -89,6 +84,7 @@ class AsyncFast:
     def drop_inherited(self) -> None:
         """Start empty in a child process: connections, loops and locks belong to the parent."""
         self._lock = threading.Lock()
+        self._destinations.renew_lock()
         loops, self._loops = self._loops, weakref.WeakKeyDictionary()
         for pool in list(loops.values()):
             pool.drop_inherited()
@@ -107,20 +103,11 @@ class AsyncFast:
             await pool.watch()
         return pool
 
-    def _proxy(self, address: Address) -> str | None:
-        return proxy_for(address.scheme, address.host, self._proxies, address.port)
-
-    def _cached_address(self, url: str) -> Address:
-        if len(self._addresses) >= MAX_URLS:
-            self._addresses.clear()
-        address = self._addresses[url] = parse_address(url)
-        return address
-
     async def _connect(self, pool: LoopPool, address: Address, seconds: float | None) -> AsyncioConnection:
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {}
         if address.encrypted:
-            options = {"ssl": self._shared_tls_context(), "server_hostname": address.host}
+            options = {"ssl": self._destinations.tls_context(), "server_hostname": address.host}
         if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support this option
             options["happy_eyeballs_delay"] = 0.25
         try:
@@ -136,12 +123,6 @@ class AsyncFast:
             raise errors.unsupported_url(f"{address.scheme}://{address.name}") from error
         except OSError as error:
             raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
-
-    def _shared_tls_context(self) -> ssl.SSLContext:
-        with self._lock:
-            if self._tls_context is None:
-                self._tls_context = tls.client_context()
-            return self._tls_context
 
 
 async def _acquire(pool: LoopPool, address: Address, plan: Plan) -> None:

@@ -7,27 +7,174 @@ import itertools
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.fork import drop_after_fork
-from cnllm.transports import errors, tls
-from cnllm.transports.address import Address, parse_address
-from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, remaining_time
+from cnllm.fork import INHERITED, drop_after_fork
+from cnllm.transports import errors
+from cnllm.transports.address import Address, Destinations
+from cnllm.transports.headers import (
+    DRAIN_SECONDS,
+    MAX_DRAIN_PIECES,
+    MAX_IDLE_CONNECTIONS,
+    encode_head,
+    idle_timeout,
+    remaining_time,
+)
 from cnllm.transports.httpx_adapter import Httpx
-from cnllm.transports.pool import Connection, Pool
-from cnllm.transports.proxies import proxy_for
-from cnllm.transports.request_head import encode_head
-from cnllm.transports.sockets import open_socket
-
-if TYPE_CHECKING:
-    import ssl
+from cnllm.transports.response_parser import ResponseParser
+from cnllm.transports.sockets import MAX_IDLE, has_only_tls_data, is_unusable, open_socket, pop_latest
 
 __all__ = ["Fast"]
 
 _SIZE = 65536  # bytes of one read
+
+
+class _Connection:
+    """A socket with its response parser."""
+
+    __slots__ = ("idle_since", "inherited", "key", "lock", "reader", "sock", "timeout", "used")
+
+    def __init__(self, sock: socket.socket, key: tuple[bool, str, int]) -> None:
+        self.sock = sock
+        self.key = key
+        self.reader = ResponseParser()
+        self.timeout: float | None = -1.0  # of the socket; -1: not set yet
+        self.idle_since = 0.0
+        self.used = False
+        self.inherited = False  # from the process that forked this one
+        self.lock = threading.Lock()  # held by the body that reads from it
+
+    def wait(self, seconds: float | None) -> None:
+        """Set the time that each of the next socket operations may take."""
+        if seconds != self.timeout:
+            self.sock.settimeout(seconds)
+            self.timeout = seconds
+
+    def is_usable(self) -> bool:
+        """Whether the connection can serve another request.
+
+        Before its first response, unread bytes may belong to TLS itself.
+        """
+        if not is_unusable(self.sock.fileno(), self.idle_since):
+            return True
+        if not self.is_encrypted or self.reader.complete or time.monotonic() - self.idle_since > MAX_IDLE:
+            return False
+        self.timeout = 0
+        return has_only_tls_data(self.sock)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the socket is one of `ssl`."""
+        return self.key[0]
+
+    def interrupt(self) -> None:
+        """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
+        try:
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+        except OSError:
+            return  # it was closed already
+
+    def detach(self) -> None:
+        """Close the child process's copy of the socket, without a message to the peer."""
+        self.inherited = True
+        self.lock = threading.Lock()
+        self.reader.connection_lost(INHERITED)
+        self.sock.close()
+
+
+class _Pool:
+    """_Connections shared by threads. A forked process starts with an empty pool."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._place_freed = threading.Condition(self._lock)
+        self._waiting = 0  # threads that wait for a place
+        self._idle: deque[_Connection] = deque()
+        self._busy: set[_Connection] = set()
+        self._used_places = 0
+
+    def acquire(self, key: tuple[bool, str, int], seconds: float | None) -> _Connection | None:
+        """Take a place and return a good idle connection, or None. Wait while all places are taken.
+
+        Raise `TimeoutError` after this many seconds.
+        """
+        start = time.monotonic()
+        stale: list[_Connection] = []
+        usable: _Connection | None = None
+        with self._lock:
+            while self._used_places >= self._limit:
+                self._waiting += 1
+                try:
+                    self._place_freed.wait(remaining_time(seconds, start))
+                finally:
+                    self._waiting -= 1
+            self._used_places += 1
+            while (connection := pop_latest(self._idle, key)) is not None:
+                if connection.is_usable():
+                    usable = connection
+                    self._busy.add(connection)
+                    break
+                stale.append(connection)
+        for closed in stale:
+            closed.sock.close()
+        return usable
+
+    def add(self, connection: _Connection) -> None:
+        """Register a new connection for a place that was acquired."""
+        with self._lock:
+            self._busy.add(connection)
+
+    def drop(self, connection: _Connection) -> None:
+        """Close a connection and keep its place for another one."""
+        with self._lock:
+            self._busy.discard(connection)
+        connection.sock.close()
+
+    def release(self, connection: _Connection | None, reusable: bool) -> None:
+        """Free a place, and keep the connection if it is reusable."""
+        if connection is not None and connection.inherited:  # it belongs to the parent
+            return
+        discarded = None if reusable else connection
+        with self._lock:
+            self._used_places -= 1
+            if self._waiting:
+                self._place_freed.notify()
+            if connection is not None and connection in self._busy:
+                self._busy.discard(connection)
+                if reusable:
+                    connection.idle_since = time.monotonic()
+                    connection.used = True
+                    self._idle.append(connection)
+                    if len(self._idle) > MAX_IDLE_CONNECTIONS:
+                        discarded = self._idle.popleft()
+            else:
+                discarded = connection  # the pool was closed meanwhile
+        if discarded is not None:
+            discarded.sock.close()
+
+    def close(self) -> None:
+        """Close idle connections, and interrupt those in use; their readers notice."""
+        with self._lock:
+            idle, self._idle = self._idle, deque()
+            busy, self._busy = self._busy, set()
+            for connection in busy:  # under the lock, so that none is closed and its number reused meanwhile
+                connection.interrupt()
+        for connection in idle:
+            connection.sock.close()
+
+    def drop_inherited(self) -> None:
+        """Start empty in a child process."""
+        inherited = [*self._idle, *self._busy]
+        self._reset()
+        for connection in inherited:
+            connection.detach()
 
 
 class Fast:
@@ -37,21 +184,18 @@ class Fast:
     """
 
     def __init__(self, *, connections: int = 4096) -> None:
-        self._pool = Pool(connections)
+        self._pool = _Pool(connections)
         self._httpx = Httpx()
-        self._addresses: dict[str, Address] = {}
-        self._proxies: dict[str, str | None] = {}
-        self._tls_context: ssl.SSLContext | None = None
-        self._lock = threading.Lock()
+        self._destinations = Destinations()
         drop_after_fork(self)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        destination = self._destinations.known.get(plan.url) or self._destinations.find(plan.url)
+        address, pool = destination.address, self._pool
         head = encode_head(plan, address)
-        if head is None or self._proxy(address) is not None:
+        if head is None or destination.proxy is not None:
             return self._httpx.send(plan)
-        pool = self._pool
         connection = self._acquire(address, plan)
         try:
             while True:
@@ -70,8 +214,9 @@ class Fast:
 
     def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
-        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
-        if self._proxy(address) is not None:
+        destination = self._destinations.find(plan.url)
+        address = destination.address
+        if destination.proxy is not None:
             return
         connection = self._acquire(address, plan)
         try:
@@ -90,33 +235,24 @@ class Fast:
 
     def drop_inherited(self) -> None:
         """Start empty in a child process: connections and locks belong to the parent."""
-        self._lock = threading.Lock()
+        self._destinations.renew_lock()
         self._pool.drop_inherited()
 
-    def _acquire(self, address: Address, plan: Plan) -> Connection | None:
+    def _acquire(self, address: Address, plan: Plan) -> _Connection | None:
         try:
             return self._pool.acquire(address.key, plan.timeouts.first_byte)
         except TimeoutError as error:
             raise errors.no_free_connection(address.host, plan.timeouts.first_byte) from error
 
-    def _proxy(self, address: Address) -> str | None:
-        return proxy_for(address.scheme, address.host, self._proxies, address.port)
-
-    def _cached_address(self, url: str) -> Address:
-        if len(self._addresses) >= MAX_URLS:
-            self._addresses.clear()
-        address = self._addresses[url] = parse_address(url)
-        return address
-
-    def _connect(self, address: Address, seconds: float | None) -> Connection:
+    def _connect(self, address: Address, seconds: float | None) -> _Connection:
         sock: socket.socket | None = None
         try:
             start = time.monotonic()
             sock = open_socket(address.host, address.port, seconds)
             if address.encrypted:
                 sock.settimeout(remaining_time(seconds, start))
-                sock = self._shared_tls_context().wrap_socket(sock, server_hostname=address.host)
-            return Connection(sock, address.key)
+                sock = self._destinations.tls_context().wrap_socket(sock, server_hostname=address.host)
+            return _Connection(sock, address.key)
         except BaseException as error:
             if sock is not None:
                 sock.close()
@@ -128,14 +264,8 @@ class Fast:
                 raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
             raise
 
-    def _shared_tls_context(self) -> ssl.SSLContext:
-        with self._lock:
-            if self._tls_context is None:
-                self._tls_context = tls.client_context()
-            return self._tls_context
 
-
-def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
+def _request(connection: _Connection, head: bytes, plan: Plan, host: str) -> bool:
     """Send the request and read until the headers are complete. Return False where a stale connection sent nothing."""
     reader, timeouts = connection.reader, plan.timeouts
     reader.begin_response()
@@ -163,7 +293,7 @@ def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool
     return True
 
 
-def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
+def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
     """Send each piece within the socket's timeout. Return False where a reused connection was closed before.
 
     A peer that stops reading may have answered already: the answer is read next.
@@ -191,10 +321,10 @@ def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
 class _Body:
     """The bytes of a response. Only `set_read_deadline(0)` may come from another thread."""
 
-    def __init__(self, pool: Pool, connection: Connection, idle: float | None) -> None:
+    def __init__(self, pool: _Pool, connection: _Connection, idle: float | None) -> None:
         reader = connection.reader
         self._pool = pool
-        self._connection: Connection | None = connection
+        self._connection: _Connection | None = connection
         self._idle = idle
         self._ready = reader.take()  # body bytes that arrived with the headers
         self._fault: str | None = None
@@ -238,7 +368,7 @@ class _Body:
                 return data
             start = start or time.monotonic()
 
-    def _receive(self, connection: Connection, idle: float | None) -> None:
+    def _receive(self, connection: _Connection, idle: float | None) -> None:
         """Read once from the socket and feed the parser."""
         reader = connection.reader
         try:
@@ -257,7 +387,7 @@ class _Body:
         else:
             reader.end()
 
-    def _receive_before_deadline(self, connection: Connection, remaining: float, idle: float | None) -> bytes:
+    def _receive_before_deadline(self, connection: _Connection, remaining: float, idle: float | None) -> bytes:
         """Read once before the deadline."""
         if remaining <= 0:
             raise TimeoutError
@@ -268,7 +398,7 @@ class _Body:
         finally:
             self._remaining = remaining - (time.monotonic() - start)
 
-    def _release_if_done(self, connection: Connection) -> None:
+    def _release_if_done(self, connection: _Connection) -> None:
         """Release the connection when the body is complete, or close it when it is broken."""
         reader = connection.reader
         if reader.more:

@@ -1,10 +1,17 @@
-"""Constants, headers and limits that all adapters share."""
+"""Hold the limits that all adapters share, and write the headers of a request."""
 
 from __future__ import annotations
 
+import re
 import time
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.transports import errors
+
+if TYPE_CHECKING:
+    from cnllm.transports.address import Address
 
 __all__ = [
     "DRAIN_SECONDS",
@@ -13,6 +20,7 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_IDLE_CONNECTIONS",
     "MAX_URLS",
+    "encode_head",
     "end_to_end_headers",
     "idle_timeout",
     "remaining_time",
@@ -26,6 +34,8 @@ MAX_IDLE_CONNECTIONS = 100  # number of idle connections
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 """Headers that change how a message is framed."""
 _AGENT = "cnllm/0.1"
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+").fullmatch
+_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?").fullmatch
 
 
 def end_to_end_headers(plan: Plan) -> dict[str, str]:
@@ -33,6 +43,33 @@ def end_to_end_headers(plan: Plan) -> dict[str, str]:
     # Server-sent events gain nothing from compression, and some servers delay them for it.
     coding = "identity" if plan.stream else "gzip, deflate"
     return {"user-agent": _AGENT, "accept-encoding": coding, **plan.headers}
+
+
+def encode_head(plan: Plan, address: Address) -> bytes | None:
+    """Return the head of a request as bytes. Raise `TransportError` for an invalid header, without showing it.
+
+    Return None when a header of the caller changes the message's framing: httpx sends such a request.
+    """
+    lines = _header_lines(tuple(end_to_end_headers(plan).items()))
+    if lines is None:
+        raise errors.invalid_header(plan)
+    if not lines:
+        return None
+    start = f"{plan.method} {address.target} HTTP/1.1\r\nhost: {address.name}\r\n"
+    return f"{start}{lines}content-length: {len(plan.content)}\r\n\r\n".encode("ascii")
+
+
+@lru_cache(maxsize=64)
+def _header_lines(headers: tuple[tuple[str, str], ...]) -> str | None:
+    """Return the lines of headers, which are the same for most requests: None where one is invalid, "" for framing."""
+    lines: list[str] = []
+    for name, value in headers:
+        if not (_NAME(name) and _VALUE(value)):
+            return None
+        if name.lower() in FRAMING:
+            return ""
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines)
 
 
 def idle_timeout(plan: Plan) -> float | None:

@@ -6,10 +6,12 @@ httpx is imported when the first request is sent.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 import socket
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.encode.plan import Plan
@@ -32,12 +34,13 @@ from cnllm.transports.httpx_parts import (
     refuse_inherited,
     watch_response,
 )
-from cnllm.transports.watchdog import Alarm, Watchdog
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = ["Httpx"]
+
+_LINGER = 5.0  # seconds; a thread for every stream would cost more than the stream's last reads
 
 
 class Httpx:
@@ -121,7 +124,7 @@ class _State(ProcessState):
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
         self.transports: dict[Key, TransportEntry] = {}
-        self.watchdog = Watchdog()
+        self.watchdog = _Watchdog()
 
     def entry(self, url: Any) -> TransportEntry:
         """Return the transport for an address."""
@@ -141,7 +144,7 @@ class _State(ProcessState):
 class _Body:
     """The bytes of a response."""
 
-    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
+    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: _Watchdog) -> None:
         self.headers = decode_headers(response.headers)
         self.watch: WatchedStream | WatchedAsyncStream | None = None  # the connection
         self._httpx = httpx
@@ -149,7 +152,7 @@ class _Body:
         self._idle = idle
         self._bytes = _body_pieces(response, self.headers, idle)
         self._watchdog = watchdog
-        self._alarm: Alarm | None = None
+        self._alarm: _Alarm | None = None
         self._interrupted = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -240,3 +243,66 @@ def _plain_pieces(stream: Iterable[bytes], decode: Decoder, idle: float | None) 
                     start = time.monotonic()
                 else:
                     remaining_time(idle, start)
+
+
+# ── read deadlines ────────────────────────────────────────────────────────────
+
+
+class _Alarm:
+    """One callback. After `cancel` returns, the callback will not run and is not running."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+        self._lock = threading.Lock()
+        self._generation = generation()
+
+    def cancel(self) -> None:
+        """Cancel the callback."""
+        if self._generation != generation():
+            return  # a forked child lacks the thread, which may have held the lock
+        with self._lock:
+            self._callback = None
+
+    def ring(self) -> None:
+        """Run the callback now, unless it was cancelled."""
+        with self._lock:
+            if self._callback is not None:
+                self._callback()
+
+
+class _Watchdog:
+    """Runs callbacks in its own thread. A callback must be quick."""
+
+    def __init__(self) -> None:
+        self._alarms: list[tuple[float, int, _Alarm]] = []
+        self._count = itertools.count()
+        self._condition = threading.Condition()
+        self._running = False
+
+    def schedule(self, seconds: float, callback: Callable[[], None]) -> _Alarm:
+        """Run `callback` after this many seconds."""
+        alarm = _Alarm(callback)
+        with self._condition:
+            entry = (time.monotonic() + seconds, next(self._count), alarm)
+            heapq.heappush(self._alarms, entry)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._watch, name="cnllm-watchdog", daemon=True).start()
+            elif self._alarms[0] is entry:
+                self._condition.notify()
+        return alarm
+
+    def _watch(self) -> None:
+        while True:
+            with self._condition:
+                if not self._alarms and not self._condition.wait(_LINGER) and not self._alarms:
+                    self._running = False
+                    return
+                if not self._alarms:
+                    continue
+                remaining = self._alarms[0][0] - time.monotonic()
+                if remaining > 0:
+                    self._condition.wait(remaining)
+                    continue
+                alarm = heapq.heappop(self._alarms)[2]
+            alarm.ring()

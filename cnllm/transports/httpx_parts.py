@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from types import FrameType
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +15,6 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.fork import generation
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
-from cnllm.transports.first_byte import response_began
 from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
 from cnllm.transports.proxies import proxy_for
@@ -166,7 +166,7 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
         result = errors.connect_failed(host, reason)
     else:
-        result = errors.error_before_status(host, reason, response_began(error))
+        result = errors.error_before_status(host, reason, _response_began(error))
     return result if proxy is None else errors.name_proxy(result, proxy)
 
 
@@ -203,3 +203,36 @@ def decode_headers(headers: Any) -> dict[str, str]:
         if len(decoded) == len(raw):
             return decoded
     return dict(headers.items())
+
+
+# ── the first byte of a response ──────────────────────────────────────────────
+# Errors of httpx do not say whether a response had begun, and a retry depends on it. httpcore reads a response's head
+# in two functions. Their local variables are read from the error's traceback: successful requests pay nothing.
+
+
+def _response_began(error: BaseException) -> bool:
+    """Whether a byte of a response arrived before this error. False also for transports that hide it."""
+    current: BaseException | None = error
+    while current is not None:
+        if (
+            type(current).__module__.partition(".")[0] == "h11"
+        ):  # h11 refuses received bytes; httpcore reports missing ones
+            return True
+        traceback = current.__traceback__
+        while traceback is not None:
+            if _has_bytes(traceback.tb_frame):
+                return True
+            traceback = traceback.tb_next
+        current = current.__cause__ or current.__context__
+    return False
+
+
+def _has_bytes(frame: FrameType) -> bool:
+    name = frame.f_code.co_name
+    if name == "_receive_response_headers":  # an interim response arrived
+        return frame.f_locals.get("event") is not None
+    if name == "_receive_event":  # a part of a head arrived
+        state = getattr(frame.f_locals.get("self"), "_h11_state", None)
+        data = getattr(state, "trailing_data", (b"",))
+        return bool(data[0])
+    return False

@@ -1,20 +1,194 @@
-"""The connections of an `AsyncFast` in one event loop."""
+"""The connections of an `AsyncFast` in one event loop: each is an asyncio protocol that feeds bytes to its parser."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
+from typing import cast
 
-from cnllm.transports.asyncio_connection import AsyncioConnection
+from cnllm.fork import INHERITED
 from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
-from cnllm.transports.liveness import is_unusable
+from cnllm.transports.response_parser import ResponseParser
+from cnllm.transports.sockets import is_unusable, pop_latest
 
-__all__ = ["LoopPool"]
+__all__ = ["AsyncioConnection", "LoopPool"]
 
 _SIZE = 16384  # bytes of one read: with 256 streams, all data of one loop iteration is in memory at once
+_AHEAD = 65536  # number of unread bytes after which the connection stops reading
 _TURNS = 4  # loop iterations: one reads the bytes, and a waiting task may run before it
+
+
+class AsyncioConnection(asyncio.BufferedProtocol):
+    """A connection. All connections of a loop read into one buffer, which each one parses at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview, key: tuple[bool, str, int]) -> None:
+        self.key = key
+        self.reader = ResponseParser()
+        self.idle = False  # waits for the next request: no bytes are expected
+        self.inherited = False  # from the process that forked this one
+        self.full = False  # the send buffer is full
+        self.idle_since = 0.0
+        self._loop = loop
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread = 0
+
+    # ── called by asyncio ────────────────────────────────────────────────────
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has no such base
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that all connections of the loop share."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse the bytes in the buffer. Pause reading when too many are unread."""
+        if self.idle:  # these bytes answer no request
+            self.close()
+            return
+        self.reader.feed(self._buffer[:nbytes])
+        if self.reader.status:  # only body bytes are taken; the parser itself limits the headers
+            self._unread += nbytes
+        if self._unread > _AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """Report the end of the stream to the parser."""
+        self.reader.end()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end or the loss of the connection to the parser."""
+        if exc is None:
+            self.reader.end()
+        else:
+            self.reader.connection_lost(str(exc) or type(exc).__name__)
+        self._transport = None
+        self.reader.release()
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Remember that the send buffer is full."""
+        self.full = True
+
+    def resume_writing(self) -> None:
+        """Remember that the send buffer has room, and wake the task."""
+        self.full = False
+        self._wake()
+
+    # ── called by the task ───────────────────────────────────────────────────
+    @property
+    def open(self) -> bool:
+        """Whether the connection is open."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor, or -1."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else int(sock.fileno())
+
+    def begin_request(self) -> None:
+        """Prepare for a request. Bytes that arrived on a new connection before count as its answer."""
+        if not self.open:
+            raise ConnectionResetError("the peer closed the connection")
+        if self.idle:
+            self.reader.begin_response()
+            self._unread = 0
+            self.idle = False
+
+    def write(self, head: bytes, content: bytes) -> None:
+        """Send a request."""
+        if self._transport is not None:
+            self._transport.write(head + content if len(content) < _AHEAD else head)
+            if len(content) >= _AHEAD:
+                self._transport.write(content)
+
+    def unsent(self) -> int:
+        """Return the number of bytes that wait to be sent."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def take(self) -> bytes:
+        """Return the body bytes since the last call."""
+        data = self.reader.take()
+        if self.reader.more:  # reading stays paused until all of it is taken
+            return data
+        if self._unread > _AHEAD and self._transport is not None:
+            self._transport.resume_reading()
+        self._unread = 0
+        return data
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for the next event. Return False where none arrived in time."""
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        self._waiter = waiter
+        if seconds is not None:
+            self._set_timer(seconds)
+        else:
+            self.cancel_wait()
+        try:
+            return await waiter
+        finally:
+            self._waiter = None
+
+    def cancel_wait(self) -> None:
+        """Cancel the pending timeout."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self, at_once: bool = True) -> None:
+        """Close the connection; without `at_once` after the pending bytes were sent."""
+        self.cancel_wait()
+        if self._transport is not None:
+            if at_once:
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    def detach(self) -> None:
+        """Replace the socket in a child process, because it belongs to the parent.
+
+        The transport's own `close` would remove the socket from the parent loop's selector, which both processes share.
+        The file descriptor stays in use, since the loop still refers to it.
+        """
+        fd = self.fileno()
+        self._transport = self._timer = self._waiter = None
+        self.inherited = True
+        self.reader.connection_lost(INHERITED)
+        if fd >= 0:
+            with socket.socket() as replacement:
+                os.dup2(replacement.fileno(), fd, inheritable=False)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
+
+    def _set_timer(self, seconds: float) -> None:
+        """Set the timeout. One timer serves many waits: when it fires too early, it is set again."""
+        self._deadline = deadline = self._loop.time() + seconds
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._on_timer)
+        else:
+            self._waiter.set_result(False)
 
 
 class LoopPool:
@@ -48,7 +222,7 @@ class LoopPool:
 
     async def take_idle(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         """Remove and return a connection that is still good, the one used last first."""
-        while (connection := self._pop_latest(key)) is not None:
+        while (connection := pop_latest(self._idle, key)) is not None:
             self._busy.add(connection)
             try:
                 usable = await _is_usable(connection)
@@ -58,15 +232,6 @@ class LoopPool:
             if usable:
                 return connection
             self._discard(connection)
-        return None
-
-    def _pop_latest(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
-        idle = self._idle
-        for index in range(len(idle) - 1, -1, -1):
-            if idle[index].key == key:
-                connection = idle[index]
-                del idle[index]
-                return connection
         return None
 
     def _discard(self, connection: AsyncioConnection) -> None:

@@ -5,13 +5,13 @@ llhttp (by httptools) does the parsing. Body bytes before a fault are delivered 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES, CodingEnd, Decoder, DecodingError, body_decoder
-from cnllm.transports.head_repair import is_head, rewrite
 from cnllm.transports.headers import MAX_HEAD_BYTES
 
 __all__ = ["ResponseParser"]
@@ -19,6 +19,11 @@ __all__ = ["ResponseParser"]
 _TAIL = 32  # the last bytes of a segment, which are searched for surplus line ends
 _LINE_ENDS = b"\r\n"
 _USUAL_NAME = 64  # bytes of a header's name; longer ones are not remembered
+_END = re.compile(rb"\n\r?\n")
+_START = re.compile(rb"HTTP/[0-9]\.[0-9]")
+_INTERIM = re.compile(rb"HTTP/[0-9]\.[0-9] 1(?!01)[0-9]{2}(?![0-9])")  # 101 is final
+_LATER = re.compile(rb"HTTP/(?!0\.9|1\.[01])[0-9]\.[0-9]")
+_CONTROL = bytes.maketrans(bytes([*range(1, 9), *range(14, 32), 127]), b"?" * 27)
 
 
 class ResponseParser:
@@ -97,7 +102,7 @@ class ResponseParser:
         """Handle bytes that the parser refused: after a response, in a body, or in a head that may be repairable."""
         if self.complete:
             self.reusable = False
-        elif self.status or not is_head(bytes(self._head + data)):
+        elif self.status or not _is_head(bytes(self._head + data)):
             self._fail(str(error))
         else:
             self._needs_repair = True
@@ -136,7 +141,7 @@ class ResponseParser:
         """
         self._head += data
         self._head_size += len(data)
-        if (strict := rewrite(self._head, start)) is None:
+        if (strict := _rewrite(self._head, start)) is None:
             self._check_head()
             return
         self._rewritten = True
@@ -269,7 +274,8 @@ class ResponseParser:
         else:
             self.status = status
             self._in_body = True
-            self._decoder = body_decoder(headers.get("content-encoding"))
+            if (encoding := headers.get("content-encoding")) is not None:
+                self._decoder = body_decoder(encoding)
 
     def on_message_complete(self) -> None:
         """Finish the response, unless it is an interim one."""
@@ -291,3 +297,55 @@ def _text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
+
+
+# ── irregular heads ───────────────────────────────────────────────────────────
+# An irregular but unambiguous head is rewritten, so that a strict parser reads it, as other clients do: a header over
+# two lines (obs-fold), a repeated Content-Length with one value, a Content-Length together with chunks (RFC 9112 6.3:
+# the chunks count), control characters in a value, and an unknown version of HTTP in the form of HTTP/1.1.
+
+
+def _is_head(data: bytes) -> bool:
+    """Whether the data starts like a status line."""
+    return _START.match(data) is not None
+
+
+def _rewrite(data: bytearray, start: int) -> bytes | None:
+    """Return the data with its head rewritten; None while the head is incomplete.
+
+    Complete interim responses are removed from the data. `start` is where the search for the end of the head begins.
+    """
+    begin = 0
+    while (end := _END.search(data, max(start, begin))) is not None:
+        if _INTERIM.match(data, begin) is None:
+            return _rewrite_head(bytes(data[begin : end.start()])) + bytes(data[end.end() :])
+        begin = end.end()
+    del data[:begin]
+    return None
+
+
+def _rewrite_head(head: bytes) -> bytes:
+    head = _LATER.sub(b"HTTP/1.1", head, count=1) if _LATER.match(head) else head
+    lines = _unfold([line.removesuffix(b"\r") for line in head.split(b"\n")])
+    fields = [line.translate(_CONTROL) for line in lines[1:]]
+    names = [line.partition(b":")[0].lower() for line in fields]
+    lengths = [index for index, name in enumerate(names) if name == b"content-length"]
+    values = {part.strip(b" \t") for index in lengths for part in fields[index].partition(b":")[2].split(b",")}
+    if len(values) == 1:  # different values stay unchanged, and the parser refuses them
+        chunked = b"transfer-encoding" in names
+        unwanted = lengths if chunked else lengths[1:]
+        if not chunked:
+            fields[lengths[0]] = b"content-length: " + values.pop()
+        fields = [line for index, line in enumerate(fields) if index not in unwanted]
+    return b"\r\n".join([lines[0], *fields]) + b"\r\n\r\n"
+
+
+def _unfold(lines: list[bytes]) -> list[bytes]:
+    """Join each continuation line with the line before it, except with the status line."""
+    joined = lines[:1]
+    for line in lines[1:]:
+        if line[:1] in (b" ", b"\t") and len(joined) > 1:
+            joined[-1] += b" " + line.strip(b" \t")
+        else:
+            joined.append(line)
+    return joined

@@ -1,6 +1,6 @@
-"""Open sockets for the blocking adapters: one deadline holds for a name and all its addresses.
+"""Open sockets for the blocking adapters, and check whether an idle connection can still be used.
 
-Event loops have such a function.
+One deadline holds for a name and all its addresses. Event loops have such a function.
 """
 
 from __future__ import annotations
@@ -8,23 +8,32 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import selectors
 import socket
 import threading
 import time
-from collections import Counter
-from typing import Any
+from collections import Counter, deque
+from typing import Any, Protocol, TypeVar
 
 from cnllm.transports.headers import remaining_time
 
-__all__ = ["open_socket"]
+__all__ = ["MAX_IDLE", "has_only_tls_data", "is_unusable", "open_socket", "pop_latest"]
 
+MAX_IDLE = 20.0  # seconds that an idle connection is kept; many servers close theirs soon after
 _HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
 _LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 _STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
 
 _Target = tuple[Any, ...]
 """Family, kind, protocol, canonical name and address, as `socket.getaddrinfo` returns them."""
+
+
+class _HasKey(Protocol):
+    key: tuple[bool, str, int]
+
+
+_Connection = TypeVar("_Connection", bound=_HasKey)
 
 
 def open_socket(host: str, port: int, seconds: float | None) -> socket.socket:
@@ -142,3 +151,43 @@ def _begin(target: _Target) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+# ── idle connections ──────────────────────────────────────────────────────────
+
+
+def pop_latest(idle: deque[_Connection], key: tuple[bool, str, int]) -> _Connection | None:
+    """Remove and return the connection used last, which is the most likely to be alive."""
+    for index in range(len(idle) - 1, -1, -1):
+        if idle[index].key == key:
+            connection = idle[index]
+            del idle[index]
+            return connection
+    return None
+
+
+def is_unusable(fd: int, idle_since: float) -> bool:
+    """Whether a connection was idle for too long, or has bytes to read, mostly the peer's close."""
+    return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or _readable(fd)
+
+
+def has_only_tls_data(sock: socket.socket) -> bool:
+    """Whether the unread bytes belong to TLS only, such as session tickets. Afterwards the timeout is 0."""
+    from ssl import SSLWantReadError
+
+    sock.settimeout(0)
+    try:
+        sock.recv(1)
+    except SSLWantReadError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _readable(fd: int) -> bool:
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([fd], [], [], 0)[0])
