@@ -1,4 +1,4 @@
-"""Build hook: a wheel carries the built-in registry parsed, in `cnllm/*.bin` (see cnllm.registry.documents)."""
+"""Build hook: a wheel carries the built-in registry parsed, in `cnllm/*.bin` (see cnllm.registry.read)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ParsedRegistry(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         sys.path.insert(0, str(root))
-        from cnllm.registry.documents import packed
+        from cnllm.registry.read import packed
 
         folder = Path(mkdtemp(prefix="cnllm-build-"))
         for name in ("providers", "catalogue"):

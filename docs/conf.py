@@ -54,7 +54,7 @@ def write_matrix(app: Any, error: Exception | None) -> None:
         return
     from cnllm.cli.matrix.page import render_page
     from cnllm.registry import Registry
-    from cnllm.registry.documents import builtin_path, read
+    from cnllm.registry.read import builtin_path, read
 
     page = render_page(Registry([read(builtin_path(), builtin=True)]), manual="index.html")
     Path(app.outdir, "matrix.html").write_text(page, encoding="utf-8")

@@ -11,8 +11,8 @@ import msgspec
 import cnllm
 from cnllm import engine
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.model import Model
+from cnllm.registry.read import builtin_path, read
 
 __all__ = ["TOOLS", "covering", "registry", "request"]
 

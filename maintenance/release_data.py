@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import cnllm
 from cnllm.errors import CnllmError
-from cnllm.registry.documents import read
 from cnllm.registry.merge import merge_tables
+from cnllm.registry.read import read
 from cnllm.registry_files.updates.patch_file import data_text
 from cnllm.registry_files.updates.release import check_release, signed_release
 

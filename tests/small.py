@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cnllm.model_facts import summary
-from cnllm.registry import documents, files
+from cnllm.registry import files, read
 
 __all__ = ["small_file", "use"]
 
@@ -39,7 +39,7 @@ def small_file(folder: Path) -> Path:
 
 @functools.cache
 def _small_text() -> str:
-    text = documents.builtin_path().read_text(encoding="utf-8")
+    text = read.builtin_path().read_text(encoding="utf-8")
     starts = [0, *(match.start() for match in _TABLE.finditer(text)), len(text)]
     tables = (text[start:end] for start, end in itertools.pairwise(starts))
     kept = [_without_others(table) for table in tables]
@@ -75,6 +75,6 @@ def use(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     catalogue = path.with_name("catalogue.toml")
     if not catalogue.exists():
         catalogue.write_text("schema = 1\n", encoding="utf-8")
-    for module in (files, documents, summary):
+    for module in (files, read, summary):
         monkeypatch.setattr(module, "builtin_file", lambda: str(path))
         monkeypatch.setattr(module, "catalogue_file", lambda: str(catalogue))

@@ -60,7 +60,7 @@ class McpServers:
 
     def tools(self) -> list[Tool]:
         """Return the tools, as the servers describe them now."""
-        from cnllm.tools.sets import set_labels
+        from cnllm.tools.values import set_labels
 
         tools: list[Tool] = []
         definitions: dict[str, Definition] = {}

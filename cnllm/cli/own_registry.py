@@ -27,7 +27,7 @@ def change_file(change: Callable[[str, str], str], path: Path | None = None) -> 
 
     `change` takes the text and the file's name. The file is replaced in one step, and only if it has no new fault.
     """
-    from cnllm.registry.documents import overlay_paths
+    from cnllm.registry.read import overlay_paths
     from cnllm.registry.trusted_files import is_trusted_content
     from cnllm.registry_files.edit import change_registry_file
 

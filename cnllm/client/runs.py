@@ -24,7 +24,7 @@ from cnllm.tools import (
     problem_with,
     undecided_parameters,
 )
-from cnllm.tools.sets import has_sets
+from cnllm.tools.values import has_sets
 from cnllm.types import (
     Answer_co,
     Cost,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cnllm.fork import fork_safe
-from cnllm.tools.sets import ToolSet, expand_sets, has_sets
+from cnllm.tools.values import ToolSet, expand_sets, has_sets
 
 __all__ = ["HeldSets", "has_set_options"]
 

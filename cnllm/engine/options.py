@@ -14,8 +14,7 @@ from cnllm.engine.similar_names import similar_name
 from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
 from cnllm.schemas.python_types import is_python_type, python_type
-from cnllm.tools.sets import expand_sets
-from cnllm.tools.values import as_tool
+from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls

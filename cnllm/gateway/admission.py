@@ -20,7 +20,8 @@ from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.access import OPEN, Access, digest, sent_keys
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, use_data
+from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
+from cnllm.gateway.limits.key_use import use_data
 from cnllm.gateway.limits.key_worker import Flight, SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
 from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations

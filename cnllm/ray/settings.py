@@ -13,8 +13,9 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError
 from cnllm.registry import Registry
-from cnllm.registry.documents import Document, builtin_path, read
+from cnllm.registry.documents import Document
 from cnllm.registry.model import Model
+from cnllm.registry.read import builtin_path, read
 
 __all__ = ["ModelSettings", "model_settings"]
 

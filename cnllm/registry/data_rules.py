@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from cnllm.registry.fault import Fault
 from cnllm.registry.flags.describe import Base, flag
 from cnllm.registry.flags.endpoint import Status
+from cnllm.registry.problem import Fault
 
 __all__ = [
     "INPUT_KINDS",

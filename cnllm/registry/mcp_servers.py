@@ -89,7 +89,7 @@ def _own_path() -> Path:
 
 def _own_document() -> Document | None:
     """Return the file in the config folder; None where there is none."""
-    from cnllm.registry.documents import read
+    from cnllm.registry.read import read
 
     path = _own_path()
     return read(path) if path.exists() else None
@@ -97,7 +97,7 @@ def _own_document() -> Document | None:
 
 def _refuse_others(name: str) -> None:
     """Raise `RegistryError` where another of the user's files has the table."""
-    from cnllm.registry.documents import overlay_paths, read
+    from cnllm.registry.read import overlay_paths, read
 
     for path in overlay_paths():
         if ownership.is_user_file(path):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
 
-__all__ = ["Problem", "did_you_mean", "dotted_path", "problem_from_error", "write_hint"]
+__all__ = ["Fault", "Problem", "did_you_mean", "dotted_path", "problem_from_error", "write_hint"]
 
 _WRITE = "write: "
 
@@ -53,3 +53,12 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 def dotted_path(path: list[str]) -> str:
     """Return a path of keys with dots between them; a key with a slash, a dot or a plus sign is in quotes."""
     return ".".join(f'"{k}"' if "/" in k or "." in k or "+" in k else k for k in path)
+
+
+class Fault(NamedTuple):
+    """The path of a value, what is wrong with it, and, where that is known, the value or the line that was meant."""
+
+    path: list[str]
+    message: str
+    meant: Any = None
+    corrected: str = ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from cnllm.fork import cached_property
 from cnllm.registry import merge
-from cnllm.registry.citations import citations
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
-__all__ = ["Trace", "facts", "model_sources", "setting_layer", "setting_line"]
+__all__ = ["Trace", "citations", "facts", "model_sources", "setting_layer", "setting_line", "written_citations"]
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
@@ -163,3 +163,29 @@ def _redacted(path: tuple[str, ...], value: object) -> object:
 
 def _starts_with(keys: list[str], start: list[str]) -> bool:
     return keys[: len(start)] == start
+
+
+def citations(data: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name, source) for each citation of a table in a file's data; a name that nobody explains is left out."""
+    cited = table.get("sources")
+    if not cited:
+        return
+    named = data.get("sources", {})
+    for name, value in cited.items():
+        for citation in written_citations(value):
+            if "url" in citation:
+                yield name, citation
+            elif name in named:
+                yield name, {**named[name], **citation}
+
+
+def written_citations(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the citations under one name as tables, without what the named source says."""
+    if isinstance(value, dict):
+        yield value
+        return
+    for is_table, items in groupby(value, lambda item: isinstance(item, dict)):
+        if is_table:
+            yield from items
+        else:
+            yield {"backs": list(items)}

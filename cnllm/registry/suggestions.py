@@ -6,15 +6,13 @@ This is used for errors only, so it may resolve models.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any
 
 from cnllm.errors import CnllmError, UnknownModel
+from cnllm.registry.model import Model
 
-if TYPE_CHECKING:
-    from cnllm.registry.registry import Registry
-
-__all__ = ["current_models", "similar_names", "unknown_model"]
+__all__ = ["NameSearch"]
 
 _MAX_NAMES = 5
 _IN_HINT = 3
@@ -24,68 +22,72 @@ _LONGEST_NAME = 256  # characters of a name that is compared with others
 _SEPARATORS = re.compile(r"[-_. :@]+")
 
 
-def unknown_model(registry: Registry, name: str, serving: list[str], *, suggest: bool = True) -> UnknownModel:
-    """Return the error for a name that no model has, or that the models in `serving` share."""
-    if serving:
-        current = current_models(registry, serving)
-        return UnknownModel(
-            f"{name} is served by several providers: {', '.join(current)}",
-            close=current,
-            hint=f"use one of these names, for example {current[0]}",
-        )
-    if len(name) > _LONGEST_NAME:
-        message = f"no model is called {name[:_LONGEST_NAME]}… ({len(name):,} characters)"
-        return UnknownModel(message, hint="`cnllm models list` lists all")
-    if not suggest:
-        return UnknownModel(f"no model is called {name}")
-    close = _Names(registry).similar(name)
-    provider, slash, _ = name.partition("/")
-    if close:
-        hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
-    elif slash and provider not in registry.providers:
-        hint = f"no provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL"
-    else:
-        hint = "`cnllm models list` lists all"
-    return UnknownModel(f"no model is called {name}", close=close, hint=hint)
-
-
-def current_models(registry: Registry, serving: list[str]) -> list[str]:
-    """List the models that are not retired, the vendor's own first; all of them where none is left."""
-    names = _Names(registry)
-    ranked = sorted(serving, key=names.rank)
-    return list(names.current(ranked)) or ranked
-
-
-def similar_names(registry: Registry, name: str) -> list[str]:
-    """List names that a wrong name may mean, at most 5, the best first. A very long name means none."""
-    return _Names(registry).similar(name) if len(name) <= _LONGEST_NAME else []
-
-
-class _Names:
+class NameSearch:
     """The names of a registry, in the order in which they are suggested."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._targets: dict[str, str] = {name: name for name in registry.names()}
-        self._targets |= registry.aliases
-        for family, target in registry.family_aliases.items():
-            self._targets.setdefault(family, target)
-        self._aliased = set(registry.aliases.values())
+    def __init__(
+        self,
+        names: Iterable[str],
+        aliases: Mapping[str, str],
+        family_aliases: Mapping[str, str],
+        *,
+        family: Callable[[str], str | None],
+        providers: Container[str],
+        resolve: Callable[[str], Model],
+    ) -> None:
+        self._family_aliases = family_aliases
+        self._family = family
+        self._providers = providers
+        self._resolve = resolve
+        self._targets: dict[str, str] = {name: name for name in sorted(names)}
+        self._targets |= aliases
+        for alias, target in family_aliases.items():
+            self._targets.setdefault(alias, target)
+        self._aliased = set(aliases.values())
         self._vendors: dict[str, set[str]] = {}
-        for target in registry.family_aliases.values():
+        for target in family_aliases.values():
             provider, _, id = target.partition("/")
-            if (family_name := registry.family(id)) is not None:
+            if (family_name := family(id)) is not None:
                 self._vendors.setdefault(family_name, set()).add(provider)
 
-    def rank(self, name: str) -> tuple[Any, ...]:
+    def unknown_model(self, name: str, serving: list[str], *, suggest: bool = True) -> UnknownModel:
+        """Return the error for a name that no model has, or that the models in `serving` share."""
+        if serving:
+            current = self.current_models(serving)
+            return UnknownModel(
+                f"{name} is served by several providers: {', '.join(current)}",
+                close=current,
+                hint=f"use one of these names, for example {current[0]}",
+            )
+        if len(name) > _LONGEST_NAME:
+            message = f"no model is called {name[:_LONGEST_NAME]}… ({len(name):,} characters)"
+            return UnknownModel(message, hint="`cnllm models list` lists all")
+        if not suggest:
+            return UnknownModel(f"no model is called {name}")
+        close = self._similar(name)
+        provider, slash, _ = name.partition("/")
+        if close:
+            hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
+        elif slash and provider not in self._providers:
+            hint = f"no provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL"
+        else:
+            hint = "`cnllm models list` lists all"
+        return UnknownModel(f"no model is called {name}", close=close, hint=hint)
+
+    def current_models(self, serving: list[str]) -> list[str]:
+        """List the models that are not retired, the vendor's own first; all of them where none is left."""
+        ranked = sorted(serving, key=self._rank)
+        return list(self._current(ranked)) or ranked
+
+    def _rank(self, name: str) -> tuple[Any, ...]:
         """Return the sort key of a name: the vendor's own endpoint first, then short names."""
         target = self._targets.get(name, name)
         provider, _, id = target.partition("/")
-        vendors = self._vendors.get(self._registry.family(id) or "")
+        vendors = self._vendors.get(self._family(id) or "")
         is_own = provider in vendors if vendors else target in self._aliased
         return (not is_own, "/" in name, len(name), name)
 
-    def current(self, names: Iterable[str]) -> Iterator[str]:
+    def _current(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the names whose models are not retired, each model once."""
         seen: set[str] = set()
         for name in names:
@@ -93,19 +95,19 @@ class _Names:
             if target in seen:
                 continue
             seen.add(target)
-            if target.partition("/")[0] not in self._registry.providers:
+            if target.partition("/")[0] not in self._providers:
                 continue  # an alias of nothing; resolving it would search for similar names again
             try:
-                status = self._registry.resolve(target).flags.status
+                status = self._resolve(target).flags.status
             except CnllmError:  # `cnllm registry check` reports it
                 continue
             if status is None or status.is_ != "retired":
                 yield name
 
-    def similar(self, name: str) -> list[str]:
+    def _similar(self, name: str) -> list[str]:
         """List the names that contain a name, then those spelt alike, then the families that a name contains."""
         out: dict[str, str] = {}  # by id: of one that many endpoints serve, the first is enough
-        for candidate in self.current(self._candidates(name)):
+        for candidate in self._current(self._candidates(name)):
             target = self._targets[candidate]
             out.setdefault(_key(target.partition("/")[2]), target if "/" in name else candidate)
             if len(out) == _MAX_NAMES:
@@ -120,12 +122,12 @@ class _Names:
             if len(part := _key(query)) > 1:
                 found = [candidate for candidate, key in keys.items() if part in key]
                 # the vendor's own ones, and among them the closest in length
-                yield from sorted(found, key=lambda c: (self.rank(c)[0], abs(len(keys[c]) - len(part)), self.rank(c)))
+                yield from sorted(found, key=lambda c: (self._rank(c)[0], abs(len(keys[c]) - len(part)), self._rank(c)))
         for query in queries:
             yield from self._spelt_alike(query, keys)
         for query in queries:
             word = _key(query)
-            families = [f for f in self._registry.family_aliases if len(_key(f)) >= _MIN_PART and _key(f) in word]
+            families = [f for f in self._family_aliases if len(_key(f)) >= _MIN_PART and _key(f) in word]
             yield from sorted(families, key=len, reverse=True)
 
     def _spelt_alike(self, query: str, keys: dict[str, str]) -> list[str]:
@@ -143,7 +145,7 @@ class _Names:
                     score = matcher.ratio()
                     if score >= _CUTOFF:
                         scores[candidate] = max(scores.get(candidate, 0), score)
-        return sorted(scores, key=lambda c: (-round(scores[c], 2), self.rank(c)))
+        return sorted(scores, key=lambda c: (-round(scores[c], 2), self._rank(c)))
 
 
 def _key(name: str) -> str:

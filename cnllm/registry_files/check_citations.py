@@ -7,10 +7,10 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.registry.citations import citations, written_citations
 from cnllm.registry.correction import corrected_key, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path
+from cnllm.registry.provenance import citations, written_citations
 from cnllm.registry_files.sources import unsourced_flags
 
 if typing.TYPE_CHECKING:

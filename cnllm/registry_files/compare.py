@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
@@ -12,10 +13,22 @@ from msgspec import Struct
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Fact, Model
 from cnllm.registry.registry import Registry
-from cnllm.registry_files.agreement import is_near, is_rounded, plain_name, url_address
 from cnllm.registry_files.public_lists import PublishedModel
 
-__all__ = ["FLAGS", "Cause", "Comparison", "Disagreement", "compare", "entries_for", "number_pairs", "same_input"]
+__all__ = [
+    "FLAGS",
+    "Cause",
+    "Comparison",
+    "Disagreement",
+    "compare",
+    "entries_for",
+    "is_near",
+    "is_rounded",
+    "number_pairs",
+    "plain_name",
+    "same_input",
+    "url_address",
+]
 
 LIMITS = ("limits.context", "limits.output")
 PRICES = ("price.input", "price.output", "price.cached", "price.cache_write")
@@ -259,3 +272,33 @@ def _words(kinds: Iterable[str]) -> tuple[str, ...]:
 def _fact(model: Model, flag: str) -> Fact | None:
     """Return the fact on a flag."""
     return next((fact for fact in model.explain() if fact.flag == flag), None)
+
+
+_LEAST_ROUNDED = 10_000  # tokens; smaller limits are written out
+_ROUNDING = 0.005  # of a ratio
+_LOCAL = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?![\w.])")
+
+
+def is_near(a: float, b: float) -> bool:
+    """Whether two numbers are equal up to the precision of a float."""
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def is_rounded(a: float, b: float) -> bool:
+    """Whether two limits are the same number of K or M, once by 1,000 and once by 1,024, or rounded to three digits."""
+    small, large = sorted((a, b))
+    if small < _LEAST_ROUNDED:
+        return False
+    ratio = large / small
+    return any(abs(ratio - 1.024**power) <= _ROUNDING for power in (0, 1, 2))
+
+
+def plain_name(name: str) -> str:
+    """Return a name without case and punctuation."""
+    return "".join(c for c in name.casefold() if c.isalnum())
+
+
+def url_address(url: str) -> str:
+    """Return a URL without case and scheme; "" for one of this machine."""
+    address = url.casefold().partition("://")[2].rstrip("/")
+    return "" if _LOCAL.match(address) else address

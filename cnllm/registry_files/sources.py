@@ -9,19 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cnllm.registry.citations import citations
-from cnllm.registry.documents import (
-    CATALOGUE,
-    Document,
-    builtin_path,
-    data_paths,
-    layer_tables,
-    overlay_paths,
-    read,
-)
+from cnllm.registry.documents import CATALOGUE, Document, layer_tables
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
-from cnllm.registry.provenance import model_sources
+from cnllm.registry.provenance import citations, model_sources
+from cnllm.registry.read import builtin_path, data_paths, overlay_paths, read
 
 __all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 __all__ = ["registry"]
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cnllm.registry import flags
-from cnllm.registry.documents import builtin_path
+from cnllm.registry.read import builtin_path
 from docs.generate.markdown import cell, prose, table
 
 __all__ = ["Flag", "all_flags", "page", "plain", "setters"]

@@ -148,7 +148,7 @@ def _section(section: str, odd: str) -> None:
 
 @cache
 def _document() -> Any:
-    from cnllm.registry.documents import builtin_path, read
+    from cnllm.registry.read import builtin_path, read
 
     return read(builtin_path(), builtin=True)
 

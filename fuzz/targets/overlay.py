@@ -127,7 +127,7 @@ fast = ["home/m", "deepseek/deepseek-chat"]
 
 def seeds() -> list[bytes]:
     """Return a file with most of what a file may hold, its parts, and parts of the built-in one."""
-    from cnllm.registry.documents import builtin_path
+    from cnllm.registry.read import builtin_path
 
     tables = builtin_path().read_bytes().split(b"\n\n")
     taken = [b"\n\n".join(tables[at : at + 3]) for at in range(0, len(tables), max(1, len(tables) // 60))]

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.registry import Registry
-from cnllm.registry.citations import citations
 from cnllm.registry.documents import Document, layer_tables
 from cnllm.registry.merge import find_path, flatten, unset_path
 from cnllm.registry.problem import dotted_path
+from cnllm.registry.provenance import citations
 
 __all__ = ["COMPARED", "Claim", "claims", "inherited"]
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 from cnllm.registry import Registry
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
-from cnllm.registry_files.agreement import is_near, plain_name
-from cnllm.registry_files.compare import entries_for, same_input
+from cnllm.registry_files.compare import entries_for, is_near, plain_name, same_input
 from cnllm.registry_files.public_lists import PublishedModel
 from maintenance.sources import catalogue
 from maintenance.sources.catalogue import Entry, Form

@@ -101,6 +101,7 @@ LISTS = {
 }
 LISTS |= {
     "cnllm.registry.documents",
+    "cnllm.registry.read",
     "cnllm.registry.registry",
     "cnllm.model_facts.capabilities",
     "cnllm.cli.output.answer",

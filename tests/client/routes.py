@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cnllm import Registry
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.trusted_files import trust
 
 from .peer import DONE, Peer, Script, delta, frame, stream, usage

@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 
 import cnllm
 from cnllm import AsyncClient, Client, Model, Registry, Reply, Retry
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 from .peer import Peer
 

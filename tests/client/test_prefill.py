@@ -9,7 +9,7 @@ from cases import each
 
 import cnllm
 from cnllm import Model, Registry, engine
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.simulator import SimTransport
 
 from .peer import Peer, Script, call_delta, delta, refused, reply, stream

@@ -15,7 +15,8 @@ import pytest
 from cases import each
 
 from cnllm import Registry
-from cnllm.registry.documents import Document, builtin_path, read
+from cnllm.registry.documents import Document
+from cnllm.registry.read import builtin_path, read
 
 from .corpus import ABSENT, PROVIDERS, WIRE
 from .exercised import MORE, SHARED, Exercise, altered, block

@@ -8,7 +8,7 @@ import pytest
 import cnllm
 from cnllm import Registry, engine
 from cnllm.cli import option_parsing
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 PRO = "deepseek/deepseek-v4-pro"
 GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cnllm import CannotSend, Plan, engine
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.model import Model
+from cnllm.registry.read import builtin_path, read
 
 REGISTRY = Registry([read(builtin_path(), builtin=True)])
 NAMES = [name for name in REGISTRY.names() if REGISTRY.resolve(name).flags.base_url]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cnllm import CnllmError, engine
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 REGISTRY = Registry([read(builtin_path(), builtin=True)])
 NAMES = [

@@ -310,7 +310,8 @@ def test_whatever_a_list_says_the_updates_hold_nothing_else_than_they_may(models
     import msgspec
 
     from cnllm.registry.check import require_valid
-    from cnllm.registry.documents import Document, builtin_path, parse
+    from cnllm.registry.documents import Document, parse
+    from cnllm.registry.read import builtin_path
 
     data = parse(text.encode(), "updates.toml")
     msgspec.convert(data, DataFile)

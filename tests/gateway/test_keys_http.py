@@ -18,7 +18,8 @@ from examples import SHARE
 
 from cnllm.estimates.money import UNITS, format_units
 from cnllm.gateway.access import digest
-from cnllm.gateway.limits.book import KeyBook, KeyUse, open_book
+from cnllm.gateway.limits.book import KeyBook, open_book
+from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, new_key, team_digest
 from cnllm.gateway.monitoring.recent import Recent
 from cnllm.types.policy import Timeouts

@@ -20,7 +20,7 @@ from cnllm.gateway.access import digest
 from cnllm.gateway.limits import window
 from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Operation
 from cnllm.gateway.limits.account import update as update_at
-from cnllm.gateway.limits.book import account_of
+from cnllm.gateway.limits.key_use import account_of
 from cnllm.gateway.limits.keys import KEY, KeyRecord, Period, new_key, zone_of
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Note, Usage

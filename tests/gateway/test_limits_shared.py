@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError
 from cnllm.estimates.quote import Quote
 from cnllm.gateway.limits.account import Grant, Operation
-from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, KeyUse, open_book
+from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, open_book
+from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.limits.limiter import Limiter, Reservations
 from cnllm.gateway.limits.refusal import Refused

@@ -11,8 +11,8 @@ import msgspec
 import cnllm
 from cnllm import Message, Text, ToolResult, engine
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.model import Model, conditions
+from cnllm.registry.read import builtin_path, read
 from cnllm.simulator import SimTransport
 from cnllm.simulator.violations import refusals_of
 

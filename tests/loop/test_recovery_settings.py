@@ -13,7 +13,7 @@ from client.support import overlay
 
 import cnllm
 from cnllm import Recovery, Registry, RunSummary
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 from .support import ONCE, Loops, Peer, asks_whole, at, ran, says, says_whole, sent, turns
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cnllm import Client, Registry
-from cnllm.registry.documents import builtin_path
+from cnllm.registry.read import builtin_path
 from cnllm.registry.trusted_files import trust
 from cnllm.simulator.server import running
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cnllm import Plan, Registry, RegistryError
-from cnllm.registry.documents import Document, builtin_path, read
+from cnllm.registry.documents import Document
+from cnllm.registry.read import builtin_path, read
 
 ROOT = Path(__file__).parents[2]
 BUILTIN = ROOT / "providers.toml"

@@ -13,8 +13,8 @@ import pytest
 from cases import each
 
 from cnllm import Registry
-from cnllm.registry.citations import citations, written_citations
 from cnllm.registry.documents import layer_tables
+from cnllm.registry.provenance import citations, written_citations
 from cnllm.registry_files.check import check
 from cnllm.registry_files.sources import unsourced_paths
 

@@ -13,8 +13,8 @@ import small
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
-from cnllm.registry import documents
-from cnllm.registry.documents import read
+from cnllm.registry import read as reading
+from cnllm.registry.read import read
 
 from .support import BUILTIN, HOME, Files
 
@@ -42,13 +42,13 @@ def output(path: Path) -> int | None:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was parsed as TOML rather than found in the cache."""
     seen: list[str] = []
-    real = documents.parse
+    real = reading.parse
 
     def parse(text: bytes, shown: str) -> dict[str, Any]:
         seen.append(shown)
         return real(text, shown)
 
-    monkeypatch.setattr(documents, "parse", parse)
+    monkeypatch.setattr(reading, "parse", parse)
     return seen
 
 

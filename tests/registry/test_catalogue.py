@@ -10,7 +10,8 @@ from examples import SHARE
 
 from cnllm import Registry, UnknownModel
 from cnllm.registry import registry as module
-from cnllm.registry.documents import CATALOGUE, Document, catalogue_path, read
+from cnllm.registry.documents import CATALOGUE, Document
+from cnllm.registry.read import catalogue_path, read
 from cnllm.registry_files import sources
 
 NAME = "kilo/openai/gpt-4o"

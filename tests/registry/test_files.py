@@ -11,7 +11,7 @@ from cases import each
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
-from cnllm.registry.documents import builtin_path
+from cnllm.registry.read import builtin_path
 from cnllm.registry_files.check import check
 
 from .support import BUILTIN, HOME, Files, told

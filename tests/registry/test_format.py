@@ -12,7 +12,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.registry.documents import catalogue_path
+from cnllm.registry.read import catalogue_path
 from cnllm.registry_files.toml_format import changed_lines, format_toml
 
 from .support import BUILTIN

@@ -30,7 +30,7 @@ def test_it_is_a_schema() -> None:
 
 def test_it_is_the_one_in_the_repository() -> None:
     """What the checks accept has changed: `pytest --update -n 0`, and count `_FORMAT` up in
-    cnllm/registry/documents.py."""
+    cnllm/registry/read.py."""
     assert json.loads((ROOT / "schemas" / "providers.schema.json").read_text()) == json_schema()
 
 

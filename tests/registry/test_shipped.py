@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import cnllm
-from cnllm.registry import documents
-from cnllm.registry.documents import builtin_path, packed, parse, read
+from cnllm.registry import read as reading
+from cnllm.registry.documents import parse
+from cnllm.registry.read import builtin_path, packed, read
 
 TEXT = b'[providers.p]\nprotocol = "openai-chat"\nbase_url = "https://p.test/v1"\n[models."p/m"]\ntitle = "M"\n'
 
@@ -28,7 +29,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_shipped_data_is_the_data_of_the_text(file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(documents, "parse", lambda *args: pytest.fail("parsed again"))
+    monkeypatch.setattr(reading, "parse", lambda *args: pytest.fail("parsed again"))
     data = read(file, builtin=True).data
     assert {key: dict(table) for key, table in data.items()} == parse(TEXT, "providers.toml")
     assert not (tmp_path / "cache").exists()

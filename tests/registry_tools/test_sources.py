@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from cnllm.registry.documents import read
+from cnllm.registry.read import read
 from cnllm.registry_files.sources import load_documents, stale_sources, unsourced_flags
 
 TEXT = """[providers.home]

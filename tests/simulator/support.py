@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cnllm.registry.documents import read
 from cnllm.registry.model import Model
+from cnllm.registry.read import read
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
 

@@ -11,9 +11,9 @@ from cases import each
 
 import cnllm.simulator
 from cnllm.jsonpath import get, get_first
-from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import Flags, Param
 from cnllm.registry.model import Model, conditions
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 from cnllm.simulator import chat_request, check_request
 from cnllm.simulator.request import flags_for

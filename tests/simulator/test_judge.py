@@ -5,7 +5,7 @@ from typing import Any
 
 from cases import each
 
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 
 from .support import (

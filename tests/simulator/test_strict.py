@@ -18,10 +18,10 @@ from cases import each
 import cnllm
 from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, ToolCall, ToolResult, engine
 from cnllm.jsonpath import set_value
-from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import LEVELS, Param
 from cnllm.registry.model import Model
 from cnllm.registry.param_rules import state
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import ErrorResponse, check_request

@@ -6,7 +6,7 @@ import msgspec
 from cases import each
 
 from cnllm import Client, Model
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 
 from .support import SCHEMA

@@ -12,7 +12,7 @@ from client.peer import Peer, reply
 
 import cnllm
 from cnllm import Client, Model, Registry, engine
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 
 Json = dict[str, Any]
 ADDRESS: Json = {"type": "object", "properties": {"zip": {"type": "string"}, "no": {"type": "integer"}}}

@@ -12,7 +12,7 @@ from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolRe
 from cnllm.errors import EndpointError, StreamCut
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.types import Finish
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])

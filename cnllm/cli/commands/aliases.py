@@ -115,7 +115,7 @@ def _rows(*, everything: bool) -> list[Alias]:
 
 
 def _own_documents() -> list[Document]:
-    from cnllm.registry.documents import overlay_paths, read
+    from cnllm.registry.read import overlay_paths, read
 
     return [read(path) for path in overlay_paths()]
 

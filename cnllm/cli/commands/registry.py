@@ -76,7 +76,7 @@ def fmt(files: tuple[str, ...], is_check: bool) -> int:
     No value and no comment changes. The exit status of --check is 0 if the files have their form, else 2.
     """
     from cnllm.cli.output import registry_report
-    from cnllm.registry.documents import overlay_paths
+    from cnllm.registry.read import overlay_paths
 
     paths = list(files) or [str(path) for path in overlay_paths()]
     if not paths:

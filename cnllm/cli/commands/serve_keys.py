@@ -16,7 +16,8 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
-    from cnllm.gateway.limits.book import KeyBook, KeyUse
+    from cnllm.gateway.limits.book import KeyBook
+    from cnllm.gateway.limits.key_use import KeyUse
     from cnllm.gateway.limits.keys import KeyRecord
 
 __all__ = ["keep_file_key", "keys", "teams"]
@@ -107,7 +108,7 @@ def add(name: str, store: str, as_json: bool, **given: Any) -> None:
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
     """
     from cnllm.gateway.access import digest
-    from cnllm.gateway.limits.book import record_data
+    from cnllm.gateway.limits.key_use import record_data
     from cnllm.gateway.limits.keys import new_key
 
     record = limits_of(_new(name), given)
@@ -263,7 +264,7 @@ def _new(name: str) -> KeyRecord:
 
 def _check_team(book: KeyBook, record: KeyRecord) -> None:
     """Raise `CnllmError` for a key of a team that does not exist."""
-    from cnllm.gateway.limits.book import no_such_name
+    from cnllm.gateway.limits.key_use import no_such_name
     from cnllm.gateway.limits.keys import team_digest
 
     if record.team is not None and book.get(team_digest(record.team)) is None:
@@ -284,7 +285,7 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
 # ── output ───────────────────────────────────────────────────────────────────
 def _show(record: KeyRecord, *, as_json: bool) -> None:
     """Show the limits of a key or a team."""
-    from cnllm.gateway.limits.book import record_data
+    from cnllm.gateway.limits.key_use import record_data
 
     if as_json:
         answer.print_json(record_data(record))
@@ -294,7 +295,7 @@ def _show(record: KeyRecord, *, as_json: bool) -> None:
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
     """List keys or teams."""
-    from cnllm.gateway.limits.book import use_data
+    from cnllm.gateway.limits.key_use import use_data
 
     with _book(store) as book:
         uses = book.uses(teams=teams)
@@ -311,7 +312,7 @@ def _list(store: str, *, as_json: bool, teams: bool) -> None:
 
 def _cells(use: KeyUse) -> tuple[str, ...]:
     """Return a key or a team as a row of the table."""
-    from cnllm.gateway.limits.book import use_data
+    from cnllm.gateway.limits.key_use import use_data
 
     row, record = use_data(use), use.record
     spent = ", ".join(f"{amount} {currency}" for currency, amount in row["spent"].items())

@@ -91,8 +91,8 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
 
 def print_forms(paths: Sequence[str], *, write: bool) -> int:
     """Give files their form, or print the lines that are written otherwise. Return the number of these lines."""
-    from cnllm.registry.documents import read_text
     from cnllm.registry.problem import write_hint
+    from cnllm.registry.read import read_text
     from cnllm.registry_files import edit
     from cnllm.registry_files.toml_format import changed_lines, format_toml
 

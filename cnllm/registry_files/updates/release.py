@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cnllm.errors import CnllmError, RegistryError
-from cnllm.registry.check import require_valid
-from cnllm.registry.check_values import SCHEMA
+from cnllm.registry.check import SCHEMA, require_valid
 from cnllm.registry.data_layer import is_outdated, release_version
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import RELEASE, data_folder

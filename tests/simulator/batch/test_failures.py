@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 from cnllm.simulator.server import Server, running
 

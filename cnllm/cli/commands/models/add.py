@@ -53,7 +53,7 @@ def add(file: str | None, **params: Any) -> None:
     comments or order. It prints the lines that it adds. Values that you do not give stay unknown.
     """
     from cnllm.registry import Registry
-    from cnllm.registry.documents import overlay_paths
+    from cnllm.registry.read import overlay_paths
     from cnllm.registry_files import sources
 
     in_use = [str(path) for path in overlay_paths()]
@@ -235,7 +235,7 @@ def _write(path: Path, document: Document | None, addition: Addition, in_use: li
 def _advice(path: Path, document: Document | None, addition: Addition) -> list[str]:
     """Return what the user still has to do before the model can be used."""
     from cnllm.registry import Registry
-    from cnllm.registry.documents import overlay_paths
+    from cnllm.registry.read import overlay_paths
     from cnllm.registry.routing import origin_of
     from cnllm.registry.trusted_files import is_trusted
 

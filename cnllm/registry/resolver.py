@@ -1,0 +1,341 @@
+"""Build the model of a name, from registry files that do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cnllm.errors import RegistryError, UnknownModel
+from cnllm.fork import cached_property
+from cnllm.registry import data_layer, key_trust, merge, provenance
+from cnllm.registry.documents import CATALOGUE, Document
+from cnllm.registry.flags import Flags
+from cnllm.registry.layers import Layers
+from cnllm.registry.merge import Layer
+from cnllm.registry.model import Model
+from cnllm.registry.routing import path_problem
+from cnllm.types import Note
+
+__all__ = ["Resolver", "registry_spelling"]
+
+
+Resolve = Callable[[str, str | None, str | None], Model]
+"""Returns the model of a name over a protocol and at an address."""
+
+
+class Resolver:
+    """Builds models from documents, the built-in one first.
+
+    `resolve` and `family` are those of the registry, which has other files after a reload: models ask them later.
+    """
+
+    def __init__(self, documents: list[Document], *, resolve: Resolve, family: Callable[[str], str | None]) -> None:
+        self.documents = documents
+        self.layers = Layers(data_layer.documents_in_force(documents))
+        self.data_version = data_layer.DataVersion(documents)
+        self._resolve = resolve
+        self._family = family
+        self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
+
+    def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
+        """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
+        provider, id, alias = self._locate(name, suggest)
+        family = self.layers.family(id)
+        lineage = self.layers.extends_chain("models", f"{provider}/{id}")
+        model_layers = self.layers.model_layers(lineage, None)
+        shared_layers = self.layers.provider_layers(provider, family, None)
+        own_layers = layers = [*shared_layers, *model_layers]
+        own_protocol = _declared_protocol(layers)
+        wire = protocol or own_protocol
+        if not isinstance(wire, str):
+            raise self.layers.error(["providers", provider], f"providers.{provider} names no protocol")
+        if wire == own_protocol and wire not in self.layers.names("protocols"):
+            raise self._unknown_protocol(wire, layers)
+        self._require_protocol(provider, wire, own_protocol)
+        # a model may name another protocol than its provider, whose tables are then about another wire
+        foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
+        if wire != own_protocol or any("on" in layer.table for layer in model_layers):
+            model_layers = self.layers.model_layers(lineage, wire, wire != own_protocol)
+        layers = [*self.layers.provider_layers(provider, family, wire, foreign), *model_layers]
+        # how a wire's batches look says nothing of an endpoint that is not known to offer any
+        not_of_wire = frozenset() if merge.offers_batches(layers) else merge.OFFERED_FLAGS
+        if not_of_wire:
+            layers = [*self.layers.provider_layers(provider, family, wire, foreign, not_of_wire), *model_layers]
+        overrides = {} if base_url is None else {"base_url": base_url}
+        if overrides:
+            model_layers = [*model_layers, Layer("the call", self.documents[0], (), overrides)]
+            layers.append(model_layers[-1])
+        shared = (provider, family, wire, foreign, not_of_wire)
+        table = merge.merge_layers(model_layers, self.layers.merged_table(*shared))
+        when: dict[str, Any] = table.pop("when", {})
+        if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
+            del table["supported"]  # it is unknown which wires the other address has
+        flags = msgspec.convert(table, Flags)
+        for key in ("path", "stream_path"):
+            if (problem := path_problem(getattr(flags, key))) is not None:
+                layer = next(la for la in reversed(layers) if key in la.table)
+                raise self.layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
+        is_listed = f"{provider}/{id}" in self.layers.names("models")
+        holders = [d for d in self.documents if not d.is_data and f"{provider}/{id}" in d.data.get("models", {})]
+        is_catalogued = is_listed and all(document.path.name == CATALOGUE for document in holders)
+
+        def flags_for(mode: frozenset[str]) -> Flags:
+            active = _active_conditions(when, mode)
+            if not active:
+                return flags
+            merged = table
+            for key in active:
+                merged = merge.stack_layers(merged, when[key])
+            values = {top: merged[top] for key in active for top in when[key] if top not in overrides}
+            part = msgspec.convert(values, Flags)
+            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in values})
+
+        def path(flag: str, mode: frozenset[str]) -> list[str]:
+            keys = flag.split(".")
+            for key in () if flag in overrides else reversed(_active_conditions(when, mode)):
+                if merge.find_path(when[key], keys) is not None:
+                    return ["when", key, *keys]
+            return keys
+
+        trust = key_trust.KeyTrust(layers)
+        return Model(
+            id=id,
+            provider=provider,
+            protocol=wire,
+            flags=flags,
+            notes=lambda: self._resolution_notes(alias, provider, id, is_listed, is_catalogued, flags, layers),
+            distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
+            flags_for=flags_for,
+            where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
+            layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
+            explain=lambda: list(
+                provenance.facts(layers, table, when, self.layers.traces(*shared), f"{provider}/{id}")
+            ),
+            family=self._family,
+            data_version=self.data_version,
+            # where the caller chose the wire, there is no other
+            over=None if protocol else lambda other: self._resolve(name, other, base_url),
+        )
+
+    def _is_moved(self, own: list[Layer], layers: list[Layer]) -> bool:
+        """Whether a later file than the one that says which wires an endpoint has gives it another address.
+
+        An address that this file gives for the wire itself is such a statement, too. `own` are the layers without
+        those of a wire.
+        """
+
+        def last(flag: str, among: list[Layer]) -> int:
+            """Return the number of the last file that sets a flag, -1 for none."""
+            return max((self.documents.index(layer.document) for layer in among if flag in layer.table), default=-1)
+
+        of_wire = [layer for layer in layers if layer.path[-2:-1] == ("on",)]
+        return last("base_url", own) > max(last("supported", layers), last("base_url", of_wire))
+
+    def _locate(self, name: str, suggest: bool) -> tuple[str, str, str | None]:
+        """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""
+        models = self.layers.names("models")
+        providers = self.layers.names("providers")
+        if (found := self._alias_target("aliases", name)) is not None:
+            return (*found[:2], None)
+        provider, slash, id = name.partition("/")
+        provider = registry_spelling(providers, provider) or provider
+        if slash and id and provider in providers:
+            if (listed := registry_spelling(models, f"{provider}/{id}")) is not None:
+                return (*_split(listed), None)
+            family = self._alias_target("family_aliases", id)
+            if family is not None and (family[0] == provider or f"{provider}/{family[1]}" in models):
+                return (provider, *family[1:])
+            return (provider, id, None)
+        serving = self.serving(name)
+        if len(serving) == 1:
+            return (*_split(serving[0]), None)
+        for preferred in self.preferred_providers if serving else ():
+            if match := [m for m in serving if _split(m)[0] == preferred]:
+                return (*_split(match[0]), None)
+        if (family := self._alias_target("family_aliases", name)) is not None:
+            return family
+        from cnllm.registry.suggestions import NameSearch
+
+        search = NameSearch(
+            models,
+            self.layers.section("aliases"),
+            self.layers.section("family_aliases"),
+            family=self.layers.family,
+            providers=providers,
+            resolve=lambda name: self._resolve(name, None, None),
+        )
+        if serving and len(current := search.current_models(serving)) == 1:
+            return (*_split(current[0]), None)
+        raise search.unknown_model(name, serving, suggest=suggest)
+
+    def serving(self, id: str) -> list[str]:
+        """List the models with an id on the wire, at any provider."""
+        return self._names_by_id.get(id.casefold(), [])
+
+    @cached_property
+    def _names_by_id(self) -> dict[str, list[str]]:
+        """Return the models by their ids on the wire in lower case."""
+        names: dict[str, list[str]] = {}
+        for model in self.layers.names("models"):
+            names.setdefault(_split(model)[1].casefold(), []).append(model)
+        return names
+
+    def _alias_target(self, section: str, name: str) -> tuple[str, str, str] | None:
+        """Return (provider, id, alias) for an alias, of the last file that has it; None where none has."""
+        folded = name.casefold()
+        for document, spellings in zip(reversed(self.documents), self.spellings[section], strict=True):
+            aliases = document.data.get(section, {})
+            alias = name if name in aliases else spellings.get(folded)
+            if alias is None:
+                continue
+            provider, id = _split(aliases[alias])
+            if provider not in self.layers.names("providers"):
+                raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{provider}/{id}'")
+            if document.builtin:
+                provider, id = self._apply_preference(aliases[alias], self.layers.names("models"))
+            return provider, id, alias
+        return None
+
+    @cached_property
+    def spellings(self) -> dict[str, list[dict[str, str]]]:
+        """Return, by section, the aliases of each file by their form in lower case, the last file first."""
+        return {
+            section: [
+                {alias.casefold(): alias for alias in reversed(document.data.get(section, {}))}
+                for document in reversed(self.documents)
+            ]
+            for section in ("aliases", "family_aliases")
+        }
+
+    def _apply_preference(self, target: str, models: dict[str, None]) -> tuple[str, str]:
+        """Return the target, or the same id at a provider that the user prefers."""
+        provider, id = _split(target)
+        for preferred in self.preferred_providers:
+            if f"{preferred}/{id}" in models:
+                return preferred, id
+        return provider, id
+
+    @property
+    def preferred_providers(self) -> list[str]:
+        """List the providers that the user prefers, best first."""
+        for document in reversed(self.documents):
+            if "prefer" in document.data:
+                names: list[str] = document.data["prefer"]
+                return names
+        return []
+
+    def _unknown_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
+        """Return the error for an unknown protocol."""
+        from cnllm.registry.problem import did_you_mean, dotted_path
+
+        layer = next(la for la in reversed(layers) if "protocol" in la.table)
+        suggestion = did_you_mean(name, self.layers.names("protocols"))
+        return self.layers.error(
+            [*layer.path, "protocol"], f"{dotted_path(list(layer.path))}: no protocol is called '{name}'{suggestion}"
+        )
+
+    def _require_protocol(self, provider: str, protocol: str, own_protocol: object) -> None:
+        """Raise `UnknownModel` unless the provider supports a protocol."""
+        if protocol == own_protocol:
+            return
+        protocols = self.layers.names("protocols")
+        others = self.other_protocols(provider)
+        if protocol in protocols and (others is None or protocol in others):
+            return
+        supported = ", ".join(sorted({str(own_protocol), *(others or ())}))
+        raise UnknownModel(f"{provider} does not support the protocol {protocol}", hint=f"it supports {supported}")
+
+    def other_protocols(self, provider: str) -> list[str] | None:
+        """List the wires of a provider beside its own; None where any may be, because its address is unknown."""
+        tables = [
+            t
+            for name in self.layers.extends_chain("providers", provider)
+            for t in self.layers.table_layers(("providers", name), None)
+        ]
+        if not any("base_url" in layer.table for layer in tables):
+            return None
+        wires = {
+            wire
+            for layer in tables
+            for wire, overrides in layer.table.get("on", {}).items()
+            if "base_url" in overrides or "path" in overrides
+        }
+        return [wire for wire in self.layers.names("protocols") if wire in wires]
+
+    def _resolution_notes(
+        self,
+        alias: str | None,
+        provider: str,
+        id: str,
+        is_listed: bool,
+        is_catalogued: bool,
+        flags: Flags,
+        layers: list[Layer],
+    ) -> Iterator[Note]:
+        """Yield notes on assumptions about a model."""
+        if alias is not None:
+            place = self.layers.place(["family_aliases", alias])
+            yield Note("family-alias", f"family_aliases.{alias}", alias, f"{provider}/{id}", place)
+        if not is_listed:
+            yield Note(
+                "unknown-model",
+                "models",
+                f"{provider}/{id}",
+                "only the provider's flags apply; whether it reasons is unknown",
+                provenance.setting_line([la for la in layers if la.path], ["protocol"]),
+            )
+        elif is_catalogued:
+            yield Note(
+                "catalogue-model",
+                "models",
+                f"{provider}/{id}",
+                "limits and prices are those of a public list; nobody has described how this model behaves here",
+                self.layers.place(["models", f"{provider}/{id}"]),
+            )
+        if flags.status is not None and flags.status.is_ == "retired":
+            use = f"; use {flags.status.use}" if flags.status.use else ""
+            since = f" since {flags.status.since}" if flags.status.since else ""
+            yield Note(
+                "retired",
+                "status",
+                f"{provider}/{id}",
+                f"retired{since}{use}",
+                provenance.setting_line(layers, ["status", "is"]),
+            )
+
+    def _origins_of(self, env: str) -> set[str] | None:
+        """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
+        if env not in self._key_origins:
+            self._key_origins[env] = key_trust.builtin_origins(Layers([d for d in self.documents if d.builtin]), env)
+        return self._key_origins[env]
+
+
+def _active_conditions(when: dict[str, Any], mode: frozenset[str]) -> list[str]:
+    """List the conditions that hold in a mode, those with more atoms later."""
+    return sorted((k for k in when if set(k.split("+")) <= mode), key=lambda k: (k.count("+"), k))
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Split a name into provider and id."""
+    provider, _, id = name.partition("/")
+    return provider, id
+
+
+def _declared_protocol(layers: list[Layer]) -> object:
+    """Return the protocol that the layers set, without merging them."""
+    for layer in reversed(layers):
+        if "protocol" in layer.table:
+            return layer.table["protocol"]
+        if "protocol" in layer.table.get("unset", ()):
+            return None
+    return None
+
+
+def registry_spelling(names: Mapping[str, Any], name: str) -> str | None:
+    """Return a name in the registry's spelling, whatever its case; None where it is unknown."""
+    if name in names:
+        return name
+    folded = name.casefold()
+    return next((n for n in names if n.casefold() == folded), None)
