@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cnllm.transports import errors, tls
-from cnllm.transports.headers import MAX_URLS
-from cnllm.transports.proxies import proxy_for
+from cnllm.transports.proxies import MAX_URLS, proxy_for
 
 if TYPE_CHECKING:
     import ssl

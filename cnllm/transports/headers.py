@@ -19,7 +19,6 @@ __all__ = [
     "MAX_DRAIN_PIECES",
     "MAX_HEAD_BYTES",
     "MAX_IDLE_CONNECTIONS",
-    "MAX_URLS",
     "encode_head",
     "end_to_end_headers",
     "idle_timeout",
@@ -29,7 +28,6 @@ __all__ = [
 DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
 MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
 MAX_HEAD_BYTES = 102_400  # of a status line and headers with interim responses before them; httpx has it too
-MAX_URLS = 256  # size of the cache of parsed addresses
 MAX_IDLE_CONNECTIONS = 100  # number of idle connections
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 """Headers that change how a message is framed."""

@@ -15,9 +15,9 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.fork import generation
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
-from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers
+from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
-from cnllm.transports.proxies import proxy_for
+from cnllm.transports.proxies import MAX_URLS, proxy_for
 from cnllm.types.policy import Timeouts
 
 __all__ = [

@@ -7,10 +7,9 @@ import os
 import re
 import sys
 
-from cnllm.transports.headers import MAX_URLS
+__all__ = ["MAX_URLS", "proxy_for"]
 
-__all__ = ["proxy_for"]
-
+MAX_URLS = 256  # addresses in a cache of them
 _SYSTEM_HAS_PROXIES = sys.platform in ("darwin", "win32")
 _MAPPED_BITS = 96  # before the IPv4 address in one of IPv6 that stands for it
 _BRACKETS = re.compile(r"\[([^\]]*)\](/[0-9]+)?(?::([0-9]+))?")
