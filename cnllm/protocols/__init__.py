@@ -201,7 +201,8 @@ class Wire(Struct, frozen=True):
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
-    `count_path` is the path of the number of replies in a request, on wires that have one.
+    `count_path` is the path of the number of replies in a request, on wires that have one. `names`: messages have a
+    field for the name of their speaker. `tool_keys` are the keys beside a function that are written; None for all.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -219,6 +220,8 @@ class Wire(Struct, frozen=True):
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
     count_path: str | None = None
+    names: bool = False
+    tool_keys: frozenset[str] | None = frozenset()
 
 
 @cache

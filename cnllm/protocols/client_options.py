@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
-from cnllm.types.client_data import ClientData
+from cnllm.protocols import fields
+from cnllm.protocols.fields import Field, snake_case
+from cnllm.types import Note
+from cnllm.types.client_data import ClientData, counted
 from cnllm.types.web_search import WebSearch
 
 __all__ = ["client_options"]
+
+_COUNTED = ("keep", "forward", "drop")
+_READ = ("translate", "media", "describe", "search", "return", "keep")
+"""The outcomes of blocks whose own keys have rows."""
+_ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemInstruction")
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def client_options(
@@ -17,26 +27,140 @@ def client_options(
     feature_headers: Iterable[str],
     headers: Mapping[str, str] | None,
     read_search: Callable[[Mapping[str, Any]], WebSearch | None],
-) -> dict[str, Any]:
-    """Return the options, with the headers that ask for features of the protocol.
+    body: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[Note]]:
+    """Return the options, with the headers that ask for features of the protocol, and notes on what has no option.
 
-    Other keys of the body, these headers, and tools that are no functions become `ClientData`, which has the web search
-    that `read_search` finds in them.
+    Other keys of the body, these headers, functions with further keys, and tools that are no functions become
+    `ClientData`, which has the web search that `read_search` finds in them, and the counts of the keys inside messages
+    and tools.
     """
     out = dict(options)
-    if "extra_body" in out:
-        out["extra_body"] = ClientData(protocol, out["extra_body"], read_search(out["extra_body"]))
+    own, dropped = _inner_keys(protocol, body)
+    if own or "extra_body" in out:
+        extra = out.get("extra_body", {})
+        out["extra_body"] = ClientData(protocol, extra, read_search(extra), own)
     if headers:
         values = {str(name).lower(): value for name, value in headers.items()}
         if features := {name: values[name] for name in feature_headers if values.get(name)}:
             out["extra_headers"] = ClientData(protocol, features)
     if "tools" in out:
         out["tools"] = [
-            tool if _is_function(tool) else ClientData(protocol, tool, read_search(tool)) for tool in out["tools"]
+            tool if _is_plain(tool) else ClientData(protocol, tool, None if _is_function(tool) else read_search(tool))
+            for tool in out["tools"]
         ]
-    return out
+    did = "left out: cnllm sends it on no wire"
+    return out, [
+        Note("key-foreign", "tools" if path.startswith("tools") else "messages", counted(path, count), did)
+        for path, count in dropped.items()
+    ]
 
 
 def _is_function(tool: Mapping[str, Any]) -> bool:
     """Whether a tool is a function. A tool that a vendor executes may have the form of one, under a type of its own."""
     return "function" in tool and tool.get("type", "function") == "function"
+
+
+def _is_plain(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool is a function without further keys."""
+    return _is_function(tool) and tool.keys() <= {"type", "function", "custom"}
+
+
+# ── keys inside messages and tools ────────────────────────────────────────────
+
+
+class _Place:
+    """The rows of one place in a body, as objects are compared with them.
+
+    `silent` are the keys that are not counted: by the type of a block, under None where objects have no types.
+    `children` are the keys under which other places stand.
+    """
+
+    __slots__ = ("children", "name", "rows", "silent", "usual_kind")
+
+    def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _Place]]) -> None:
+        self.name = name
+        self.rows = rows
+        self.children = children
+        kinds = {row.partition(".")[0] for row in rows if "." in row} - {"*"}
+        self.usual_kind = "message" if "message" in kinds else "custom" if "custom" in kinds else None
+        named = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
+        self.silent = {kind: self._silent(kind) for kind in named} if kinds else {None: self._silent(None)}
+
+    def _silent(self, kind: str | None) -> frozenset[str]:
+        """Return the keys that are not counted, in both spellings."""
+        keys = {row.rpartition(".")[2] for row in self.rows if kind is None or row.partition(".")[0] in (kind, "*")}
+        known = {key for key in keys if (row := self.row(kind, key)) is not None and row.outcome not in _COUNTED}
+        return frozenset(["type", *known, *map(snake_case, known), *(key for key, _ in self.children)])
+
+    def row(self, kind: str | None, key: str) -> Field | None:
+        """Return the row of a key: its own, or that of any other key."""
+        names = (key, "*") if kind is None else (f"{kind}.{key}", f"*.{key}", f"{kind}.*", "*.*")
+        return next((self.rows[name] for name in names if name in self.rows), None)
+
+
+@cache
+def _roots(protocol: str) -> list[tuple[str, _Place]]:
+    """Return the places of a protocol inside messages and tools, each under the key that it has in the body."""
+    table = fields(protocol).request
+    return _places(table, [place for place in table if place in _ROOTS], "")
+
+
+def _places(table: Mapping[str, Mapping[str, Field]], names: list[str], parent: str) -> list[tuple[str, _Place]]:
+    """Return places with those below them, under their keys in both spellings."""
+    out: list[tuple[str, _Place]] = []
+    for name in names:
+        below = [other for other in table if other.rpartition(".")[0] == name]
+        place = _Place(name, table[name], _places(table, below, name))
+        key = name.removeprefix(f"{parent}.").removesuffix("[]")
+        out += [(spelling, place) for spelling in dict.fromkeys((key, snake_case(key)))]
+    return out
+
+
+def _inner_keys(protocol: str, body: Mapping[str, Any]) -> tuple[dict[tuple[str, str | None], int], dict[str, int]]:
+    """Count the keys inside messages and tools that mean something on this protocol only, and those that no wire gets.
+
+    Those of the first kind have the name by which other wires may know them.
+    """
+    own: dict[tuple[str, str | None], int] = {}
+    dropped: dict[str, int] = {}
+
+    def visit(place: _Place, items: Any) -> None:
+        """Count the keys of the objects at a place, and of those below them."""
+        silent_by_kind, children = place.silent, place.children
+        silent = silent_by_kind.get(None)
+        for item in items:
+            if type(item) is not dict:
+                continue
+            kind = None
+            if None not in silent_by_kind:
+                kind = item.get("type") or place.usual_kind
+                silent = silent_by_kind.get(kind) if type(kind) is str else None
+                if silent is None:  # the whole block has one outcome
+                    continue
+            if silent is not None and not silent.issuperset(item):
+                for key, value in item.items():
+                    if key not in silent and value not in _EMPTY:
+                        count(place, kind, key)
+            for key, child in children:
+                inner = item.get(key)
+                if type(inner) is list:
+                    visit(child, inner)
+                elif type(inner) is dict:
+                    visit(child, (inner,))
+
+    def count(place: _Place, kind: str | None, key: str) -> None:
+        """Count a key by its row."""
+        row = place.row(kind, key)
+        path = f"{place.name}.{key}"
+        if row is not None and row.outcome == "drop":
+            dropped[path] = dropped.get(path, 0) + 1
+        elif row is None or row.outcome in (*_COUNTED, "return"):  # keys with `return` in a row of their own are silent
+            meaning = row.meaning if row is not None and row.outcome == "forward" else None
+            own[path, meaning] = own.get((path, meaning), 0) + 1
+
+    for key, place in _roots(protocol):
+        inner = body.get(key)
+        if inner is not None and type(inner) is not str:
+            visit(place, inner if type(inner) is list else (inner,))
+    return own, dropped

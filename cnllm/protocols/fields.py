@@ -4,7 +4,8 @@ Each wire has one table, in the module `fields` of its folder. A place is a path
 `messages[].content[]` the blocks of a message. A name at a place is a key, or the type of a block; `text.citations` is
 a key of blocks of one type, and `*.cache_control` a key of blocks of any type. A block without rows for its keys is
 passed on, or left out, as a whole. A name may have the types of its value (`seed:integer`), as JSON Schema calls them,
-and another name under which other wires know it (`candidateCount=n`).
+and another name under which other wires know it (`candidateCount=n`). At a place inside messages or tools, `*` stands
+for any other key, and `text.*` or `*.*` for any other key of a block.
 
 The decoders and the engine read the tables, and the manual shows them.
 """
@@ -28,7 +29,22 @@ __all__ = [
     "snake_case",
 ]
 
-Outcome = Literal["translate", "forward", "keep", "offer", "media", "describe", "refuse", "reject", "answer", "lose"]
+Outcome = Literal[
+    "translate",
+    "forward",
+    "keep",
+    "return",
+    "permit",
+    "search",
+    "offer",
+    "media",
+    "describe",
+    "refuse",
+    "reject",
+    "answer",
+    "drop",
+    "omit",
+]
 
 OUTCOMES: dict[Outcome, str] = {
     "translate": "Every model, or every client, gets it in the form of its own wire.",
@@ -36,10 +52,22 @@ OUTCOMES: dict[Outcome, str] = {
         "Goes on to every wire that has a field of the same meaning, where the registry does not say that the endpoint "
         "refuses it. Elsewhere it is left out with a note."
     ),
-    "keep": "Stays as it is on its own wire. On another wire it is left out with a note.",
+    "keep": (
+        "Stays as it is on its own wire. On another wire it is left out with a note; of a reply, it stays in "
+        "`Reply.extra` or in the message."
+    ),
+    "return": (
+        "An endpoint gave it with its answer, and it goes back to that endpoint alone. Another one does not get it, "
+        "with a note."
+    ),
+    "permit": "Goes to every endpoint that is known to take it. Elsewhere it is left out with a note.",
+    "search": (
+        "A web search. Every endpoint that has one by the registry gets its own form of it. Elsewhere it is as with "
+        "`offer`."
+    ),
     "offer": (
         "A tool that the vendor executes. It stays as it is on its own wire. On another wire it is left out with a "
-        "note."
+        "note; where the request demands that it is called, the answer is 400."
     ),
     "media": (
         "Every model that reads this kind of medium gets it, and every model reads text files. Elsewhere a line that "
@@ -50,12 +78,13 @@ OUTCOMES: dict[Outcome, str] = {
     "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
     "reject": "The answer is 400 and names the field.",
     "answer": "cnllm acts on it itself, or writes a value of its own.",
-    "lose": "Left out without a note.",
+    "drop": "Left out on every wire, with a note.",
+    "omit": "Left out of replies, for the reason that stands with it.",
 }
 """The outcomes of a field, and what each of them means."""
 
-Rows = Mapping[str, Mapping[Outcome, str]]
-"""The names with each outcome, by place."""
+Rows = Mapping[str, Mapping[Outcome, str | Mapping[str, str]]]
+"""The names with each outcome, by place. Those with `omit` have a reason each."""
 
 _ARTICLES = {
     "boolean": "a boolean",
@@ -70,11 +99,15 @@ _ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
 
 
 class Field(Struct, frozen=True):
-    """One row: its outcome, the name that other wires know, and the types of its value; none where any will do."""
+    """One row: its outcome, the name that other wires know, and the types of its value; none where any will do.
+
+    `reason` says why a field of a reply is left out.
+    """
 
     outcome: Outcome
     meaning: str
     types: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Fields(Struct, frozen=True):
@@ -108,6 +141,11 @@ class Fields(Struct, frozen=True):
         row = self.row(path)
         return "keep" if row is None else row.outcome
 
+    def has_inner(self, meaning: str) -> bool:
+        """Whether messages or tools have a place for a meaning."""
+        rows = [row for place, rows in self.request.items() if "[]" in place for row in rows.values()]
+        return any(row.meaning == meaning and row.outcome in ("forward", "permit") for row in rows)
+
     def place(self, meaning: str) -> str | None:
         """Return the path of the field that goes on and has a meaning; None where the wire has none."""
         for place, rows in self.request.items():
@@ -130,14 +168,17 @@ def _places(rows: Rows) -> dict[str, dict[str, Field]]:
         for outcome, names in groups.items():
             if outcome not in get_args(Outcome):
                 raise ValueError(f"{place}: {outcome} is no outcome")
-            for row in names.split():
+            if (outcome == "omit") is isinstance(names, str):
+                raise ValueError(f"{place}: what is left out of replies needs a reason each, and nothing else has one")
+            for row in names.split() if isinstance(names, str) else names:
                 match = _ROW.fullmatch(row)
                 assert match is not None
                 name = match["name"]
                 if name in fields:
                     raise ValueError(f"{place}: {name} stands twice")
                 types = tuple(match["types"].split("|")) if match["types"] else ()
-                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types)
+                reason = "" if isinstance(names, str) else names[name]
+                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types, reason)
     return out
 
 

@@ -81,11 +81,8 @@ def decode_request(
     request = codec.read_request(body, path.partition("?")[0], stamp)
     name = None if author is None else author.name
     messages = [_with_author(message, name, stamp) for message in request.messages]
-    return msgspec.structs.replace(
-        request,
-        messages=messages,
-        options=client_options(request.options, protocol, codec.feature_headers, headers, codec.read_search),
-    )
+    options, notes = client_options(request.options, protocol, codec.feature_headers, headers, codec.read_search, body)
+    return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:
@@ -114,6 +111,9 @@ def _without_ids(part: Part) -> Part:
     if seal is None or not isinstance(seal.data, dict) or _ITEM_KEYS.isdisjoint(seal.data):
         return part
     data = {key: value for key, value in seal.data.items() if key not in _ITEM_KEYS}
+    item = seal.data.get("item")
+    if isinstance(item, dict) and (own := {key: item[key] for key in item if key not in ("id", "status")}):
+        data["item"] = own
     return msgspec.structs.replace(part, seal=Seal(seal.protocol, "", "", data) if data else None)
 
 

@@ -46,17 +46,26 @@ def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
 
 
 def known_keys(flags: Flags) -> frozenset[str]:
-    """Return the first keys of the declared paths of counts."""
+    """Return the declared paths of counts, and their first keys."""
     paths = flags.usage or _NONE
     lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
-    return frozenset([path.partition(".")[0] for names in lists for path in names or ()])
+    declared = [path for names in lists for path in names or ()]
+    return frozenset([*declared, *(path.partition(".")[0] for path in declared)])
 
 
 def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Return the keys of a usage object that no declared path begins with."""
-    if known.issuperset(data):
-        return {}
-    return {key: value for key, value in data.items() if key not in known and value is not None}
+    """Return the keys of a usage object, and of the objects in it, that no declared path names."""
+    out: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in known:
+            rest = value
+        elif type(value) is dict:
+            rest = {k: v for k, v in value.items() if v is not None and f"{key}.{k}" not in known} or None
+        else:
+            continue
+        if rest is not None:
+            out[key] = rest
+    return out
 
 
 def _invalid_counts(data: dict[str, Any], paths: UsagePaths) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,12 @@ from typing import Any
 
 from cnllm.types.web_search import WebSearch
 
-__all__ = ["ClientData"]
+__all__ = ["ClientData", "counted"]
+
+
+def counted(path: str, count: int) -> str:
+    """Return the path of a key, with how often it stands in a request."""
+    return path if count == 1 else f"{path} ({count} times)"
 
 
 class ClientData(dict[str, Any]):
@@ -15,14 +20,20 @@ class ClientData(dict[str, Any]):
 
     The options of a decoded request hold such dicts: keys of the body without an option of their own, tools that are
     no functions, headers that ask for features of the protocol. `search` is the web search that the data ask for, in
-    the form for all endpoints; None where they ask for none.
+    the form for all endpoints; None where they ask for none. `inner_keys` counts the keys inside messages and tools
+    that mean something on the protocol only, by their path and the name by which other protocols may know them.
     """
 
-    __slots__ = ("protocol", "search")
+    __slots__ = ("inner_keys", "protocol", "search")
 
     def __init__(
-        self, protocol: str = "", data: Mapping[str, Any] | None = None, search: WebSearch | None = None
+        self,
+        protocol: str = "",
+        data: Mapping[str, Any] | None = None,
+        search: WebSearch | None = None,
+        inner_keys: Mapping[tuple[str, str | None], int] | None = None,
     ) -> None:
         super().__init__(data or {})
+        self.inner_keys = inner_keys or {}
         self.protocol = protocol
         self.search = search

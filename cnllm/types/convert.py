@@ -19,6 +19,7 @@ from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text
 
 __all__ = [
     "CACHE_MARK",
+    "CACHE_MARKS",
     "content_part",
     "content_parts",
     "dict_of_message",
@@ -30,6 +31,8 @@ __all__ = [
 
 CACHE_MARK = "cache_control"
 """The key of a content part that marks the end of a prefix to keep in the prompt cache."""
+CACHE_MARKS = (CACHE_MARK, "prompt_cache_breakpoint")
+"""That key, and the one for which chat completions have another word."""
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
     "role",
@@ -42,7 +45,7 @@ _KNOWN_KEYS = {
     "by",
     "parts",
 }
-_KNOWN_KEYS |= {"refusal", "error"}
+_KNOWN_KEYS |= {"refusal", "error", "function_call"}
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
@@ -197,8 +200,8 @@ def content_part(part: Text | Media) -> dict[str, Any]:
     if type(part) is Text:
         return {"type": "text", "text": part.text} | _further_keys(part.extra, "type", "text")
     media = cast(Media, part)
-    extra = _further_keys(media.extra, CACHE_MARK)
-    mark = {CACHE_MARK: media.extra[CACHE_MARK]} if media.extra and CACHE_MARK in media.extra else {}
+    extra = _further_keys(media.extra, *CACHE_MARKS)
+    mark = _cache_mark(media.extra or {})
     kind = media_kind(media)
     if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
@@ -251,9 +254,11 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     if isinstance(reasoning, str) and reasoning:
         parts.append(Reasoning(reasoning))
     parts += _content_parts(content)
-    if isinstance(data.get("refusal"), str) and data["refusal"] and not parts:
-        parts.append(Text(data["refusal"]))
+    if isinstance(refusal := data.get("refusal"), str) and refusal:
+        parts.append(Text(f"\n\n{refusal}" if any(type(part) is Text for part in parts) else refusal))
     calls = data.get("tool_calls")
+    if not calls and isinstance(call := data.get("function_call"), Mapping):  # the older form
+        calls = [{"function": call}]
     if calls is not None and not isinstance(calls, list):
         raise TypeError(f"tool_calls is {type(calls).__name__}, a list is expected")
     if calls:
@@ -275,8 +280,8 @@ def _content_parts(content: Any) -> list[Part]:
 
 
 def _cache_mark(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key of a content part that is its mark of the prompt cache; nothing where it has none."""
-    return {CACHE_MARK: item[CACHE_MARK]} if item.get(CACHE_MARK) is not None else {}
+    """Return the keys of a content part that mark a prefix for the prompt cache; nothing where it has none."""
+    return {key: item[key] for key in CACHE_MARKS if item.get(key) is not None}
 
 
 def _part(item: Any) -> Part:
@@ -312,7 +317,10 @@ def _part(item: Any) -> Part:
             f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
         )
     if is_file_part(item) and (media := as_media(item)) is not None:
-        return media
+        mark = _cache_mark(item) if kind == "file" else {}
+        return msgspec.structs.replace(media, extra={**(media.extra or {}), **mark}) if mark else media
+    if kind == "refusal" and isinstance(item.get("refusal"), str):
+        return Text(item["refusal"], None, _cache_mark(item) or None)
     return Opaque(dict(item))
 
 

@@ -33,7 +33,8 @@ _ENGLISH = _Words(
     introduction=(
         "A client speaks one of four wires, and so does the endpoint of a model. The tables below say for every field "
         "and for every type of block what becomes of it on the way: of a request from the client to the model, and of "
-        "a reply from the model to the client. The decoders read the same tables. A field that no table names is kept. "
+        "a reply from the model to the client. The decoders read the same tables. A field of a body that no table "
+        "names is kept; inside messages and tools, `*` stands for such fields. "
         "Notes stand in the reply; the gateway's header `x-cnllm-notes` says how many there are and where they are."
     ),
     outcomes=OUTCOMES,
@@ -50,20 +51,27 @@ _CHINESE = _Words(
     title="各协议能传什么",
     introduction=(
         "客户端使用四种协议之一，模型的接口也是。下面的表格逐个说明每个字段、每种内容块在途中的去向：请求从客户端到模型，"
-        "回复从模型到客户端。解码器读取的就是这些表格。表中没有的字段原样保留。说明（note）写在回复里；"
+        "回复从模型到客户端。解码器读取的就是这些表格。正文里表中没有的字段原样保留；"
+        "在消息和工具里，`*` 代表这样的字段。说明（note）写在回复里；"
         "网关的响应头 `x-cnllm-notes` 给出条数和查看的位置。"
     ),
     outcomes={
         "translate": "每个模型（或每个客户端）都会得到它，形式按各自的协议。",
         "forward": "传给有同义字段的每种协议，除非注册表写明接口会拒绝。其他协议上省去，并给出说明。",
-        "keep": "在自己的协议上原样保留。换到其他协议则省去，并给出说明。",
-        "offer": "由厂商执行的工具。在自己的协议上原样保留。换到其他协议则省去，并给出说明。",
+        "keep": "在自己的协议上原样保留。换到其他协议则省去，并给出说明；回复里的则留在 `Reply.extra` 或消息中。",
+        "return": "接口随回答给出的数据，只交还给这个接口。其他接口得不到它，并给出说明。",
+        "permit": "传给已知接受它的每个接口。其他接口上省去，并给出说明。",
+        "search": "网络搜索。注册表写明有搜索功能的接口，都会得到它自己的形式。其他接口与 `offer` 相同。",
+        "offer": (
+            "由厂商执行的工具。在自己的协议上原样保留。换到其他协议则省去，并给出说明；请求强制调用它时返回 400。"
+        ),
         "media": "能读这类媒体的模型都会得到它。其他模型得到一小段替代文字，并给出说明。",
         "describe": "在自己的协议上原样保留。换到其他协议，模型会读到一行写明它的文字，并给出说明。",
         "refuse": "在自己的协议上原样保留。换到其他协议则返回 400，并写明字段名。",
         "reject": "返回 400，并写明字段名。",
         "answer": "由 cnllm 自己处理，或写入自己的值。",
-        "lose": "省去，没有说明。",
+        "drop": "在每种协议上都省去，并给出说明。",
+        "omit": "不写进回复，原因写在旁边。",
     },
     outcome_head=("去向", "含义"),
     portable="可传到其他协议的字段",
@@ -126,4 +134,10 @@ def _rows(places: dict[str, dict[str, Field]], body: str) -> Iterator[list[str]]
         for name, row in rows.items():
             groups.setdefault(row.outcome, []).append(name)
         for outcome, names in groups.items():
-            yield [code(place) or body, code(outcome), ", ".join(map(code, names))]
+            reasons = dict.fromkeys(rows[name].reason for name in names if rows[name].reason)
+            listing = ", ".join(map(code, names))
+            yield [
+                code(place) or body,
+                code(outcome),
+                ": ".join([listing, "; ".join(reasons)] if reasons else [listing]),
+            ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from cnllm import Registry, Reply, engine
-from cnllm.protocols import PROTOCOLS
+from cnllm.protocols import PROTOCOLS, fields
 
 Json = dict[str, Any]
 REGISTRY = Registry.load()
@@ -200,3 +202,70 @@ def test_a_client_reads_what_its_wire_has_a_place_for(client: str, target: str, 
             assert part["logprobs"] == (TOKENS if has_tokens else [])
             assert body["service_tier"] == extra.get("service_tier", "default")
             assert counts.items() <= body["usage"].items()
+
+
+PLACES = {
+    "openai-chat": ["", "usage.prompt_tokens_details", "usage.completion_tokens_details"],
+    "anthropic-messages": ["", "usage"],
+    "gemini": ["", "candidates[]", "usageMetadata"],
+    "openai-responses": ["", "usage.input_tokens_details"],
+}
+"""The objects of a reply whose own keys go through, by wire."""
+LAST = {"anthropic-messages": (-2, "delta"), "openai-responses": (-1, "response")}
+
+
+def holder(protocol: str, body: Json, place: str) -> Json:
+    """The object at a place of a body, or of the last part of a stream."""
+    for name in filter(None, place.split(".")):
+        body = body[name[:-2]][0] if name.endswith("[]") else body.setdefault(name, {})
+    return body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_field_that_the_table_keeps_reaches_the_caller_and_the_client_of_its_wire(
+    protocol: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in PLACES[protocol]:
+        for name, row in fields(protocol).reply[place].items():
+            if row.outcome != "keep" or name in {"stop_sequence", *ABOUT, *ANTHROPIC}:
+                continue
+            value: Any = 7 if "token" in name.lower() else {"marked": [name]}
+            whole, chunks = copy.deepcopy(WHOLE[protocol]), copy.deepcopy(STREAMS[protocol])
+            at, key = LAST.get(protocol, (-1, ""))
+            last = chunks[at][key] if key and not place.startswith("usage") else chunks[at].get("response", chunks[at])
+            if name == "context_management":
+                last = chunks[at]
+            holder(protocol, last if stream else whole, place)[name] = value
+            monkeypatch.setitem(WHOLE, protocol, whole)
+            monkeypatch.setitem(STREAMS, protocol, chunks)
+            events, reply = read(protocol, stream)
+            assert msgspec.json.encode({name: value})[1:-1] in msgspec.json.encode([reply.extra, reply.message])
+            body = client_body(protocol, events, reply)
+            if name == "context_management" and stream:
+                continue  # it stands beside the delta, as the next test shows
+            assert holder(protocol, body, place)[name] == value, (place, name)
+            monkeypatch.undo()
+
+
+def test_what_stands_beside_the_delta_of_a_message_stays_there() -> None:
+    chunks = copy.deepcopy(STREAMS["anthropic-messages"])
+    chunks[-2]["context_management"] = {"applied_edits": [{"type": "clear"}]}
+    parser = engine.StreamParser(endpoint("anthropic-messages"))
+    events = parser.feed(b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks))
+    writer = engine.StreamWriter("anthropic-messages", id="x", model="m")
+    data = b"".join(map(writer.feed, [*events, *parser.end()]))
+    (delta,) = [line for line in data.splitlines() if line.startswith(b'data: {"type":"message_delta"')]
+    assert json.loads(delta[6:])["context_management"] == {"applied_edits": [{"type": "clear"}]}
+
+
+@pytest.mark.parametrize(
+    ("target", "client"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
+)
+def test_details_of_counts_have_the_names_of_the_client_s_wire(target: str, client: str) -> None:
+    names = {"openai-chat": "prompt_tokens_details", "openai-responses": "input_tokens_details"}
+    body = copy.deepcopy(WHOLE[target])
+    body["usage"] |= {names[target]: {"cached_tokens": 1, "audio_tokens": 2}}
+    reply = engine.parse_response(endpoint(target), 200, {}, json.dumps(body).encode())
+    assert reply.usage.cached == 1
+    assert engine.encode_reply(client, reply)["usage"][names[client]] == {"cached_tokens": 1, "audio_tokens": 2}

@@ -28,7 +28,8 @@ from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
 from cnllm.tools import Tool
 from cnllm.types import Note
-from cnllm.types.client_data import ClientData
+from cnllm.types.client_data import ClientData, counted
+from cnllm.types.convert import CACHE_MARK
 from cnllm.types.web_search import SEARCH
 
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
@@ -45,6 +46,8 @@ _WITHOUT_WORD = ("generationConfig.responseMimeType",)
 """Those of them that need no word JSON in a message."""
 _SEARCH_KEYS = ("web_search_options",)
 """Keys of a body that ask for a web search."""
+_PORTABLE_KEYS = ("type", "function", "custom", CACHE_MARK, "defer_loading")
+"""Keys of a function that stay on any wire: the engine decides about marks of the cache and about deferral."""
 _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
@@ -55,13 +58,18 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
     offered: list[Any] = tools if type(tools) is list else []
     if type(body) is not ClientData and type(headers) is not ClientData and ClientData not in map(type, offered):
         return options, []
+    out = dict(options)
+    if any(_is_function(tool) for tool in offered):
+        out["tools"] = offered = [_plain_function(tool, model) if _is_function(tool) else tool for tool in offered]
+    if type(body) is ClientData and not body and body.protocol == model.protocol:
+        del out["extra_body"]
     foreign_tools = any(type(t) is ClientData and t.protocol != model.protocol for t in offered)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
     has_search = any(type(data) is ClientData and data.search is not None for data in (body, *offered))
-    if not foreign and not foreign_tools and not has_search:
-        return options, []
-    out = dict(options)
     notes: list[Note] = []
+    inner_notes = _inner_notes(body, model) if type(body) is ClientData else []
+    if not foreign and not foreign_tools and not has_search:
+        return out, notes
     if has_search:
         _resolve_search(out, model, notes)
         body = out.get("extra_body")
@@ -84,7 +92,31 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
     if notes and options.get("on_unsupported") == "error":
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
-    return out, notes
+    return out, [*notes, *inner_notes]
+
+
+def _is_function(tool: Any) -> bool:
+    """Whether a tool is a client's function with further keys."""
+    return type(tool) is ClientData and "function" in tool and tool.get("type", "function") == "function"
+
+
+def _plain_function(tool: ClientData, model: Model) -> dict[str, Any]:
+    """Return a client's function with the further keys that the model's wire may know."""
+    own = tool.protocol == model.protocol
+    return {key: value for key, value in tool.items() if own or key in _PORTABLE_KEYS}
+
+
+def _inner_notes(body: ClientData, model: Model) -> list[Note]:
+    """Return a note for each key inside messages and tools that the model's wire has no place for."""
+    if body.protocol == model.protocol:
+        return []
+    table = fields(model.protocol)
+    notes: list[Note] = []
+    for (path, meaning), count in body.inner_keys.items():
+        if meaning is None or not table.has_inner(meaning):
+            flag = "tools" if path.startswith("tools") else "messages"
+            notes.append(_left_out(flag, counted(path, count), body.protocol))
+    return notes
 
 
 def ask_for_object(request: Draft) -> Draft:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import Function, RequestOptions
+from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
+from cnllm.types.client_data import counted
+from cnllm.types.convert import CACHE_MARK
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
 
@@ -146,6 +153,7 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     rules = flags.tools
     if rules is None or rules.search is not True:
         tools = _without_search(tools, ledger)
+    _note_lost_keys(tools, ledger)
     if rules is None or rules.custom is not True:
         tools = tuple([t if t.custom is None else replace(t, custom=None) for t in tools])
     if rules is None:
@@ -159,6 +167,17 @@ def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tu
     if rules.schema or rules.schema_drop:
         tools = tuple(_adapt_tool(t, rules, ledger) for t in tools)
     return tools
+
+
+def _note_lost_keys(tools: tuple[Function, ...], ledger: Ledger) -> None:
+    """Note the keys beside functions that the wire has no place for."""
+    written = wire(ledger.model.protocol).tool_keys
+    if written is None:
+        return
+    counts = Counter(key for tool in tools if tool.extra for key in tool.extra if key not in written)
+    for key, count in counts.items():
+        code: NoteCode = "cache-mark" if key == CACHE_MARK else "key-foreign"
+        ledger.note(code, "tools", counted(f"tools[].{key}", count), "left out: the wire has no place for it")
 
 
 def _without_search(tools: tuple[Function, ...], ledger: Ledger) -> tuple[Function, ...]:

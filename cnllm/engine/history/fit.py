@@ -20,6 +20,7 @@ from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.client_data import counted
 
 __all__ = ["fit"]
 
@@ -43,6 +44,7 @@ def fit(
     """
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
+    _note_lost_keys(messages, codec.names, rules, ledger)
     if _is_plain(messages):
         turns = list(enumerate(messages))
         if (filling := _filling(flags)) is not None:
@@ -61,6 +63,24 @@ def fit(
     if rules.first_user or is_system_apart:  # a request needs a turn
         turns = _ensure_first_user(turns, ledger)
     return [message for _, message in turns]
+
+
+def _note_lost_keys(messages: Sequence[Message], has_names: bool, rules: Messages, ledger: Ledger) -> None:
+    """Note the keys of messages that the endpoint is not known to take."""
+    counts: dict[str, int] = {}
+    for message in messages:
+        if message.name is not None and not has_names:
+            counts["name"] = counts.get("name", 0) + 1
+        if message.extra is not None:
+            for key, value in message.extra.items():
+                if value not in (None, "", [], {}):
+                    counts[key] = counts.get(key, 0) + 1
+    if counts:
+        for path in rules.fields or ():
+            counts.pop(path.partition(".")[0], None)
+        for key, count in counts.items():
+            did = "left out: the endpoint is not known to take it"
+            ledger.note("key-foreign", "messages.fields", counted(f"messages[].{key}", count), did)
 
 
 def _filling(flags: Flags) -> registry_flags.Reasoning | None:

@@ -148,6 +148,39 @@ def _refusal(kind: MediaKind, flags: Flags) -> str | None:
     return "it is unknown whether the model reads it" if kind == "file" else None
 
 
+_HELD_KEYS = frozenset(
+    [
+        *("type", "title", "source", "content", "context", "filename", "name", "format", "displayName", "text"),
+        *(
+            "image_url",
+            "file_data",
+            "file_url",
+            "file_id",
+            "input_audio",
+            "tabs",
+            "state_changes",
+            "tool_name",
+            CACHE_MARK,
+        ),
+    ]
+)
+"""Keys of files and blocks that their text holds, or that have notes of their own."""
+
+
+def _sealed_content(result: ToolResult) -> list[Any]:
+    """Return the blocks of a result as they came, where they are sealed."""
+    data = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
+    content = data.get("content", data.get("output"))
+    return [block for block in content if type(block) is dict] if type(content) is list else []
+
+
+def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
+    """Note the keys of a file or a block that is sent in another form, which does not hold them."""
+    for key, value in keys.items():
+        if key not in _HELD_KEYS and value not in (None, "", [], {}):
+            ledger.note("key-foreign", "messages", f"{key} of a file", "left out: it is sent in another form")
+
+
 class _Reader:
     """Decides for each medium and each block of a request in which form it is sent.
 
@@ -180,6 +213,8 @@ class _Reader:
         if self._is_own(part):
             return [part]
         self._note_text(index, str(part.data["type"]))
+        _note_lost_keys(part.data, self._ledger)
+        self.lost_marks += part.data.get(CACHE_MARK) is not None
         return [part for piece in inner for part in (self._medium(piece, index) if type(piece) is Media else [piece])]
 
     def read_result(self, result: ToolResult, index: int) -> ToolResult:
@@ -191,6 +226,9 @@ class _Reader:
         blocks = tuple(part for part in sent if type(part) is Opaque)
         if not texts and (media, blocks) == (result.media, result.blocks):
             return result
+        for block in _sealed_content(result) if texts else ():  # it is written anew
+            _note_lost_keys(block, self._ledger)
+            self.lost_marks += block.get(CACHE_MARK) is not None
         return replace(result, text=result_text([result.text, *texts]), media=media, blocks=blocks)
 
     def _read_inside(self, part: Media | Opaque, index: int) -> list[Part]:
@@ -226,8 +264,10 @@ class _Reader:
         kind = media_noun(media)
         if (text := file_text(media)) is not None:
             self._note_text(index, kind)
-            mark = (media.extra or {}).get(CACHE_MARK)
-            return [Text(text, None, None if mark is None else {CACHE_MARK: mark})]
+            extra = media.extra or {}
+            sealed = media.seal.data if media.seal is not None and type(media.seal.data) is dict else {}
+            _note_lost_keys({**extra, **sealed.get("part", sealed)}, self._ledger)
+            return [Text(text, None, {CACHE_MARK: extra[CACHE_MARK]} if CACHE_MARK in extra else None)]
         if reason is not None and self._reads_pdfs and (text := _pdf_text(media)) is not None:
             did = "its text was sent, without its pictures and its layout"
             self._ledger.note("file-as-text", "input", f"messages[{index}] holds {kind}", did)
@@ -312,6 +352,8 @@ def move_result_media(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
                 if type(part) is ToolResult and part.media:
                     subject = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
                     ledger.note("media-moved", "messages", subject, "put into a user message after the results")
+                    for block in _sealed_content(part):
+                        _note_lost_keys(block, ledger)
                     parts_to_move += [Text(f"From the result of {part.name or part.id}:"), *part.media]
                     part = replace(part, media=(), text=part.text or "(see the next message)")
                 parts.append(part)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -11,11 +12,13 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.media import note_lost_marks, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
+from cnllm.protocols import PROTOCOLS, fields
 from cnllm.registry.flags import Messages, Patch
 from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
+from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
 
@@ -23,6 +26,8 @@ __all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
 
 _SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
+_INNER_SEALS = ("item", "part", "functionCall", "functionResponse")
+"""Keys of sealed data under which the keys of an item, and of a part in it, stand."""
 
 
 def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
@@ -30,6 +35,7 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
     last_user = _last_user_index([message for _, message in turns]) if rules.replay == "since-user" else -1
     own_authors: dict[str | None, bool] = {}
     unsent: list[int] = []
+    lost: list[Seal] = []
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
         if message.role == "assistant":
@@ -39,13 +45,61 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
                 is_own = own_authors[author] = model.is_author(author)
             if is_own and rules.replay == "unknown" and any(type(p) is Reasoning and p.text for p in message.parts):
                 unsent.append(index)
-            message = _replay_turn(message, index, is_own, position > last_user, model, rules, ledger)
+            message = _replay_turn(message, index, is_own, position > last_user, model, rules, ledger, lost)
         out.append((index, message))
     if unsent and rules.mode in ("toggle", "always"):
         subject = f"messages[{unsent[0]}]" + (f" and {len(unsent) - 1} more" if len(unsent) > 1 else "")
         did = "left out: whether the endpoint wants it back is unknown"
         ledger.note("reasoning-replay", "reasoning.replay", f"{subject}: reasoning", did)
+    _note_lost_keys(lost, model, ledger)
     return out
+
+
+def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None:
+    """Note what endpoints gave with their answers, and this one does not get.
+
+    Of a client's data for another wire, only the rows for what goes back count: those of the client itself are counted
+    where its request is read.
+    """
+    counts: dict[str, int] = {}
+    for seal in seals:
+        if seal.protocol not in PROTOCOLS:
+            continue
+        returned, answered = _names(seal.protocol)
+        is_client = not seal.provider and seal.protocol != model.protocol
+        for key in dict.fromkeys(_sealed_keys(seal.data)):
+            if key in returned if is_client else key not in answered:
+                counts[key] = counts.get(key, 0) + 1
+    for key, count in counts.items():
+        ledger.note(
+            "key-foreign", "messages", counted(key, count), "left out: only the endpoint that wrote it takes it"
+        )
+
+
+def _sealed_keys(data: Any) -> Iterator[str]:
+    """Yield the keys of sealed data, also of those in its objects for an item and its part."""
+    for key, value in data.items() if type(data) is dict else ():
+        if type(value) is dict and key in _INNER_SEALS:
+            yield from _sealed_keys(value)
+        elif value not in (None, "", [], {}):
+            yield key
+
+
+@cache
+def _names(protocol: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys inside a protocol's messages that go back to their endpoint, and those of no own meaning."""
+    rows = [
+        (name.rpartition(".")[2], row)
+        for place, rows in fields(protocol).request.items()
+        for name, row in rows.items()
+        if "[]" in place
+    ]
+    returned = frozenset(name for name, row in rows if row.outcome == "return")
+    return returned, frozenset(name for name, row in rows if row.outcome in ("answer", "translate", "media")) | {
+        "type",
+        "at",
+        "index",
+    }
 
 
 def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
@@ -56,6 +110,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
     """
     takes_marks = CACHE_MARK in ((model.flags.messages or Messages()).fields or ())
     marks = 0
+    lost: list[Seal] = []
     out: list[Turn] = []
     for index, message in turns:
         is_assistant = message.role == "assistant"
@@ -71,6 +126,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
                 if is_assistant or not is_foreign:
                     parts.append(part)  # `replay_reasoning` decides about seals of the assistant
                 elif type(part) is not Opaque:
+                    lost += [] if part.seal is None else [part.seal]
                     parts.append(replace(part, seal=None))
                 else:
                     _note_dropped_block(index, ledger)
@@ -79,6 +135,7 @@ def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> l
             message = replace(message, parts=tuple(parts))
         out.append((index, message))
     note_lost_marks(marks, ledger)
+    _note_lost_keys(lost, model, ledger)
     return out
 
 
@@ -126,11 +183,19 @@ def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
 
 
 def _replay_turn(
-    message: Message, index: int, is_own: bool, is_recent: bool, model: Model, rules: Rules, ledger: Ledger
+    message: Message,
+    index: int,
+    is_own: bool,
+    is_recent: bool,
+    model: Model,
+    rules: Rules,
+    ledger: Ledger,
+    lost: list[Seal],
 ) -> Message:
     """Return one turn of the assistant for this endpoint.
 
-    `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it.
+    `is_own`: this endpoint and model family wrote it. `is_recent`: no turn of the user follows it. The seals that it
+    does not get are added to `lost`.
     """
     has_calls = ToolCall in map(type, message.parts)
     sends_reasoning = (
@@ -145,7 +210,9 @@ def _replay_turn(
         new: Part | None = part
         if part.seal is not None and not _is_origin(part.seal, model):
             # A block of another origin has no meaning for this endpoint; any other part is sent without its seal.
-            new = None if type(part) is Opaque else replace(part, seal=None)
+            new = None if type(part) is Opaque else replace(part, seal=_own_marks(part.seal, model))
+            if new is not None and not (type(part) is Reasoning and part.text):  # its text has a note
+                lost.append(part.seal)
         if type(new) is Reasoning:
             if not is_own or (needs_seal and new.seal is None):
                 new = _foreign_reasoning(new, index, is_own, rules, ledger)
@@ -182,6 +249,13 @@ def _replay_turn(
             parts.insert(0, Reasoning(filler))
             is_changed = True
     return replace(message, parts=tuple(parts)) if is_changed else message
+
+
+def _own_marks(seal: Seal, model: Model) -> Seal | None:
+    """Return the seal of a client's own mark of the prompt cache, on the wire that has such marks; None without one."""
+    if seal.provider or seal.protocol != model.protocol or type(seal.data) is not dict or CACHE_MARK not in seal.data:
+        return None
+    return Seal(seal.protocol, "", "", {CACHE_MARK: seal.data[CACHE_MARK]})
 
 
 def _add_filler_seal(parts: list[Part], index: int, patch: Patch, model: Model, ledger: Ledger) -> list[Part]:

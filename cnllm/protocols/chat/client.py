@@ -20,4 +20,5 @@ WIRE = Wire(
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
     count_path="n",
+    names=True,
 )

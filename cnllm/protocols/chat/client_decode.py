@@ -38,7 +38,7 @@ from cnllm.types.media import as_media
 
 __all__ = ["EXTRA_KEYS", "ChatDecoder", "fast_decoder", "find_fault"]
 
-EXTRA_KEYS = ("service_tier", "system_fingerprint")
+EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
 
 _SOUNDS = {
@@ -79,7 +79,7 @@ class ChatDecoder:
         if (fault := find_fault(data, flags)) is not None:
             yield Fault(fault)
         for key in EXTRA_KEYS:
-            if type(value := data.get(key)) is str and value:
+            if type(value := data.get(key)) in (str, dict) and value:
                 yield ExtraPiece(key, value)
         usage = get_first(data, flags.usage.at if flags.usage else None)
         if type(usage) is dict:

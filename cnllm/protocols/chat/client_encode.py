@@ -15,13 +15,12 @@ from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.convert import CACHE_MARK, content_part, text_with_error
+from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
 
 _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
-_MARKS = (CACHE_MARK,)
 
 
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
@@ -171,7 +170,7 @@ def _media(media: Media, rules: Messages) -> dict[str, Any]:
         case "audio" if media.data is None:
             return {"type": "audio_url", "audio_url": {"url": media.url}}
         case "file" if media.data is not None or rules.file_url != "file_url":
-            mark = {key: media.extra[key] for key in _MARKS if media.extra and key in media.extra}
+            mark = {key: media.extra[key] for key in CACHE_MARKS if media.extra and key in media.extra}
             return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}, **mark}
     return content_part(media)
 
@@ -187,7 +186,7 @@ def _part(part: Part, role: str, rules: Messages) -> Any:
     if type(part) is Media:
         return _media(part, rules)
     if role == "assistant" and type(part) is Text and part.extra is not None:
-        marks = {key: part.extra[key] for key in _MARKS if key in part.extra}
+        marks = {key: part.extra[key] for key in CACHE_MARKS if key in part.extra}
         part = Text(part.text, None, marks or None)
     return content_part(part)  # type: ignore[arg-type]
 

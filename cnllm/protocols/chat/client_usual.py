@@ -68,9 +68,9 @@ def usual_reader(flags: Flags) -> UsualReader | None:
             return None
         extra: dict[str, Any] = {}
         for key in EXTRA_KEYS:
-            if key in data and type(value := data[key]) is str and value:
+            if key in data and type(value := data[key]) in (str, dict) and value:
                 extra[key] = value
-        if type(usage) is dict and not known.issuperset(usage) and (rest := other_counts(usage, known)):
+        if type(usage) is dict and (rest := other_counts(usage, known)):
             extra["usage"] = rest
         created = data.get("created")
         return UsualMessage(

@@ -21,43 +21,55 @@ FIELDS = read_fields(
                 service_tier:string user:string verbosity:string
             """,
             "keep": """
-                audio:object modalities:array moderation prediction store:boolean web_search_options
-                function_call functions
+                audio:object modalities:array moderation prediction store:boolean function_call functions
             """,
+            "search": "web_search_options",
         },
         "stream_options": {"answer": "include_usage include_obfuscation"},
         "response_format": {"translate": "text json_object json_schema json_schema.json_schema"},
         "response_format.json_schema": {"translate": "name schema description strict"},
-        "tools[]": {"translate": "function function.function custom custom.custom"},
-        "tools[].function": {"translate": "name description parameters strict"},
-        "tools[].custom": {"translate": "name description format"},
+        "tools[]": {
+            "translate": "function function.function custom custom.custom",
+            "permit": "*.cache_control *.defer_loading",
+            "drop": "*.*",
+        },
+        "tools[].function": {"translate": "name description parameters strict", "drop": "*"},
+        "tools[].custom": {"translate": "name description format", "drop": "*"},
         "tool_choice": {
             "translate": """
                 function function.function custom custom.custom allowed_tools allowed_tools.allowed_tools
             """
         },
         "messages[]": {
-            "translate": "role content tool_calls tool_call_id refusal",
-            "lose": "name function_call audio",
+            "translate": "role content tool_calls tool_call_id refusal function_call",
+            "return": "audio",
+            "permit": "name *",
         },
         "messages[].tool_calls[]": {
-            "translate": "function function.id function.function custom custom.id custom.custom"
+            "translate": "function function.id function.function custom custom.id custom.custom",
+            "answer": "*.index",
+            "return": "*.*",
         },
+        "messages[].tool_calls[].function": {"translate": "name arguments", "drop": "*"},
+        "messages[].tool_calls[].custom": {"translate": "name input", "drop": "*"},
         "messages[].content[]": {
-            "translate": "text text.text",
+            "translate": "text text.text refusal refusal.refusal",
             "media": """
-                image_url image_url.image_url input_audio input_audio.input_audio file file.file audio_url video_url
+                image_url image_url.image_url input_audio input_audio.input_audio file file.file audio_url
+                audio_url.audio_url video_url video_url.video_url
             """,
-            "keep": "refusal",
-            "lose": "*.prompt_cache_breakpoint",
+            "forward": "*.cache_control",
+            "keep": "*.prompt_cache_breakpoint text.*",
+            "drop": "*.*",
         },
+        "messages[].content[].image_url": {"media": "url", "forward": "detail", "keep": "*"},
+        "messages[].content[].file": {"media": "file_data filename file_id", "keep": "*"},
     },
     reply={
         "": {
             "translate": "choices usage service_tier",
-            "keep": "system_fingerprint",
+            "keep": "system_fingerprint moderation metadata",
             "answer": "id object created model obfuscation",
-            "lose": "moderation metadata",
         },
         "choices[]": {"translate": "message delta finish_reason logprobs", "answer": "index"},
         "choices[].message": {
@@ -69,12 +81,12 @@ FIELDS = read_fields(
             "translate": "prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details"
         },
         "usage.prompt_tokens_details": {
-            "translate": "cached_tokens",
-            "lose": "audio_tokens cache_write_tokens image_tokens text_tokens",
+            "translate": "cached_tokens cache_write_tokens",
+            "keep": "audio_tokens image_tokens text_tokens",
         },
         "usage.completion_tokens_details": {
             "translate": "reasoning_tokens",
-            "lose": "accepted_prediction_tokens audio_tokens rejected_prediction_tokens text_tokens",
+            "keep": "accepted_prediction_tokens audio_tokens rejected_prediction_tokens text_tokens",
         },
     },
 )

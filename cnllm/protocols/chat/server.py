@@ -19,6 +19,7 @@ from cnllm.protocols.chat.fields import FIELDS
 from cnllm.protocols.custom_tools import InputReader
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.reply_ids import stream_id
+from cnllm.protocols.reply_usage import with_counts
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -43,6 +44,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.convert import CACHE_MARK
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.web_search import WebSearch
@@ -120,7 +122,12 @@ def _tool(tool: Any) -> Any:
     match tool:
         case {"type": "custom", "custom": {"name": str(name)} as custom}:
             return custom_function(name, custom)
+        case {"function": dict()} if tool.get("type", "function") == "function" and not tool.keys() <= _TOOL_KEYS:
+            return {key: value for key, value in tool.items() if key in _TOOL_KEYS}
     return tool
+
+
+_TOOL_KEYS = frozenset(["type", "function", CACHE_MARK, "defer_loading"])
 
 
 def read_search(data: Mapping[str, Any]) -> WebSearch | None:
@@ -166,7 +173,7 @@ _DETAILS = "reasoning_details"
 """The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
 know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
 _PLAIN_ROLES = ("user", "assistant", "system")
-_PRIVATE_KEYS = (_DETAILS, "by", "parts", "images")
+_PRIVATE_KEYS = (_DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
 
@@ -196,6 +203,9 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     for image in images if isinstance(images, list) else ():
         if isinstance(image, dict) and (media := as_media(image)) is not None:
             parts.append(media)
+    match message:
+        case {"role": "assistant", "audio": {"id": str(id)}}:  # an answer that the endpoint keeps under this id
+            parts.append(Media("audio", "", None, stamp({"audio": {"id": id}})))
     extras = [_other_keys(call) for call in plain.get("tool_calls") or () if isinstance(call, dict)]
     for index, part in enumerate(parts):
         if type(part) is Opaque and not is_file_part(part.data):
@@ -254,7 +264,7 @@ def _logprobs(extra: dict[str, Any]) -> dict[str, Any] | None:
 
 def _about(extra: dict[str, Any]) -> dict[str, Any]:
     """Return the keys beside the choices."""
-    return {key: extra[key] for key in ("service_tier", "system_fingerprint") if key in extra}
+    return {key: extra[key] for key in ("service_tier", "system_fingerprint", "moderation", "metadata") if key in extra}
 
 
 def _media_keys(media: list[Media]) -> dict[str, Any]:
@@ -314,11 +324,19 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
         "completion_tokens": usage.output or 0,
         "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
     }
-    if usage.cached is not None:
-        out["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    details = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write}
+    if details := {key: count for key, count in details.items() if count is not None}:
+        out["prompt_tokens_details"] = details
     if usage.reasoning is not None:
         out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return {**{key: value for key, value in extra.get("usage", {}).items() if key.islower()}, **out}
+    return with_counts(out, extra, _DETAILS_OF_USAGE)
+
+
+_DETAILS_OF_USAGE = {
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
+"""The objects inside the counts, as Responses and as this protocol call them."""
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:

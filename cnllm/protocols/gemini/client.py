@@ -2,7 +2,7 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.gemini.client_decode import GeminiDecoder, fast_decoder
-from cnllm.protocols.gemini.client_encode import encode_body, takes_medium
+from cnllm.protocols.gemini.client_encode import TOOL_KEYS, encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
@@ -17,4 +17,5 @@ WIRE = Wire(
     separate_system=(None, "any", "first"),
     count_path="generationConfig.candidateCount",
     takes_medium=takes_medium,
+    tool_keys=TOOL_KEYS,
 )

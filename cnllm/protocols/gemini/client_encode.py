@@ -20,7 +20,10 @@ from cnllm.types.arguments import decode_arguments
 from cnllm.types.documents import decoded_text
 from cnllm.types.media import file_name
 
-__all__ = ["encode_body", "takes_medium"]
+__all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
+
+TOOL_KEYS = frozenset(["response", "responseJsonSchema", "behavior"])
+"""Keys of a function beside its name, description and parameters."""
 
 _PROTOCOL = "gemini"
 _GENERATED_ID = re.compile(r"call_\d+(_\d+)*")
@@ -200,7 +203,7 @@ def _declaration(function: OfferedTool, names: Mapping[str, str]) -> dict[str, A
         wire["description"] = function.description
     if function.parameters:
         wire["parametersJsonSchema"] = function.parameters
-    return wire
+    return {**{key: value for key, value in (function.extra or {}).items() if key in TOOL_KEYS}, **wire}
 
 
 def _calling_config(request: EncodeInput) -> dict[str, Any] | None:

@@ -5,9 +5,20 @@ Names are in camel case. Decoding takes the other spelling of the protocol's JSO
 
 from __future__ import annotations
 
-from cnllm.protocols.fields import read_fields
+from cnllm.protocols.fields import Outcome, read_fields
 
 __all__ = ["FIELDS"]
+
+_PARTS: dict[Outcome, str] = {
+    "translate": "text thought functionCall functionResponse",
+    "media": "inlineData fileData",
+    "return": "thoughtSignature executableCode codeExecutionResult toolCall toolResponse audioTranscription",
+    "keep": """
+        mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata documentMetadata
+        spreadsheetMetadata audioMetadata *
+    """,
+}
+_BLOB: dict[Outcome, str] = {"media": "mimeType data fileUri displayName", "keep": "*"}
 
 FIELDS = read_fields(
     request={
@@ -49,44 +60,39 @@ FIELDS = read_fields(
         },
         "tools[]": {
             "translate": "functionDeclarations",
+            "search": "googleSearch googleSearchRetrieval",
             "offer": """
-                retrieval computerUse fileSearch googleSearch googleMaps codeExecution enterpriseWebSearch
-                googleSearchRetrieval parallelAiSearch urlContext mcpServers exaAiSearch
+                retrieval computerUse fileSearch googleMaps codeExecution enterpriseWebSearch parallelAiSearch
+                urlContext mcpServers exaAiSearch
             """,
         },
         "tools[].functionDeclarations[]": {
             "translate": "name description parameters parametersJsonSchema",
-            "lose": "response responseJsonSchema behavior",
+            "keep": "response responseJsonSchema behavior",
+            "drop": "*",
         },
-        "contents[]": {"translate": "role parts"},
-        "contents[].parts[]": {
-            "translate": "text thought functionCall functionResponse",
-            "media": "inlineData fileData",
-            "keep": """
-                thoughtSignature executableCode codeExecutionResult toolCall toolResponse audioTranscription
-            """,
-            "lose": """
-                mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata documentMetadata
-                spreadsheetMetadata audioMetadata
-            """,
-        },
-        "contents[].parts[].functionCall": {"translate": "id name args", "lose": "partialArgs willContinue"},
+        "systemInstruction": {"translate": "parts", "answer": "role", "drop": "*"},
+        "systemInstruction.parts[]": _PARTS,
+        "contents[]": {"translate": "role parts", "drop": "*"},
+        "contents[].parts[]": _PARTS,
+        "contents[].parts[].inlineData": _BLOB,
+        "contents[].parts[].fileData": _BLOB,
+        "contents[].parts[].functionCall": {"translate": "id name args", "return": "partialArgs willContinue *"},
         "contents[].parts[].functionResponse": {
             "translate": "id name response parts",
-            "lose": "willContinue scheduling",
+            "keep": "willContinue scheduling *",
         },
     },
     reply={
         "": {
             "translate": "candidates usageMetadata promptFeedback",
             "answer": "modelVersion responseId createTime",
-            "lose": "modelStatus",
+            "keep": "modelStatus",
         },
         "candidates[]": {
             "translate": "content finishReason finishMessage groundingMetadata logprobsResult",
             "answer": "index",
-            "keep": "citationMetadata urlContextMetadata continuationToken",
-            "lose": "tokenCount avgLogprobs safetyRatings",
+            "keep": "citationMetadata urlContextMetadata continuationToken tokenCount avgLogprobs safetyRatings",
         },
         "candidates[].content.parts[]": {
             "translate": "text thought functionCall",

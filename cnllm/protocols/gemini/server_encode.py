@@ -58,8 +58,19 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     for part in reply.message.parts:
         if type(part) is Text and part.extra:
             candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
-    candidate = {**_grounding(reply.citations, reply.text), **candidate, **_logprobs(reply.extra)}
-    return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **_head(reply.model, reply.id)}
+    candidate = {**_grounding(reply.citations, reply.text), **candidate, **_about(reply.extra, _OF_CANDIDATE)}
+    candidate |= _logprobs(reply.extra)
+    head = {**_about(reply.extra, _OF_REPLY), **_head(reply.model, reply.id)}
+    return {"candidates": [candidate], **_usage(reply.usage, reply.extra), **head}
+
+
+_OF_CANDIDATE = ("tokenCount", "avgLogprobs", "safetyRatings")
+_OF_REPLY = ("modelStatus",)
+
+
+def _about(extra: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the endpoint's own keys about the reply as a whole."""
+    return {key: extra[key] for key in names if key in extra}
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -227,8 +238,10 @@ class StreamEncoder:
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage, self._extra)
-                candidate = {**candidate, **_grounding(self._citations, "".join(self._texts)), **_logprobs(self._extra)}
-                return [(None, {"candidates": [{**candidate, **self._candidate_keys}], **usage, **self._head})]
+                candidate |= _grounding(self._citations, "".join(self._texts)) | _about(self._extra, _OF_CANDIDATE)
+                candidate |= _logprobs(self._extra) | self._candidate_keys
+                head = {**_about(self._extra, _OF_REPLY), **self._head}
+                return [(None, {"candidates": [candidate], **usage, **head})]
         return []
 
     def _end_part(self, part: Part) -> list[tuple[str | None, Any]]:

@@ -16,4 +16,5 @@ WIRE = Wire(
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
     list_params=("stop",),
+    tool_keys=None,
 )

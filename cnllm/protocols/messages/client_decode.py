@@ -41,6 +41,13 @@ __all__ = ["MessagesDecoder", "fast_decoder"]
 _TEXT, _THOUGHT, _HIDDEN, _CALL = "text", "thinking", "redacted_thinking", "tool_use"
 _DELTAS = {"text_delta": _TEXT, "thinking_delta": _THOUGHT}
 _ENDS = ("message_delta", "message_stop")
+_ABOUT = ("stop_sequence", "stop_details", "container", "diagnostics", "context_management", "input_transformations")
+"""Keys of a message that `Reply.extra` has."""
+
+
+def _about(data: dict[str, Any]) -> Iterator[Piece]:
+    """Give the keys about the reply as a whole."""
+    yield from (ExtraPiece(key, data[key]) for key in _ABOUT if key in data)
 
 
 class MessagesDecoder:
@@ -63,7 +70,7 @@ class MessagesDecoder:
         if whole or kind == "message":
             yield Head(data.get("id"), data.get("model"))
             yield from self._blocks(data.get("content"))
-            yield ExtraPiece("stop_sequence", data.get("stop_sequence"))
+            yield from _about(data)
             for finish in self._finish(data):
                 yield finish
                 if type(finish) is FinishWord and finish.ends_reply:
@@ -74,6 +81,7 @@ class MessagesDecoder:
                 yield Head(message.get("id"), message.get("model"))
                 yield from self._blocks(message.get("content"))
                 yield from self._finish(message)
+                yield from _about(message)
                 yield from self._count(message)
         elif kind == "content_block_start":
             yield from self._close()
@@ -93,7 +101,8 @@ class MessagesDecoder:
             yield from self._close()
             if type(delta := data.get("delta")) is dict:
                 yield from self._finish(delta)
-                yield ExtraPiece("stop_sequence", delta.get("stop_sequence"))
+                yield from _about(delta)
+            yield from _about(data)
             if kind == _ENDS[1]:
                 yield ENDED
         yield from self._count(data)

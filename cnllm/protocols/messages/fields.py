@@ -31,22 +31,24 @@ FIELDS = read_fields(
         },
         "tools[]": {
             "translate": "custom custom.name custom.description custom.input_schema custom.strict",
-            "keep": "custom.defer_loading",
-            "lose": """
-                custom.cache_control custom.allowed_callers custom.eager_input_streaming
-                custom.input_examples
+            "permit": "custom.defer_loading",
+            "keep": """
+                custom.cache_control custom.allowed_callers custom.eager_input_streaming custom.input_examples
+                custom.*
             """,
+            "search": "web_search_20250305 web_search_20260209 web_search_20260318",
             "offer": """
                 bash_20241022 bash_20250124 code_execution_20250522 code_execution_20250825 code_execution_20260120
                 code_execution_20260521 browser_toolset_20260801 memory_20250818 computer_20241022 computer_20250124
                 computer_20251124 computer_toolset_20260801 text_editor_20241022 text_editor_20250124
-                text_editor_20250429 text_editor_20250728 web_search_20250305 web_search_20260209 web_search_20260318
-                web_fetch_20250910 web_fetch_20260209 web_fetch_20260309 web_fetch_20260318 advisor_20260301
+                text_editor_20250429 text_editor_20250728 web_fetch_20250910
+                web_fetch_20260209 web_fetch_20260309 web_fetch_20260318 advisor_20260301
                 tool_search_tool_bm25_20251119 tool_search_tool_bm25 tool_search_tool_regex_20251119
                 tool_search_tool_regex mcp_toolset
             """,
         },
-        "messages[]": {"translate": "role content", "lose": "clear_at output_config"},
+        "system[]": {"translate": "text text.text", "permit": "*.cache_control", "keep": "text.citations text.*"},
+        "messages[]": {"translate": "role content", "drop": "clear_at output_config *"},
         "messages[].content[]": {
             "translate": """
                 text text.text thinking thinking.thinking tool_use tool_use.id tool_use.name tool_use.input tool_result
@@ -54,17 +56,20 @@ FIELDS = read_fields(
                 search_result.title search_result.source search_result.content
             """,
             "media": "image image.source document document.source document.title document.context",
-            "keep": """
-                thinking.signature redacted_thinking server_tool_use web_search_tool_result web_fetch_tool_result
-                code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result
-                tool_search_tool_result advisor_tool_result mcp_tool_use mcp_tool_result compaction
-                tool_addition tool_removal mcp_tool_listing fallback text.citations *.cache_control
+            "return": """
+                thinking.signature thinking.* redacted_thinking server_tool_use web_search_tool_result
+                web_fetch_tool_result code_execution_tool_result bash_code_execution_tool_result
+                text_editor_code_execution_tool_result tool_search_tool_result advisor_tool_result mcp_tool_use
+                mcp_tool_result compaction tool_addition tool_removal mcp_tool_listing fallback
+                tool_use.caller tool_use.toolset_name tool_use.*
             """,
+            "permit": "*.cache_control",
             "describe": "container_upload",
-            "lose": """
-                document.citations search_result.citations image.transformations
-                tool_use.caller tool_use.toolset_name tool_result.toolset_name
+            "keep": """
+                text.citations text.* document.citations search_result.citations search_result.* image.transformations
+                image.* tool_result.toolset_name tool_result.*
             """,
+            "drop": "document.* thinking.cache_control",
         },
         "messages[].content[].content[]": {
             "translate": """
@@ -72,8 +77,8 @@ FIELDS = read_fields(
                 tool_reference tool_reference.tool_name browser_state browser_state.tabs browser_state.state_changes
             """,
             "media": "image image.source document document.source document.title document.context",
-            "lose": """
-                *.cache_control text.citations document.citations search_result.citations image.transformations
+            "keep": """
+                *.cache_control text.citations document.citations search_result.citations image.transformations *.*
             """,
         },
     },
@@ -81,8 +86,7 @@ FIELDS = read_fields(
         "": {
             "translate": "content stop_reason usage",
             "answer": "id type role model",
-            "keep": "stop_sequence",
-            "lose": "stop_details container diagnostics context_management input_transformations",
+            "keep": "stop_sequence stop_details container diagnostics context_management input_transformations",
         },
         "content[]": {
             "translate": """

@@ -128,8 +128,10 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
             if role == "assistant" and stamp(None).provider:
                 return Text(block["text"], stamp(other_keys) if other_keys else None, marks)
             return Text(block["text"], *_caller_keys({**other_keys, **(marks or {})}, stamp))
-        case "image", "user" if (media := _media(block, *_caller_keys(marks or {}, stamp))) is not None:
-            return media
+        case "image", "user" if (media := _media(block)) is not None:
+            del other_keys["source"]
+            seal, extra = _caller_keys({**other_keys, **(marks or {})}, stamp)
+            return msgspec.structs.replace(media, seal=seal, extra=extra)
         case "thinking", "assistant" if isinstance(block.get("thinking"), str):
             del other_keys["thinking"]
             return Reasoning(block["thinking"], stamp(other_keys) if any(other_keys.values()) else None)
@@ -155,13 +157,13 @@ def _caller_keys(keys: Block, stamp: Stamp) -> tuple[Seal | None, Block | None]:
     return (None, keys) if seal.provider else (seal, None)
 
 
-def _media(block: Block, seal: Seal | None = None, extra: Block | None = None) -> Media | None:
+def _media(block: Block) -> Media | None:
     """Decode a picture; None if its source is unknown."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            return Media(kind, data, None, seal, extra)
+            return Media(kind, data)
         case {"type": "url", "url": str(url)}:
-            return Media("image", None, url, seal, extra)
+            return Media("image", None, url)
     return None
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.reply_ids import stream_id
+from cnllm.protocols.reply_usage import with_counts
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -74,6 +75,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         "content": blocks,
         "stop_reason": _reason(reply.finish, reply.raw_finish),
         "stop_sequence": reply.extra.get("stop_sequence"),
+        **_about(reply.extra),
         "usage": _usage(reply.usage, reply.extra),
     }
 
@@ -138,7 +140,15 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     }
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    return {**{key: value for key, value in extra.get("usage", {}).items() if key.islower()}, **out}
+    return with_counts(out, extra, {})
+
+
+def _about(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the endpoint's own keys about the reply as a whole."""
+    return {key: extra[key] for key in _ABOUT if key in extra}
+
+
+_ABOUT = ("stop_details", "container", "diagnostics", "context_management", "input_transformations")
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
@@ -333,8 +343,10 @@ class StreamEncoder:
     def _end(self, event: Finished) -> Frames:
         """Return the frames that end the stream."""
         stop = self._extra.get("stop_sequence")
-        delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop}
-        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra))
+        about = _about(self._extra)
+        outside = {key: about.pop(key) for key in ("context_management",) if key in about}
+        delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
+        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra), **outside)
         return [*self._open_all_calls(), *self._close_block(), delta_frame, self._frame("message_stop")]
 
     def error(self, status: int, message: str, code: str | None) -> Frames:

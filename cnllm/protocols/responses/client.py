@@ -2,7 +2,7 @@
 
 from cnllm.protocols import Wire
 from cnllm.protocols.responses.client_decode import ResponsesDecoder, fast_decoder
-from cnllm.protocols.responses.client_encode import encode_body, takes_medium
+from cnllm.protocols.responses.client_encode import TOOL_KEYS, encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
@@ -16,4 +16,5 @@ WIRE = Wire(
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
     reports_length=False,
+    tool_keys=TOOL_KEYS,
 )

@@ -66,6 +66,13 @@ class ResponsesDecoder:
             yield Fault(fault)
 
 
+_ABOUT = (
+    *("service_tier", "access_programs", "conversation", "image", "input_transformations", "moderation", "prompt"),
+    *("prompt_cache_diagnostics", "prompt_cache_options", "prompt_cache_retention", "tool_usage"),
+)
+"""Keys of a response that `Reply.extra` has."""
+
+
 # ── the reply as a whole ──────────────────────────────────────────────────────
 
 
@@ -84,8 +91,9 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
                     item = as_function_call(item)
                     record = matches.match(item) or records.add(item_type(item), item)
                     yield from complete_item(item, record, flags, records)
-    if is_final and type(tier := data.get("service_tier")) is str:
-        yield ExtraPiece("service_tier", tier)
+    if is_final:
+        for key in _ABOUT:
+            yield ExtraPiece(key, data.get(key))
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         merge_counts(records.usage, usage)

@@ -16,10 +16,13 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.convert import CACHE_MARK, result_text, text_with_error
+from cnllm.types.convert import result_text, text_with_error
 from cnllm.types.media import data_url, media_kind, upload_name
 
-__all__ = ["encode_body"]
+__all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
+
+TOOL_KEYS = frozenset(["defer_loading", "allowed_callers", "async", "output_schema"])
+"""Keys of a tool beside what a function has on each wire."""
 
 
 def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
@@ -282,7 +285,6 @@ def takes_medium(media: Media, flags: Flags) -> bool:
 
 def _media(media: Media) -> dict[str, Any]:
     """Encode a medium."""
-    extra = {key: value for key, value in (media.extra or {}).items() if key != CACHE_MARK}  # of other wires
     kind = media_kind(media)
     if kind == "file":
         if media.data is None:
@@ -290,8 +292,9 @@ def _media(media: Media) -> dict[str, Any]:
         return {"type": "input_file", "filename": upload_name(media), "file_data": data_url(media)}
     if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
-        return {"type": "input_audio", "input_audio": {**extra, **sound}}
-    return {**extra, "type": f"input_{kind}", f"{kind}_url": data_url(media)}
+        return {"type": "input_audio", "input_audio": sound}
+    detail = {key: media.extra[key] for key in ("detail",) if media.extra and key in media.extra}
+    return {**detail, "type": f"input_{kind}", f"{kind}_url": data_url(media)}
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────
@@ -312,9 +315,12 @@ def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, A
         wire["parameters"] = tool.parameters
     if flags.tools is None or flags.tools.strict is not False:
         wire["strict"] = bool(tool.strict)
-    if tool.extra is not None and tool.extra.get("defer_loading"):
-        wire["defer_loading"] = True
-    return wire
+    return {**wire, **_tool_keys(tool)}
+
+
+def _tool_keys(tool: OfferedTool) -> dict[str, Any]:
+    """Return the further keys of a tool that this wire knows."""
+    return {key: value for key, value in (tool.extra or {}).items() if key in TOOL_KEYS}
 
 
 def _custom_tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
@@ -323,5 +329,4 @@ def _custom_tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
     format = own.get("format")
     if isinstance(format, dict) and isinstance(format.get("grammar"), dict):
         own["format"] = {"type": "grammar", **format["grammar"]}
-    deferral = {"defer_loading": True} if tool.extra is not None and tool.extra.get("defer_loading") else {}
-    return {"type": "custom", "name": names.get(tool.name, tool.name), **own, **deferral}
+    return {"type": "custom", "name": names.get(tool.name, tool.name), **own, **_tool_keys(tool)}

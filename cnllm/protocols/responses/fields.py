@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-from cnllm.protocols.fields import read_fields
+from cnllm.protocols.fields import Outcome, read_fields
 
 __all__ = ["FIELDS"]
+
+_OWN_TOOLS: dict[Outcome, str] = {
+    "translate": """
+        function function.name function.description function.parameters function.strict custom custom.name
+        custom.description custom.format namespace namespace.name namespace.description namespace.tools
+        tool_search tool_search.description tool_search.parameters local_shell shell apply_patch
+    """,
+    "answer": "tool_search.execution shell.environment",
+    "permit": "*.defer_loading",
+    "keep": "*.allowed_callers *.async function.output_schema",
+    "drop": "*.*",
+}
+"""The tools that the client executes, in a request or in a namespace."""
+
+_NO_SOUND = "the final response has no item for it, and the vendor documents no request that is answered with it"
+
+_CONTENT: dict[Outcome, str] = {
+    "translate": "input_text input_text.text output_text output_text.text text text.text refusal refusal.refusal",
+    "media": """
+        input_image input_image.image_url input_audio input_audio.input_audio input_file input_file.file_data
+        input_file.file_url input_file.filename input_image.file_id input_file.file_id
+    """,
+    "forward": "input_image.detail=detail",
+    "return": """
+        output_text.annotations output_text.logprobs output_text.prompt_cache_breakpoint output_text.*
+        refusal.prompt_cache_breakpoint refusal.*
+    """,
+    "keep": "input_file.detail *.prompt_cache_breakpoint *.*",
+}
+"""The parts of a message, and of a result."""
 
 FIELDS = read_fields(
     request={
@@ -44,19 +74,14 @@ FIELDS = read_fields(
             """,
         },
         "tools[]": {
-            "translate": """
-                function function.name function.description function.parameters function.strict custom custom.name
-                custom.description custom.format namespace namespace.name namespace.description namespace.tools
-                tool_search tool_search.description tool_search.parameters local_shell shell apply_patch
-            """,
-            "answer": "tool_search.execution shell.environment",
-            "keep": "*.defer_loading",
-            "lose": "*.allowed_callers *.async function.output_schema",
+            **_OWN_TOOLS,
+            "search": "web_search web_search_2025_08_26 web_search_preview web_search_preview_2025_03_11",
             "offer": """
-                file_search computer computer_use_preview web_search web_search_2025_08_26 mcp code_interpreter
-                programmatic_tool_calling image_generation web_search_preview web_search_preview_2025_03_11
+                file_search computer computer_use_preview mcp code_interpreter programmatic_tool_calling
+                image_generation
             """,
         },
+        "tools[].tools[]": _OWN_TOOLS,
         "input[]": {
             "translate": """
                 message message.role message.content function_call function_call.call_id function_call.name
@@ -76,28 +101,23 @@ FIELDS = read_fields(
                 *.id *.status shell_call.environment tool_search_call.execution tool_search_output.execution
                 additional_tools.role function_call_output.name function_call_output.namespace
             """,
-            "keep": """
-                message.phase function_call.caller function_call.async function_call_output.caller
-                reasoning.encrypted_content file_search_call computer_call computer_call_output web_search_call
+            "return": """
+                message.phase function_call.caller function_call.async function_call.* custom_tool_call.caller
+                custom_tool_call.async shell_call.caller apply_patch_call.caller reasoning.encrypted_content
+                reasoning.* file_search_call computer_call computer_call_output web_search_call
                 compaction image_generation_call code_interpreter_call mcp_list_tools mcp_approval_request
-                mcp_approval_response mcp_call compaction_trigger item_reference program program_output
+                mcp_approval_response mcp_call program program_output
+            """,
+            "keep": """
+                message.* function_call_output.caller function_call_output.* custom_tool_call_output.caller
+                shell_call_output.caller apply_patch_call_output.caller compaction_trigger item_reference
                 configuration_update
             """,
-            "lose": """
-                custom_tool_call.caller custom_tool_call.async custom_tool_call_output.caller shell_call.caller
-                shell_call_output.caller shell_call_output.max_output_length apply_patch_call.caller
-                apply_patch_call_output.caller
-            """,
+            "drop": "shell_call_output.max_output_length *.*",
         },
-        "input[].content[]": {
-            "translate": "input_text input_text.text output_text output_text.text text refusal refusal.refusal",
-            "media": """
-                input_image input_image.image_url input_image.detail input_audio input_audio.input_audio input_file
-                input_file.file_data input_file.file_url input_file.filename input_file.detail input_image.file_id
-                input_file.file_id
-            """,
-            "keep": "output_text.annotations output_text.logprobs *.prompt_cache_breakpoint",
-        },
+        "input[].tools[]": _OWN_TOOLS,
+        "input[].content[]": _CONTENT,
+        "input[].output[]": _CONTENT,
     },
     reply={
         "": {
@@ -107,7 +127,7 @@ FIELDS = read_fields(
                 metadata parallel_tool_calls previous_response_id prompt_cache_key reasoning safety_identifier
                 service_tier temperature text tool_choice tools top_logprobs top_p truncation user
             """,
-            "lose": """
+            "keep": """
                 access_programs conversation image input_transformations moderation prompt prompt_cache_diagnostics
                 prompt_cache_options prompt_cache_retention tool_usage
             """,
@@ -163,9 +183,12 @@ FIELDS = read_fields(
                 response.mcp_call.in_progress response.mcp_list_tools.completed response.mcp_list_tools.failed
                 response.mcp_list_tools.in_progress
             """,
-            "lose": """
-                response.audio.delta response.audio.done response.audio.transcript.delta response.audio.transcript.done
-            """,
+            "omit": {
+                "response.audio.delta": _NO_SOUND,
+                "response.audio.done": _NO_SOUND,
+                "response.audio.transcript.delta": _NO_SOUND,
+                "response.audio.transcript.done": _NO_SOUND,
+            },
         },
         "usage": {
             "translate": """
@@ -174,7 +197,7 @@ FIELDS = read_fields(
         },
         "usage.input_tokens_details": {
             "translate": "cached_tokens cache_write_tokens",
-            "lose": "cache_write_tokens_details",
+            "keep": "cache_write_tokens_details",
         },
         "usage.output_tokens_details": {"translate": "reasoning_tokens"},
     },

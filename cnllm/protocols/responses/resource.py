@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnllm.protocols.reply_usage import with_counts
 from cnllm.types import Usage
 
 __all__ = ["ending", "failure_code", "response_resource", "usage_counts"]
@@ -121,14 +122,18 @@ def usage_counts(usage: Usage, extra: dict[str, Any]) -> dict[str, Any] | None:
     input_details: dict[str, Any] = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:
         input_details["cache_write_tokens"] = usage.cache_write
-    return {
-        **{key: value for key, value in extra.get("usage", {}).items() if key.islower()},
+    counts = {
         "input_tokens": usage.input or 0,
         "input_tokens_details": input_details,
         "output_tokens": usage.output or 0,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
     }
+    return with_counts(counts, extra, _DETAILS)
+
+
+_DETAILS = {"prompt_tokens_details": "input_tokens_details", "completion_tokens_details": "output_tokens_details"}
+"""The objects inside the counts, as chat completions and as this protocol call them."""
 
 
 def failure_code(status: int) -> str:

@@ -20,7 +20,7 @@ from cnllm.protocols.responses.server_tools import (
     own_space,
 )
 from cnllm.registry.flags import LEVELS
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
@@ -247,22 +247,33 @@ def _part(part: Any, index: int, stamp: Stamp) -> Part:
             raise ValueError(f".content[{index}].text is not a string")
         rest = {k: v for k, v in part.items() if k not in ("type", "text") and v is not None}
         return Text(part["text"], stamp({"part": rest}) if rest else None)
-    return _media(part) or Opaque(part, stamp(None))
+    if (media := _media(part)) is None:
+        return Opaque(part, stamp(None))
+    keys = _other_keys(part)
+    return msgspec.structs.replace(media, seal=stamp({"part": keys})) if keys else media
+
+
+def _other_keys(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a medium that no other protocol knows."""
+    return {key: value for key, value in part.items() if key not in _MEDIA_KEYS and value is not None}
+
+
+_MEDIA_KEYS = ("type", "image_url", "detail", "input_audio", "file_data", "file_url", "filename", "file_id")
 
 
 def _media(part: dict[str, Any]) -> Media | None:
     """Decode a picture, a sound or a file; None for anything else, or a medium stored at the endpoint."""
     match part:
         case {"type": "input_image", "image_url": str(url)}:
-            extra = {k: v for k, v in part.items() if k not in ("type", "image_url") and v is not None}
+            extra = {"detail": part["detail"]} if part.get("detail") is not None else None
             head, comma, data = url.partition(",")
             if comma and head.startswith("data:") and head.endswith(";base64"):
-                return Media(head[5:-7], data, None, None, extra or None)
-            return Media("image", None, url, None, extra or None)
+                return Media(head[5:-7], data, None, None, extra)
+            return Media("image", None, url, None, extra)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Media(f"audio/{kind}", data)
         case {"type": "input_file"} if part.get("file_id") is None:
-            return as_media(part)
+            return as_media({key: value for key, value in part.items() if key in _MEDIA_KEYS})
     return None
 
 
@@ -283,7 +294,9 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
         case "custom_tool_call":
             id, name, input = (_text(item, key) for key in ("call_id", "name", "input"))
             arguments, raw = custom_arguments(input)
-            return ToolCall(id, tools.function_name(name, item.get("namespace")), arguments, raw)
+            return ToolCall(
+                id, tools.function_name(name, item.get("namespace")), arguments, raw, seal=_call_seal(item, stamp)
+            )
         case "tool_search_call":
             if is_hosted_call(item) or not isinstance(item.get("call_id"), str):
                 return None
@@ -295,13 +308,20 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
             if is_hosted_call(item):
                 return None
             name = tools.function_name(ITEM_KINDS[kind], own_space(ITEM_KINDS[kind]))
-            return _own_call(_text(item, "call_id"), name, built_in_arguments(item))
+            call = _own_call(_text(item, "call_id"), name, built_in_arguments(item))
+            return msgspec.structs.replace(call, seal=_call_seal(item, stamp))
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
     decoded, problem = _decode_arguments(raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")
     other_keys = {k: v for k, v in item.items() if k not in own_keys and v is not None}
     seal = stamp(other_keys) if other_keys else None
     return ToolCall(id, tools.function_name(name, item.get("namespace")), decoded, raw, "wire", problem, seal)
+
+
+def _call_seal(item: dict[str, Any], stamp: Stamp) -> Seal | None:
+    """Return the seal of a call that goes back as an item of another type, with the keys that both types have."""
+    keys = {key: item[key] for key in ("caller", "async") if item.get(key) is not None}
+    return stamp(keys) if keys else None
 
 
 def _text(item: dict[str, Any], key: str) -> str:
@@ -349,7 +369,7 @@ def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResul
     if not isinstance(output, str | list):
         raise ValueError(".output is neither a string nor a list")
     if item["type"] != "function_call_output":
-        item = {"type": item["type"]}  # ids of an item that becomes another one
+        item = {key: item[key] for key in ("type", "caller") if key in item}  # its id is of another type of item
     item_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
     seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
     if isinstance(output, str):
@@ -394,6 +414,7 @@ def _output(output: list[Any], stamp: Stamp) -> tuple[str, tuple[Media, ...], tu
         medium = _media(part_object)
         if medium is not None:
             media.append(medium)
+            is_complete = is_complete and not _other_keys(part_object)
         elif part_object.get("type") in _TEXT_TYPES and isinstance(part_object.get("text"), str):
             is_complete = is_complete and not media and not texts and len(part_object) == 2
             texts.append(part_object["text"])

@@ -75,7 +75,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     return {
         **resource,
         **end,
-        **_tier(reply.extra),
+        **_about(reply.extra),
         "output": output,
         "usage": usage_counts(reply.usage, reply.extra),
     }
@@ -117,9 +117,15 @@ def _annotation(citation: Citation, offset: int) -> dict[str, Any]:
     return {"type": "url_citation", **places, "title": title, "url": url}
 
 
-def _tier(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the tier that served the request, where it is known."""
-    return {"service_tier": extra["service_tier"]} if "service_tier" in extra else {}
+def _about(extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the endpoint's own keys about the reply as a whole, such as the tier that served the request."""
+    return {key: extra[key] for key in _ABOUT if key in extra}
+
+
+_ABOUT = (
+    *("service_tier", "access_programs", "conversation", "image", "input_transformations", "moderation", "prompt"),
+    *("prompt_cache_diagnostics", "prompt_cache_options", "prompt_cache_retention", "tool_usage"),
+)
 
 
 def _annotate(content: dict[str, Any], annotations: list[dict[str, Any]]) -> None:
@@ -425,7 +431,7 @@ class StreamEncoder:
         end = {
             **ending(event.finish, event.raw, int(time.time())),
             "usage": usage_counts(self._usage, self._extra),
-            **_tier(self._extra),
+            **_about(self._extra),
         }
         out: list[Frame] = []
         if self._last_text is not None:

@@ -32,6 +32,7 @@ ITEM_KINDS: dict[str, Kind] = {
 _DEFAULT_NAMESPACE = "functions"  # its tools are called by their names alone
 _STRING = {"type": "string"}
 _FUNCTION_KEYS = ("description", "parameters", "strict")
+_OTHER_KEYS = ("defer_loading", "allowed_callers", "async", "output_schema")
 _BUILT_IN: dict[str, dict[str, Any]] = {
     "local_shell": {
         "description": "Run a command on the user's machine and return its output.",
@@ -143,10 +144,10 @@ class ClientTools:
             case "function":
                 name = self._register(ClientTool("function", tool["name"], namespace))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
-                self._offer(name, {"type": "function", "function": {"name": name, **keys}, **_deferral(tool)})
+                self._offer(name, {"type": "function", "function": {"name": name, **keys}, **_other_keys(tool)})
             case "custom":
                 name = self._register(ClientTool("custom", tool["name"], namespace))
-                self._offer(name, {**custom_function(name, tool), **_deferral(tool)})
+                self._offer(name, {**custom_function(name, tool), **_other_keys(tool)})
             case "tool_search" if isinstance(tool.get("parameters"), dict):
                 name = self._register(ClientTool("tool_search", "tool_search"))
                 keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
@@ -240,9 +241,11 @@ def _with_space(tool: Any, namespace: Mapping[str, Any]) -> Any:
     return {**tool, "description": f"{own}\n\n{about}" if isinstance(own, str) and own else about}
 
 
-def _deferral(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key of a tool that a search has to find first."""
-    return {"defer_loading": True} if tool.get("defer_loading") is True else {}
+def _other_keys(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the further keys of a tool. One that a search need not find first says nothing by that."""
+    return {
+        key: value for key, value in tool.items() if key in _OTHER_KEYS and value is not None and value is not False
+    }
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
