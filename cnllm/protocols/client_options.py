@@ -76,7 +76,7 @@ class _Place:
     `children` are the keys under which other places stand.
     """
 
-    __slots__ = ("children", "name", "rows", "silent", "usual_kind")
+    __slots__ = ("children", "has_types", "name", "rows", "silent", "usual_kind")
 
     def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _Place]]) -> None:
         self.name = name
@@ -84,8 +84,9 @@ class _Place:
         self.children = children
         kinds = {row.partition(".")[0] for row in rows if "." in row} - {"*"}
         self.usual_kind = "message" if "message" in kinds else "custom" if "custom" in kinds else None
-        named = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
-        self.silent = {kind: self._silent(kind) for kind in named} if kinds else {None: self._silent(None)}
+        named: list[str | None] = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
+        self.has_types = bool(kinds)
+        self.silent: dict[str | None, frozenset[str]] = {kind: self._silent(kind) for kind in named or [None]}
 
     def _silent(self, kind: str | None) -> frozenset[str]:
         """Return the keys that are not counted, in both spellings."""
@@ -128,17 +129,17 @@ def _inner_keys(protocol: str, body: Mapping[str, Any]) -> tuple[dict[tuple[str,
     def visit(place: _Place, items: Any) -> None:
         """Count the keys of the objects at a place, and of those below them."""
         silent_by_kind, children = place.silent, place.children
-        silent = silent_by_kind.get(None)
+        plain = None if place.has_types else silent_by_kind[None]
         for item in items:
             if type(item) is not dict:
                 continue
-            kind = None
-            if None not in silent_by_kind:
+            kind, silent = None, plain
+            if silent is None:
                 kind = item.get("type") or place.usual_kind
                 silent = silent_by_kind.get(kind) if type(kind) is str else None
                 if silent is None:  # the whole block has one outcome
                     continue
-            if silent is not None and not silent.issuperset(item):
+            if not silent.issuperset(item):
                 for key, value in item.items():
                     if key not in silent and value not in _EMPTY:
                         count(place, kind, key)

@@ -175,7 +175,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "param-default": "the endpoint requires a parameter that was not given: the registry's value was sent",
         "param-unknown": "neither the registry nor the protocol knows a parameter; it was sent as it is",
         "param-verbatim": "`extra_body` holds a parameter that the endpoint refuses or ignores; it was sent as it is",
-        "key-foreign": "a key of a client's request means something on its own protocol only, and was left out",
+        "key-foreign": "a key of a request was left out: the endpoint has no place for it, or is not known to take it",
         "reference-foreign": "a key refers to context that another endpoint keeps: the request was refused",
         "prefill": "the beginning of the reply cannot be sent to this endpoint",
         "stream-whole": "the endpoint cannot stream this reply: it was taken whole and delivered as events",

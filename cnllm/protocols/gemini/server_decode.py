@@ -291,7 +291,8 @@ def _function(function: dict[str, Any], path: str) -> dict[str, Any]:
         out["parameters"] = _json_schema(schema) if _is_own_kind(schema) else schema
     elif (schema := function.get("parameters")) is not None:
         out["parameters"] = _json_schema(schema)
-    other_keys = {key: function[key] for key in ("response", "responseJsonSchema", "behavior") if key in function}
+    names = ("response", "responseJsonSchema", "behavior")
+    other_keys: dict[str, Any] = {key: function[key] for key in names if key in function}
     return {"type": "function", "function": out, **other_keys}
 
 
