@@ -194,7 +194,8 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
     for name in ("claude", "codex", "gemini"):
         done = machine.run("launch", name, "-m", "glm-4.7", "--simulate", env=env, process=True)
         assert done.status == 0, done
-        _, seen = done.json()
+        words, seen = done.json()
+        assert re.search(r"x-cnllm-on-unsupported\W+adjust", " ".join([*words, *seen.values()]))
         folder = machine.data / "launch" / name
         assert str(folder) in seen.values()
         assert folder.stat().st_mode & 0o077 == 0
