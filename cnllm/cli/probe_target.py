@@ -75,7 +75,7 @@ def of_model(model: Model, key_env: str | None = None, *, required: bool = True)
         raise errors.UsageError(f"the registry knows no address of {model.provider}", "give the URL of the endpoint")
     key = client_factory.read_key(model, key_env)
     if key is None and required:
-        key = key_for(build_request(model, "x"), None, Registry.load())
+        key = key_for(build_request(model, "x"), Registry.load())
     errors.hide_secrets(key or "")
     return _of_place(model, place_of(model), key)
 

@@ -237,7 +237,10 @@ class BaseClient:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, stream, dict(options))
         api_key = _check_key(options.get("api_key")) or client_key
-        key = api_key or _NO_KEY if self.simulate else credentials.key_for(plan, api_key, self.registry)
+        if self.simulate:
+            key: str | None = api_key or _NO_KEY
+        else:
+            key = credentials.key_for(plan, self.registry) if api_key is None else api_key
         call = Call(
             plan,
             retry=self._retry,

@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 
-def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
-    """Return the key for a plan: the caller's, or from the environment or the keys file. None where none is needed.
+def key_for(plan: Plan, registry: Registry) -> str | None:
+    """Return the key for a plan, from the environment or the keys file. None where none is needed.
 
     Raise `KeyMissing` where none is set, and `Untrusted` for a stored key that would leave the origins it belongs to.
     """
     flags = plan.flags
-    if api_key is not None or not any("{key}" in v for v in plan.headers.values()):
-        return api_key
+    if not any("{key}" in value for value in plan.headers.values()):
+        return None
     names = flags.keys or []
     for name in names:
         key = keys.find_key([name])

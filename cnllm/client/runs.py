@@ -12,7 +12,7 @@ from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
 from cnllm.client.tool_sets import HeldSets
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.loop_effects import CallModel
-from cnllm.engine.run.tool_loop import Loop
+from cnllm.engine.run.tool_loop import Loop, LoopRules
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
 from cnllm.tools import (
@@ -327,8 +327,7 @@ def prepare_loop(
         _add_tools(toolbox, request, tools)
     if not (isinstance(model, str) or type(model) is Model):
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
-    loop = Loop(
-        as_messages(messages),
+    loop_rules = LoopRules(
         decode_call=toolbox.decode_call,
         check_call=toolbox.refusal,
         unchecked_patterns=toolbox.unchecked,
@@ -339,6 +338,7 @@ def prepare_loop(
         first_choice=_forced(request.get("tool_choice")),
         retry_cut_steps=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
+    loop = Loop(as_messages(messages), loop_rules)
     prepared: list[Any] = []
     resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
 

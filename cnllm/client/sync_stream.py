@@ -39,14 +39,12 @@ class CallRun(CallDriver):
             while True:
                 step = send(result)
                 kind = type(step)
-                if self._first is None and (kind is list or kind is FinalEvents):
-                    self._observe_first(step)
-                if kind is list:
-                    yield from self._echo.events(step)
-                    result = self._next_chunk()
-                elif kind is FinalEvents:
-                    yield from self._echo.events(step)
-                    result = None
+                if kind is list or kind is FinalEvents:
+                    if step:
+                        if self._first is None:
+                            self._observe_first(step)
+                        yield from self._echo.events(step)
+                    result = self._next_chunk() if kind is list else None
                 else:
                     result = self._carry_out(step)
         except StopIteration as stop:

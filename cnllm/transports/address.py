@@ -48,7 +48,7 @@ class Destination(Struct, frozen=True):
 
 
 class Destinations:
-    """What the fast adapters share: where the URLs of their requests lead, and the trusted certificates."""
+    """Finds where the URLs of requests lead, and holds the trusted certificates, for the fast adapters."""
 
     def __init__(self) -> None:
         self.known: dict[str, Destination] = {}

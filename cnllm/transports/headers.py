@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.transports import errors
-
-if TYPE_CHECKING:
-    from cnllm.transports.address import Address
+from cnllm.transports.address import Address
 
 __all__ = [
     "DRAIN_SECONDS",

@@ -22,15 +22,13 @@ from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError,
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
 from cnllm.transports.httpx_parts import (
-    Key,
     ProcessState,
-    TransportEntry,
+    TransportTable,
     decode_headers,
     error_before_status,
     error_during_body,
     httpx_package,
     httpx_timeouts,
-    make_transport,
     refuse_inherited,
     watch_response,
 )
@@ -68,7 +66,7 @@ class Httpx:
         )
         if caller_transport is not None:
             refuse_inherited(httpx, caller_transport, self._home)
-        entry = state.entry(url) if caller_transport is None else None
+        entry = state.transports.entry(url) if caller_transport is None else None
         transport: Any = caller_transport if entry is None else entry.transport
         request = state.request(url, plan, timeouts, entry)
         try:
@@ -97,7 +95,7 @@ class Httpx:
                 body.close()
                 raise
             if body.watch is None and entry.pool is not None:
-                state.forget(entry)
+                state.transports.forget(entry)
         return response.status_code, body.headers, body
 
     def _state(self) -> _State:
@@ -114,7 +112,7 @@ class Httpx:
                 self._caller_transport.close()
             return
         state = self._states.get(generation())
-        for entry in () if state is None else list(state.transports.values()):
+        for entry in () if state is None else list(state.transports.entries.values()):
             entry.transport.close()
 
 
@@ -123,22 +121,8 @@ class _State(ProcessState):
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
-        self.transports: dict[Key, TransportEntry] = {}
+        self.transports = TransportTable(self, asynchronous=False)
         self.watchdog = _Watchdog()
-
-    def entry(self, url: Any) -> TransportEntry:
-        """Return the transport for an address."""
-        key = self.key(url)
-        entry = self.transports.get(key)
-        if entry is None:
-            entry = self.transports.setdefault(
-                key, make_transport(self.httpx, key, asynchronous=False)
-            )  # `setdefault` makes all threads use the same transport
-        return entry
-
-    def forget(self, entry: TransportEntry) -> None:
-        """Remove a transport, so that later requests use a new one."""
-        self.transports = {key: value for key, value in self.transports.items() if value is not entry}
 
 
 class _Body:

@@ -21,15 +21,13 @@ from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError,
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time
 from cnllm.transports.httpx_backend import OPENED, WatchedAsyncStream, WatchedStream
 from cnllm.transports.httpx_parts import (
-    Key,
     ProcessState,
-    TransportEntry,
+    TransportTable,
     decode_headers,
     error_before_status,
     error_during_body,
     httpx_package,
     httpx_timeouts,
-    make_transport,
     refuse_inherited,
     watch_response,
 )
@@ -61,7 +59,7 @@ class AsyncHttpx:
         if caller_transport is not None:
             refuse_inherited(httpx, caller_transport, self._home)
         loop = await state.loop() if caller_transport is None else None
-        entry = None if loop is None else loop.entry(state, url)
+        entry = None if loop is None else loop.transports.entry(url)
         transport: Any = caller_transport if entry is None else entry.transport
         request = state.request(url, plan, timeouts, entry)
         try:
@@ -90,7 +88,7 @@ class AsyncHttpx:
                 await body.aclose()
                 raise
             if body.watch is None and entry.pool is not None:
-                loop.forget(entry)
+                loop.transports.forget(entry)
         return response.status_code, body.headers, body
 
     def _state(self) -> _State:
@@ -125,7 +123,7 @@ class _State(ProcessState):
         current = running_loop()
         transports = self.loops.get(current)
         if transports is None:
-            transports = _Loop()
+            transports = _Loop(self)
             with self._lock:
                 for other in list(self.loops):  # a loop closed without cleanup stays alive by its connections
                     if getattr(other, "is_closed", bool)():
@@ -138,8 +136,8 @@ class _State(ProcessState):
 class _Loop:
     """The transports of one event loop. Its end closes them."""
 
-    def __init__(self) -> None:
-        self._transports: dict[Key, TransportEntry] = {}
+    def __init__(self, state: ProcessState) -> None:
+        self.transports = TransportTable(state, asynchronous=True)
         self._cleanup: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
@@ -151,22 +149,10 @@ class _Loop:
         try:
             yield
         finally:
-            transports, self._transports = self._transports, {}
-            for entry in transports.values():
+            entries, self.transports.entries = self.transports.entries, {}
+            for entry in entries.values():
                 with contextlib.suppress(Exception):
                     await entry.transport.aclose()
-
-    def entry(self, state: ProcessState, url: Any) -> TransportEntry:
-        """Return the transport for an address."""
-        key = state.key(url)
-        entry = self._transports.get(key)
-        if entry is None:
-            entry = self._transports[key] = make_transport(state.httpx, key, asynchronous=True)
-        return entry
-
-    def forget(self, entry: TransportEntry) -> None:
-        """Remove a transport, so that later requests use a new one."""
-        self._transports = {key: value for key, value in self._transports.items() if value is not entry}
 
     async def aclose(self) -> None:
         """Close the transports now."""

@@ -21,15 +21,13 @@ from cnllm.transports.proxies import MAX_URLS, proxy_for
 from cnllm.types.policy import Timeouts
 
 __all__ = [
-    "Key",
     "ProcessState",
-    "TransportEntry",
+    "TransportTable",
     "decode_headers",
     "error_before_status",
     "error_during_body",
     "httpx_package",
     "httpx_timeouts",
-    "make_transport",
     "refuse_inherited",
     "watch_response",
 ]
@@ -92,6 +90,28 @@ class ProcessState:
         return url
 
 
+class TransportTable:
+    """The transports that cnllm created, by what selects them. Threads share one of them."""
+
+    def __init__(self, state: ProcessState, *, asynchronous: bool) -> None:
+        self._state = state
+        self._asynchronous = asynchronous
+        self.entries: dict[Key, TransportEntry] = {}
+
+    def entry(self, url: Any) -> TransportEntry:
+        """Return the transport for an address."""
+        key = self._state.key(url)
+        entry = self.entries.get(key)
+        if entry is None:  # `setdefault` makes all threads use the same transport
+            made = _make_transport(self._state.httpx, key, asynchronous=self._asynchronous)
+            entry = self.entries.setdefault(key, made)
+        return entry
+
+    def forget(self, entry: TransportEntry) -> None:
+        """Remove a transport, so that later requests use a new one."""
+        self.entries = {key: value for key, value in self.entries.items() if value is not entry}
+
+
 def watch_response(entry: TransportEntry, response: Any, host: str) -> WatchedStream | WatchedAsyncStream | None:
     """Register a response. Return its connection, or None where that cannot be watched.
 
@@ -118,7 +138,7 @@ def httpx_package(transport: object, name: str) -> Any:
         raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
 
 
-def make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntry:
+def _make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntry:
     """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])

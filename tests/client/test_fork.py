@@ -161,7 +161,7 @@ def test_locks_that_another_thread_held_are_free(adapter: str) -> None:
     with Peer([reply()]) as peer, Client(registry(), retry=ONCE) as client:
         model = at(peer)
         client.call(model, "hi")
-        pool = next(iter(client._transport._state().transports.values())).pool
+        pool = next(iter(client._transport._state().transports.entries.values())).pool
         held = [pool._optional_thread_lock, registry()._lock, client._transport._state().watchdog._condition]
         providers = vars(type(registry()))["providers"]
         held += [providers.lock] if hasattr(providers, "lock") else []  # of Python 3.11

@@ -176,7 +176,8 @@ class VendorPhase:
 
             return Exchange(AsyncSimTransport(registry), _NO_KEY, self._sleep)
         key = settings.api_keys[0] if settings.api_keys else None
-        return Exchange(settings.transport, key_for(self._probe, key, registry), self._sleep)
+        key = key_for(self._probe, registry) if key is None else key
+        return Exchange(settings.transport, key, self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait. Raises `Interrupted` where the run is stopped."""

@@ -120,7 +120,7 @@ def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
         from cnllm.client.credentials import key_for
         from cnllm.engine import build_request
 
-        key_for(build_request(model, "hi"), None, registry)
+        key_for(build_request(model, "hi"), registry)
     return model
 
 

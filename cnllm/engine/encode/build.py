@@ -23,13 +23,13 @@ from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
 from cnllm.engine.history import media, prompted_tools
-from cnllm.engine.history.fit import fit
+from cnllm.engine.history.fit import fit, is_plain
 from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
 from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.model import Model
-from cnllm.types import Message, Note, Reasoning, checks
+from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
 from cnllm.types.faults import message_fault
 from cnllm.types.message import system_message
@@ -84,7 +84,7 @@ def build_request(
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]
-    images = media.has_media(turns)
+    images = not is_plain(turns) and media.has_media(turns)
     try:
         kept = None if entries is None else entries.get(images)
         if kept is not None:
@@ -340,8 +340,10 @@ def _build_over(rerouted: Rerouted, arguments: dict[str, Any]) -> Plan:
 def _last_user_text(messages: list[Message]) -> str:
     """Return the text of the user's last message."""
     for message in reversed(messages):
-        if message.role == "user" and (text := message.text):
-            return text
+        if message.role == "user":
+            parts = message.parts
+            if text := parts[0].text if len(parts) == 1 and type(parts[0]) is Text else message.text:
+                return text
     return ""
 
 

@@ -22,7 +22,7 @@ from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import counted
 
-__all__ = ["fit"]
+__all__ = ["fit", "is_plain"]
 
 _PLAIN = ("user", "assistant", "system")
 _SYSTEM_ROLES = ("system", "developer")
@@ -45,7 +45,7 @@ def fit(
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
     _note_lost_keys(messages, codec.names, rules, ledger)
-    if _is_plain(messages):
+    if is_plain(messages):
         turns = list(enumerate(messages))
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
@@ -89,7 +89,7 @@ def _filling(flags: Flags) -> registry_flags.Reasoning | None:
     return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
 
 
-def _is_plain(messages: Sequence[Message]) -> bool:
+def is_plain(messages: Sequence[Message]) -> bool:
     """Whether each message is one text without need of repair, as in most conversations."""
     for message in messages:
         parts = message.parts

@@ -167,7 +167,7 @@ class Call:
 
         Calls whose input has to follow a grammar are delivered when they are judged.
         """
-        grammars = input_checks.plan_grammars(self.plan)
+        grammars = input_checks.plan_grammars(self.plan) if self.plan.callable else {}
         if not grammars:
             return (yield from self._answer())
         held = input_checks.HeldEvents(grammars)

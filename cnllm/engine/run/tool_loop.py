@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
@@ -55,7 +55,7 @@ from cnllm.types.policy import Recovery
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "LoopRules"]
 
 CANCELLED_RESULT = "cancelled before it gave a result"
 
@@ -64,29 +64,34 @@ _DEFAULT_RECOVERY = Recovery(steps=3, streams=3, resume=True, cycle=3)  # where 
 Steps = Generator[Any, Any, Any]
 
 
-class Loop:
-    """One tool loop. `effects()` yields its steps; the attributes hold the state so far.
+class LoopRules(Struct, frozen=True, kw_only=True):
+    """The rules of a loop.
 
     `decode_call` returns the form of a call that is checked and executed. `check_call` returns what is wrong with that
     form, None where it can be executed. `unchecked_patterns` lists what the check cannot judge. `approves` means that
     the user approves each call first. `first_choice` is a tool choice for the first step only. `retry_cut_steps` means
-    that a step whose reply broke off is repeated. `plan` is the last request; it holds the rules of recovery.
+    that a step whose reply broke off is repeated.
+    """
+
+    decode_call: Callable[[ToolCall], ToolCall]
+    check_call: Callable[[ToolCall], str | None]
+    unchecked_patterns: Callable[[ToolCall], Sequence[str]]
+    stream: bool
+    max_steps: int
+    max_repeats: int | None
+    approves: bool
+    first_choice: str | None
+    retry_cut_steps: bool
+
+
+class Loop:
+    """One tool loop. `effects()` yields its steps; the attributes hold the state so far.
+
+    `plan` is the last request; it holds the rules of recovery.
     """
 
     def __init__(
-        self,
-        messages: Sequence[Message],
-        *,
-        decode_call: Callable[[ToolCall], ToolCall],
-        check_call: Callable[[ToolCall], str | None],
-        unchecked_patterns: Callable[[ToolCall], Sequence[str]] = lambda call: (),
-        stream: bool,
-        max_steps: int,
-        max_repeats: int | None,
-        approves: bool,
-        first_choice: str | None,
-        retry_cut_steps: bool,
-        clock: Callable[[], float] = time.monotonic,
+        self, messages: Sequence[Message], rules: LoopRules, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.history, self._interrupted_count = repair.settle_calls(messages)
         self.steps: list[Step] = []
@@ -94,15 +99,7 @@ class Loop:
         self.stopped: Stopped | None = None
         self.cancelled = False
         self.plan: Plan | None = None
-        self._decode_call = decode_call
-        self._check_call = check_call
-        self._unchecked_patterns = unchecked_patterns
-        self._stream = stream
-        self._max_steps = max_steps
-        self._max_repeats = max_repeats
-        self._approves = approves
-        self._first_choice = first_choice
-        self._retry_cut_steps = retry_cut_steps
+        self._rules = rules
         self._clock = clock
         self._notes: list[Note] = []
         self._tool_uses: tuple[ToolUse, ...] = ()  # of this step
@@ -216,8 +213,8 @@ class Loop:
             self._note(
                 "call-unanswered", "messages", f"{self._interrupted_count} calls without a result", repair.INTERRUPTED
             )
-        if self._first_choice and len(self.steps) == 1:
-            self._note("tool-choice", "tool_choice", self._first_choice, "auto: the first step has called")
+        if self._rules.first_choice and len(self.steps) == 1:
+            self._note("tool-choice", "tool_choice", self._rules.first_choice, "auto: the first step has called")
         reply = yield from self._reply()
         if reply is None:
             return
@@ -225,7 +222,7 @@ class Loop:
         reply = self.reply = continuation.unique_call_ids(reply, self._used)
         self._append_turn(reply.message)
         may_be_last = self._may_be_last(reply)
-        if self._stream and not may_be_last:
+        if self._rules.stream and not may_be_last:
             yield [Finished(reply.finish, reply.raw_finish)]
         results: tuple[ToolResult, ...] = ()
         self._tool_uses = ()
@@ -245,18 +242,19 @@ class Loop:
             self.stopped = self._stop_reason(reply)
             if self.stopped is not None:
                 step = self.steps[-1] = replace(step, run=self._summary(self.stopped))
-            if self._stream and may_be_last:
+            if self._rules.stream and may_be_last:
                 yield [Finished(reply.finish, reply.raw_finish, UNSET if step.run is None else step.run)]
         yield ReportStep(step)
 
     def _may_be_last(self, reply: Reply) -> bool:
         """Whether the run may end with this step: its `Finished` then waits for the results and sums up the run."""
-        if not reply.tool_calls or reply.finish in ("content_filter", "cut") or len(self.steps) + 1 >= self._max_steps:
+        is_last = len(self.steps) + 1 >= self._rules.max_steps
+        if is_last or not reply.tool_calls or reply.finish in ("content_filter", "cut"):
             return True
-        if not self._max_repeats:
+        if not self._rules.max_repeats:
             return False
         steps = [(step.calls, None) for step in self.steps]
-        return continuation.is_repeating([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
+        return continuation.is_repeating([*steps, (reply.tool_calls, None)], self._rules.max_repeats, self._cycle)
 
     def _stop_reason(self, reply: Reply) -> Stopped | None:
         """Return why the loop ends after this reply; None where it goes on."""
@@ -267,9 +265,9 @@ class Loop:
                 return "length"
             return "incomplete" if self._has_lost_calls(reply) else "done"
         steps = [(step.calls, step.results) for step in self.steps]
-        if self._max_repeats and continuation.is_repeating(steps, self._max_repeats, self._cycle):
+        if self._rules.max_repeats and continuation.is_repeating(steps, self._rules.max_repeats, self._cycle):
             return "repeated"
-        return "max_steps" if len(self.steps) >= self._max_steps else None
+        return "max_steps" if len(self.steps) >= self._rules.max_steps else None
 
     @property
     def _cycle(self) -> int:
@@ -285,11 +283,11 @@ class Loop:
 
         Raises the error that ended the call.
         """
-        first: Reply | CnllmError | None = yield self._model_call(self.history, stream=self._stream)
+        first: Reply | CnllmError | None = yield self._model_call(self.history, stream=self._rules.stream)
         result = first
         usable: Reply | None = None
         tries = 0
-        limit = (self.recovery.steps or 0) if self._retry_cut_steps else 0
+        limit = (self.recovery.steps or 0) if self._rules.retry_cut_steps else 0
         while result is not None and tries < limit and (reason := self._retry_reason(result)) is not None:
             tries += 1
             usable = result if usable is None and isinstance(result, Reply) else usable
@@ -300,7 +298,7 @@ class Loop:
         if usable is not None and usable.text.strip() and self._needs_continuation(result):
             # A reply with text is better than none.
             result = usable
-        if self._retry_cut_steps and self._needs_continuation(result):
+        if self._rules.retry_cut_steps and self._needs_continuation(result):
             continued = yield from self._continue_reply(result)
             if self.cancelled:
                 return None
@@ -308,11 +306,11 @@ class Loop:
                 return continued
         if isinstance(result, CnllmError):
             if usable is None:
-                if self._stream and result.reply is not None:
+                if self._rules.stream and result.reply is not None:
                     yield [Finished(result.reply.finish, result.reply.raw_finish)]
                 raise result from result.__cause__
             result = usable
-        if self._stream and result is not first:
+        if self._rules.stream and result is not first:
             yield [
                 *continuation.remaining_events(*self._delivered(), self._call_started, result),
                 *closing_events(result),
@@ -336,7 +334,7 @@ class Loop:
         return continuation.needs_continuation(result)
 
     def _model_call(self, messages: list[Message], *, stream: bool) -> CallModel:
-        return CallModel(list(messages), stream, bool(self._first_choice and self.steps))
+        return CallModel(list(messages), stream, bool(self._rules.first_choice and self.steps))
 
     def _continue_reply(self, result: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
         """Ask the model to continue a reply that broke off again and again.
@@ -358,7 +356,7 @@ class Loop:
         self._resumed = True
         self._note("continued", "resume", "the reply broke off repeatedly", "the model was asked to continue")
         whole = continuation.join_replies(reasoning, text, more)
-        if not self._stream:
+        if not self._rules.stream:
             return whole
         if self._call_started or self._delivered() != (reasoning, text):
             yield [*continuation.remaining_events("", "", True, whole), *closing_events(whole)]
@@ -372,7 +370,7 @@ class Loop:
 
     def _decoded(self, call: ToolCall) -> ToolCall:
         """Return the form of a call that is executed, and note where it differs."""
-        decoded = self._decode_call(call)
+        decoded = self._rules.decode_call(call)
         if decoded is not call:
             self._note(
                 "arguments-decoded", "tools", f"JSON inside JSON strings: {call.name} {call.raw[:80]}", "decoded"
@@ -394,12 +392,12 @@ class Loop:
                 reason = (
                     None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
                 )
-                reason = reason or self._check_call(call)
-                for pattern in self._unchecked_patterns(call) if reason is None else ():
+                reason = reason or self._rules.check_call(call)
+                for pattern in self._rules.unchecked_patterns(call) if reason is None else ():
                     self._note(
                         "pattern-unjudged", "tools", f"{call.name}: {pattern}", "the call is checked without this"
                     )
-                if reason is None and self._approves and not self.cancelled:
+                if reason is None and self._rules.approves and not self.cancelled:
                     reason = _refusal((yield ApproveCalls(call)))
                 if self.cancelled:
                     break
