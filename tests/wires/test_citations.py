@@ -7,7 +7,21 @@ from typing import Any
 
 import pytest
 
-from cnllm import Citation, CitationAdded, Finished, Registry, Reply, engine
+from cnllm import (
+    BlockEnd,
+    Citation,
+    CitationAdded,
+    Finished,
+    Registry,
+    Reply,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    engine,
+)
 from cnllm.protocols import PROTOCOLS
 
 Json = dict[str, Any]
@@ -324,3 +338,29 @@ def test_no_sources_are_an_empty_list() -> None:
     assert reply.citations == []
     assert type(events[-1]) is Finished
     assert Citation("u") == Citation("u", None, None, None, None)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-responses"])
+def test_a_source_that_comes_after_its_text_has_ended_reaches_the_client(protocol: str) -> None:
+    call = ToolCall("c1", "f", {}, "{}")
+    events = [
+        TextDelta("Sunny."),
+        BlockEnd(0, Text("Sunny.")),
+        ToolCallStart(0, "c1", "f"),
+        ToolCallDelta(0, "{}"),
+        ToolCallEnd(0, call),
+        CitationAdded(Citation("https://a.example", "A", 0, 6)),
+        Finished("tool_calls"),
+    ]
+    writer = engine.StreamWriter(protocol, id="x", model="m")
+    data = writer.begin() + b"".join(map(writer.feed, events))
+    frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+    if protocol == "openai-responses":
+        assert "response.output_text.annotation.added" in [frame["type"] for frame in frames]
+        (found,) = frames[-1]["response"]["output"][0]["content"][0]["annotations"]
+    else:
+        (at,) = [n for n, f in enumerate(frames) if f.get("delta", {}).get("type") == "citations_delta"]
+        found = frames[at]["delta"]["citation"]
+        assert frames[at - 1]["type"] == "content_block_start"
+        assert frames[at]["index"] == frames[at - 1]["index"] == frames[at + 1]["index"]
+    assert found["url"] == "https://a.example"

@@ -347,7 +347,10 @@ class StreamEncoder:
         outside = {key: about.pop(key) for key in ("context_management",) if key in about}
         delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": stop, **about}
         delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage, self._extra), **outside)
-        return [*self._open_all_calls(), *self._close_block(), delta_frame, self._frame("message_stop")]
+        late: Frames = []
+        if self._citations:  # they came after their text had ended
+            late = [*self._begin_block({"type": "text", "text": ""}), *self._write_citations()]
+        return [*self._open_all_calls(), *late, *self._close_block(), delta_frame, self._frame("message_stop")]
 
     def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""

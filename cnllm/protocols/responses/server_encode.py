@@ -309,10 +309,10 @@ class StreamEncoder:
         last.logprobs += tokens
         return [self._item_frame("response.output_text.delta", last, content_index=0, delta="", logprobs=tokens)]
 
-    def _write_citations(self) -> list[Frame]:
-        """Return the frames of the sources that wait, if a message is open."""
+    def _write_citations(self, *, late: bool = False) -> list[Frame]:
+        """Return the frames of the sources that wait, if a message is open; `late`: also if it has ended."""
         messages = [item_state for item_state in self._items if item_state.kind == "message"]
-        if not messages or messages[-1].done:
+        if not messages or (messages[-1].done and not late):
             return []
         last, out = messages[-1], []
         offset = sum(len(piece) for item_state in messages[:-1] for piece in item_state.pieces)
@@ -322,6 +322,11 @@ class StreamEncoder:
             fields = {"content_index": 0, "annotation_index": index, "annotation": annotation}
             out.append(self._item_frame("response.output_text.annotation.added", last, **fields))
         self._citations = []
+        if last.done:  # the final response has the item with them
+            content = [dict(part) for part in last.item["content"]]
+            known = content[-1].get("annotations") or []  # the vendor's own stand in the item already
+            _annotate(content[-1], [new for new in last.annotations[-len(out) :] if new not in known])
+            last.item = {**last.item, "content": content}
         return out
 
     def _open_item(self, kind: str) -> tuple[list[Frame], _OpenItem]:
@@ -443,6 +448,7 @@ class StreamEncoder:
             elif not open_item.done:
                 text = "".join(open_item.pieces)
                 out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text), end["status"])
+        out += self._write_citations(late=True) if self._citations else []
         response = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
         return [*out, self._frame(f"response.{end['status']}", response=response)]
 
