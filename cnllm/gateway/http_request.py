@@ -8,8 +8,6 @@ import time
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from cnllm.client.async_stream import AsyncStream
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, ContextTooLong, Untrusted
@@ -19,18 +17,19 @@ from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget
 from cnllm.gateway.call_log import FinishedCall
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
-from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_headers, failure_of, untrusted_failure
+from cnllm.gateway.exchange import DIVERGED, Exchange, reply_events
+from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, untrusted_failure
+from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.name_bounds import check_name, check_query
 from cnllm.gateway.operator_pages import operator_page
 from cnllm.gateway.prefixes import Thread
-from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, ends_connection, in_thread
+from cnllm.gateway.request_body import ClientGone, RequestBody, busy_failure, in_thread
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
-from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
+from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
@@ -45,12 +44,6 @@ _OTHER_ORIGIN = "a page of another origin asks for one of the operator: --public
 _LONGEST_PATH = 256  # characters
 _LONGEST_PAUSE = 0.5  # seconds that a refusal waits for its turn
 _UNKNOWN = Route(())  # a path where nothing is: a client needs its key to learn that
-_JSON = (b"content-type", b"application/json")
-_EVENT_STREAM = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 class HttpRequest:
@@ -60,7 +53,6 @@ class HttpRequest:
         self._service = service
         self._scope = scope
         self._receive = receive
-        self._asgi_send = send
         self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         root: str = scope.get("root_path", "")
         path: str = scope["path"]
@@ -70,14 +62,10 @@ class HttpRequest:
         self._protocol = NO_WIRE
         self._id = f"req_{secrets.token_hex(12)}"
         self._loop = asyncio.get_running_loop()
-        self._started = False  # the status is sent
-        self._begun = False  # a stream is begun
-        self._ended = False  # its last piece is sent
         self._gone = False
         self._task = asyncio.current_task()
-        self._active = self._loop.time()  # when the last event was sent
-        self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._entry = Entry(self._id, self._method, _short(self._path))
+        self._response = HttpResponse(send, self._entry, self._headers)
         self._caller = Caller("")  # nobody
         self._client = service.clients.of(scope)
         self._body: RequestBody | None = None
@@ -98,7 +86,7 @@ class HttpRequest:
             await self._refuse(error.failure)
         except CnllmError as error:
             drop_frames(error)
-            await self._fail(self._failure_of(error))
+            await self._response.fail(self._failure_of(error), self._protocol)
         except asyncio.CancelledError:
             self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
             if not self._gone:
@@ -109,9 +97,10 @@ class HttpRequest:
             self._entry.outcome = "the client has gone"
         except Exception as error:
             service.log.crash(self._id, error)
-            if self._started:
+            if self._response.is_started:
                 raise
-            await self._fail(Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal"))
+            crashed = Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal")
+            await self._response.fail(crashed, self._protocol)
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
@@ -155,7 +144,7 @@ class HttpRequest:
         if endpoint is None or route is _UNKNOWN:
             raise RequestFailed(Failure(404, f"there is nothing at {_short(self._path)}", "not_found"))
         if route.scope == "anyone":
-            await self._send_json({"status": "ok"})
+            await self._response.send_json({"status": "ok"})
         elif route.scope == "operator":
             await self._answer_operator(endpoint)
         else:
@@ -230,7 +219,7 @@ class HttpRequest:
         page = await operator_page(
             endpoint, service.monitor, *request, body.content, service.logins, self._client, service.admission.uses
         )
-        await self._send_content(page.status, page.content, page.header_list)
+        await self._response.send(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint) -> None:
         """Answer a request of a known client that was let in. Raises `RequestFailed`."""
@@ -240,12 +229,12 @@ class HttpRequest:
                 await self._generate(identity)
             case "count":
                 exchange, body = await self._read_exchange(count=True)
-                await self._send_json(await body.worked(exchange.count_body))
+                await self._response.send_json(await body.worked(exchange.count_body))
             case "request":
-                await self._send_json(service.log.request(identity, endpoint.name))
+                await self._response.send_json(service.log.request(identity, endpoint.name))
             case _:
                 steps = resource_body(endpoint, service.names, self._query, identity, self._caller.rights)
-                await self._send_json(await service.state.run(steps, partial(in_thread, service.threads)))
+                await self._response.send_json(await service.state.run(steps, partial(in_thread, service.threads)))
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -253,6 +242,7 @@ class HttpRequest:
         """Return the body of the request, which is not read yet."""
         busy_status = server_api(self._protocol).overloaded_status
         self._body = RequestBody(self._service, self._headers, self._receive, self._client, busy_status)
+        self._response.body = self._body
         return self._body
 
     async def _read_exchange(self, *, count: bool = False) -> tuple[Exchange, RequestBody]:
@@ -330,12 +320,12 @@ class HttpRequest:
             reply = await self._whole_reply(exchange, messages, options)
         except CnllmError as error:
             drop_frames(error)
-            await self._fail(await self._failure(exchange, error))
+            await self._response.fail(await self._failure(exchange, error), self._protocol)
             return
         self._note(exchange, reply)
         content = exchange.whole(reply)
         await self._keep(exchange, reply, identity)
-        await self._send_content(200, content, [_JSON])
+        await self._response.send(200, content, [JSON])
 
     async def _prepared(
         self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool
@@ -402,12 +392,12 @@ class HttpRequest:
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
-        self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
-        self._alarm = self._loop.call_later(self._service.ping, self._on_silence, exchange)
+        response, service = self._response, self._service
+        response.watch_silence(exchange, service.ping, service.bounds.write_seconds, self._leave)
         try:
             if exchange.needs_whole_reply:
                 reply = await self._whole_reply(exchange, messages, options)
-                await self._write(exchange, exchange.events(reply_events(reply)))
+                await response.write(exchange, exchange.events(reply_events(reply)))
             else:
                 stream = await self._prepared(exchange, messages, options, stream=True)
                 async with await self._admitted(exchange, stream) as admitted, stream:
@@ -418,35 +408,21 @@ class HttpRequest:
                         if data := exchange.events(events):
                             if self._entry.first is None:
                                 self._entry.first = time.monotonic() - self._clock
-                            await self._write(exchange, data)
-                            self._active = self._loop.time()
+                            await response.write(exchange, data)
                     reply = admitted.reply = stream.reply
             self._note(exchange, reply)
             await self._keep(exchange, reply, identity)
-            await self._write(exchange, exchange.end(reply), more=False)
+            await response.write(exchange, exchange.end(reply), more=False)
         except RequestFailed as error:
             drop_frames(error)
-            await self._fail_stream(exchange, error.failure)
+            await response.fail(error.failure, self._protocol, exchange)
         except CnllmError as error:
             drop_frames(error)
-            await self._fail_stream(exchange, await self._failure(exchange, error))
+            await response.fail(await self._failure(exchange, error), self._protocol, exchange)
         except Diverged:
-            await self._fail_stream(exchange, DIVERGED)
+            await response.fail(DIVERGED, self._protocol, exchange)
         finally:
-            self._alarm.cancel()
-
-    def _on_silence(self, exchange: Exchange) -> None:
-        """Send a sign of life where nothing was sent for a while, give a client up that does not read; look again."""
-        if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
-            if self._loop.time() - self._active > self._service.bounds.write_seconds:
-                self._leave()
-            self._alarm = self._loop.call_later(self._service.ping, self._on_silence, exchange)
-            return
-        left = self._active + self._service.ping - self._loop.time()
-        if left <= 0:
-            self._ping = asyncio.ensure_future(self._write(exchange, exchange.ping))
-            left = self._service.ping
-        self._alarm = self._loop.call_later(left, self._on_silence, exchange)
+            response.end_watch()
 
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
@@ -481,72 +457,11 @@ class HttpRequest:
         if self._thread is not None and reply.usage.input is not None:
             self._thread.tokens = reply.usage.input
 
-    # ── writing ──────────────────────────────────────────────────────────────
-
-    async def _write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
-        """Send a piece of a stream, and its head before the first."""
-        async with self._writing:
-            if self._ended:  # a sign of life that waited for the last piece
-                return
-            self._ended = not more
-            if not self._begun:
-                self._begun = True
-                self._entry.notes = exchange.notes
-                data = exchange.begin() + data
-                await self._send_head(200, _EVENT_STREAM)
-            await self._send_piece(data, more=more)
-
-    async def _fail_stream(self, exchange: Exchange, failure: Failure) -> None:
-        """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
-        if not self._begun:
-            await self._fail(failure)
-            return
-        self._entry.outcome = failure.message
-        await self._write(exchange, exchange.failed(failure), more=False)
-
     async def _refuse(self, failure: Failure) -> None:
         """Answer with a failure. Those of one address that are answered early come at a pace."""
         if failure.status in (401, 429) and (wait := self._service.pace.wait(self._client)):
             await asyncio.sleep(min(wait, _LONGEST_PAUSE))
-        await self._fail(failure)
-
-    async def _fail(self, failure: Failure) -> None:
-        """Answer with a failure."""
-        headers: Headers = [_JSON, *failure_headers(failure)]
-        self._entry.outcome = failure.message
-        await self._send_content(failure.status, error_body(self._protocol, failure), headers)
-
-    async def _send_json(self, data: Any) -> None:
-        """Send a value as JSON."""
-        await self._send_content(200, msgspec.json.encode(data), [_JSON])
-
-    async def _send_content(self, status: int, content: bytes, headers: Headers) -> None:
-        """Send a whole response."""
-        await self._send_head(status, [*headers, (b"content-length", str(len(content)).encode())])
-        await self._send_piece(b"" if self._method == "HEAD" else content, more=False)
-
-    async def _send_head(self, status: int, headers: Headers) -> None:
-        """Send the status and the headers."""
-        self._started = True
-        self._entry.status = status
-        own: Headers = [(b"x-request-id", id := self._id.encode()), (b"request-id", id)]
-        if self._entry.model:
-            own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
-            own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
-            if self._entry.upstream_protocol:
-                own.append((b"x-cnllm-upstream-protocol", self._entry.upstream_protocol.encode("ascii", "replace")))
-            if any(note.code == "state-unavailable" for note in self._entry.notes):
-                own.append((b"x-cnllm-store", b"failed"))
-        if self._entry.soft_budget:
-            own.append((b"x-cnllm-soft-budget", self._entry.soft_budget.encode("ascii", "replace")))
-        if (self._body is None or not self._body.is_read) and (status == 408 or ends_connection(self._headers)):
-            own.append((b"connection", b"close"))
-        await self._asgi_send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
-
-    async def _send_piece(self, data: bytes, *, more: bool = True) -> None:
-        """Send a piece of the body."""
-        if data or not more:
-            await self._asgi_send({"type": "http.response.body", "body": data, "more_body": more})
+        await self._response.fail(failure, self._protocol)
 
 
 def _short(path: str) -> str:
