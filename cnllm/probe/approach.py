@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
-from cnllm.probe.exchange import Answer, Ask, on_one_line
+from cnllm.probe.exchange import Ask, ProbeAnswer, on_one_line
 from cnllm.probe.facts import Fact
 from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
 from cnllm.registry.model import Model
@@ -68,7 +68,7 @@ class ProbedEndpoint(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-Exchanger = Callable[..., Generator[Any, Any, Answer]]
+Exchanger = Callable[..., Generator[Any, Any, ProbeAnswer]]
 
 
 class _Form(Struct, frozen=True):
@@ -86,11 +86,11 @@ class _Search:
         self.registry = registry
         self.exchange = exchange
         self.has_key = has_key
-        self.seen: list[tuple[Place, Answer]] = []
+        self.seen: list[tuple[Place, ProbeAnswer]] = []
 
-    def models(self, candidates: list[Place]) -> Generator[Any, Any, tuple[list[str], list[tuple[str, Answer]]]]:
+    def models(self, candidates: list[Place]) -> Generator[Any, Any, tuple[list[str], list[tuple[str, ProbeAnswer]]]]:
         """Ask for the list of models at the bases that are tried, until one has it."""
-        listing: list[tuple[str, Answer]] = []
+        listing: list[tuple[str, ProbeAnswer]] = []
         for base in dict.fromkeys(place.base_url for place in candidates):
             place = next(p for p in candidates if p.base_url == base)
             answer = yield from self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
@@ -102,9 +102,9 @@ class _Search:
                 break
         return [], listing
 
-    def describe(self, place: Place) -> Generator[Any, Any, list[Answer]]:
+    def describe(self, place: Place) -> Generator[Any, Any, list[ProbeAnswer]]:
         """Ask a server of one's own what it says of itself."""
-        answers: list[Answer] = []
+        answers: list[ProbeAnswer] = []
         parts = urlsplit(place.base_url)
         for path in _SELF_PATHS if parts.scheme == "http" else ():
             answer = yield from self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
@@ -196,14 +196,14 @@ def approach(
 
 
 # ── metadata ─────────────────────────────────────────────────────────────────
-def _no_list(listing: list[tuple[str, Answer]], url: str) -> CnllmError:
+def _no_list(listing: list[tuple[str, ProbeAnswer]], url: str) -> CnllmError:
     """Return the error for an endpoint whose list of models says nothing."""
     answers = [(Place("", base), answer) for base, answer in listing if answer.problem in _HINTS]
     hint = "name the model: --model ID (in Python: model=…)"
     return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
 
 
-def _ordered(candidates: list[Place], listing: list[tuple[str, Answer]]) -> list[Place]:
+def _ordered(candidates: list[Place], listing: list[tuple[str, ProbeAnswer]]) -> list[Place]:
     """Return the places with those first whose base has the list of models."""
     bases = {base for base, answer in listing if list(_model_ids(answer.data))}
     wires = list(dict.fromkeys(p.protocol for p in candidates))
@@ -228,7 +228,7 @@ def _entries(data: Any) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _stated_context(answers: list[Answer], id: str) -> int | None:
+def _stated_context(answers: list[ProbeAnswer], id: str) -> int | None:
     """Return the window that the endpoint states for a model. It is a hint and no fact: nobody tried it."""
     for answer in answers:
         own = [e for e in _entries(answer.data) if id in (e.get("id"), str(e.get("name")).removeprefix("models/"))]
@@ -240,7 +240,7 @@ def _stated_context(answers: list[Answer], id: str) -> int | None:
     return None
 
 
-def _stated_remarks(answers: list[Answer]) -> Iterator[str]:
+def _stated_remarks(answers: list[ProbeAnswer]) -> Iterator[str]:
     """Yield what the endpoint says of its software, for people."""
     server = next((a.headers["server"] for a in answers if a.headers.get("server")), "")
     if server:
@@ -253,7 +253,7 @@ def _stated_remarks(answers: list[Answer]) -> Iterator[str]:
 
 
 # ── the first request ────────────────────────────────────────────────────────
-def _remedy(model: Model, answer: Answer, form: _Form) -> _Form | None:
+def _remedy(model: Model, answer: ProbeAnswer, form: _Form) -> _Form | None:
     """Return the request that the words of a refusal ask for; None where they ask for nothing known."""
     words = answer.message.casefold()
     if answer.status in (404, 405):
@@ -270,11 +270,11 @@ def _remedy(model: Model, answer: Answer, form: _Form) -> _Form | None:
 
 
 # ── failures ─────────────────────────────────────────────────────────────────
-def _failure(url: str, seen: list[tuple[Place, Answer]]) -> CnllmError:
+def _failure(url: str, seen: list[tuple[Place, ProbeAnswer]]) -> CnllmError:
     """Return the error for an endpoint that took no request: the answer that says most."""
     order = ("key", "quota", "rate", "busy", "redirect", "page", "form", "failed", "network", "")
     answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))
-    answer = answers[0] if answers else Answer(kind="none", problem="network", message="nothing was sent")
+    answer = answers[0] if answers else ProbeAnswer(kind="none", problem="network", message="nothing was sent")
     hint = _HINTS.get(answer.problem, "check the address, --model and --protocol")
     if answer.problem == "network":
         return TransportError(_line(url, answer), hint=hint)
@@ -292,7 +292,7 @@ _HINTS = {
 }
 
 
-def _line(url: str, answer: Answer) -> str:
+def _line(url: str, answer: ProbeAnswer) -> str:
     host = urlsplit(url).netloc or url
     words = " ".join(answer.message.split())[:200]
     match answer.problem:

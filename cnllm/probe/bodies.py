@@ -16,10 +16,10 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model, conditions
 from cnllm.types import Message
 
-__all__ = ["Bodies", "Tool", "plain_model"]
+__all__ = ["Bodies", "PlainTool", "plain_model"]
 
 
-class Tool(Struct, frozen=True):
+class PlainTool(Struct, frozen=True):
     """A function that a question offers."""
 
     name: str
@@ -74,7 +74,7 @@ class Bodies(Struct, frozen=True):
         self,
         messages: Sequence[Message],
         *,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[PlainTool] = (),
         stream: bool = False,
         values: Mapping[str, Any] | None = None,
         reasons: bool = False,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from msgspec import Struct
 
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 
 __all__ = ["Bound", "find_bound", "numbers"]
 
@@ -45,14 +45,14 @@ def find_bound(
     *,
     known: Iterable[Number] = (),
     hint: Number | None = None,
-) -> Generator[Ask, Answer, Bound | Answer | None]:
+) -> Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None]:
     """Find the bound between the accepted values and a wild one.
 
     `step` is the least distance that counts, `known` are bounds that endpoints have. Returns None where the wild value
     passes, and its refusal where no bound was found. With `hint` only that bound is tried.
     """
     quote = ""
-    refusal: Answer | None = None
+    refusal: ProbeAnswer | None = None
     if hint is None:
         refusal = yield ask(wild)
         if not refusal.refused:

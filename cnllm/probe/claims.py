@@ -13,14 +13,14 @@ from cnllm.probe.facts import Fact
 from cnllm.registry import param_rules
 from cnllm.registry.model import Model, conditions
 
-__all__ = ["Verdict", "judge", "judged"]
+__all__ = ["ClaimVerdict", "judge", "judged"]
 
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
 _PLACES = ("auth.", "simulator.")
 
 
-class Verdict(Struct, frozen=True):
+class ClaimVerdict(Struct, frozen=True):
     """The result for one claim. `where` is the line that makes it, `claimed` and `seen` are the two values."""
 
     word: Word
@@ -29,12 +29,12 @@ class Verdict(Struct, frozen=True):
     where: str = ""
 
 
-def judged(model: Model, facts: Iterable[Fact]) -> list[Verdict]:
+def judged(model: Model, facts: Iterable[Fact]) -> list[ClaimVerdict]:
     """Return a verdict on every fact that a probe of the model proved."""
     return [judge(model, f) for f in facts if f.answer != "unknown" and not f.flag.startswith(_PLACES)]
 
 
-def judge(model: Model, fact: Fact) -> Verdict:
+def judge(model: Model, fact: Fact) -> ClaimVerdict:
     """Return whether the registry claims the same, something else, or nothing."""
     mode, flag = _split(fact.flag)
     atoms = _atoms(model, mode, flag)
@@ -47,7 +47,7 @@ def judge(model: Model, fact: Fact) -> Verdict:
         word = "agreed" if claimed == fact.value and claimed is not None else "unclaimed"
     else:
         word = "agreed" if _same(flag, claimed, fact) else "contradicted"
-    return Verdict(word, fact, claimed, where)
+    return ClaimVerdict(word, fact, claimed, where)
 
 
 def _split(flag: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["Answer", "Ask", "Exchange", "Kind", "on_one_line", "read_answer", "read_failure"]
+__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "read_failure"]
 
 Kind = Literal["passed", "refused", "none"]
 """What an answer says: a reply, a refusal of this very request, or nothing (429, 5xx, network, no key)."""
@@ -59,7 +59,7 @@ class Ask(Struct, frozen=True, kw_only=True):
         return hashlib.blake2b(msgspec.json.encode(data), digest_size=16).hexdigest()
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ProbeAnswer(Struct, frozen=True, kw_only=True):
     """An answer, read.
 
     `message` is the endpoint's own sentence where it refused or failed, `problem` a word for an answer that says
@@ -107,12 +107,12 @@ class Answer(Struct, frozen=True, kw_only=True):
         return [c.name for c in (*self.reply.tool_calls, *self.reply.incomplete) if c.via == "wire"]
 
 
-class Exchange(Struct, frozen=True):
+class ProbeExchange(Struct, frozen=True):
     """A request and its answer; `number` counts the exchanges of a probe from 1."""
 
     number: int
     ask: Ask
-    answer: Answer
+    answer: ProbeAnswer
 
 
 def on_one_line(text: str, most: int) -> str:
@@ -131,18 +131,18 @@ _PROBLEMS: tuple[tuple[type[CnllmError], str], ...] = (
 _REFUSALS = (BadRequest, ContextTooLong, ReplayMissing, ContentFiltered)
 
 
-def read_failure(error: CnllmError) -> Answer:
+def read_failure(error: CnllmError) -> ProbeAnswer:
     """Return the answer for a request that got none."""
-    return Answer(kind="none", problem="network", message=error.message)
+    return ProbeAnswer(kind="none", problem="network", message=error.message)
 
 
 def read_answer(
     model: Model, status: int, headers: Mapping[str, str], content: bytes, *, abandoned: bool = False
-) -> Answer:
+) -> ProbeAnswer:
     """Return the answer in the bytes of a response. Never raises for what an endpoint sends."""
     kept = {name: value[:200] for name, value in headers.items()}
     if 300 <= status < 400:
-        return Answer(kind="none", status=status, problem="redirect", message="a redirect", headers=kept)
+        return ProbeAnswer(kind="none", status=status, problem="redirect", message="a redirect", headers=kept)
     streamed = "event-stream" in headers.get("content-type", "") or content.lstrip()[:6] in (b"data: ", b"event:")
     data, done = _decoded(content, streamed=streamed)
     base: dict[str, Any] = {"status": status, "data": data, "headers": kept, "streamed": streamed, "done": done}
@@ -152,27 +152,27 @@ def read_answer(
         return _error(error, base)
     except StreamCut as error:
         if abandoned:
-            return Answer(kind="passed", reply=error.reply, abandoned=True, **base)
-        return Answer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
+            return ProbeAnswer(kind="passed", reply=error.reply, abandoned=True, **base)
+        return ProbeAnswer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
     except CnllmError as error:
-        return Answer(kind="none", problem="form", message=error.message, **base)
-    return Answer(kind="passed", reply=reply, abandoned=abandoned, **base)
+        return ProbeAnswer(kind="none", problem="form", message=error.message, **base)
+    return ProbeAnswer(kind="passed", reply=reply, abandoned=abandoned, **base)
 
 
-def _error(error: EndpointError, base: dict[str, Any]) -> Answer:
+def _error(error: EndpointError, base: dict[str, Any]) -> ProbeAnswer:
     status = int(base["status"])
     if isinstance(error, EmptyReply):
         if error.reply is not None and (error.reply.raw_finish or error.reply.usage.input is not None):
-            return Answer(kind="passed", reply=error.reply, **base)
-        return Answer(kind="none", problem="form", message="an answer without a reply", **base)
+            return ProbeAnswer(kind="passed", reply=error.reply, **base)
+        return ProbeAnswer(kind="none", problem="form", message="an answer without a reply", **base)
     if isinstance(error, _REFUSALS):
-        return Answer(kind="refused", message=error.message, **base)
+        return ProbeAnswer(kind="refused", message=error.message, **base)
     problem = next((word for kind, word in _PROBLEMS if isinstance(error, kind)), "")
     if not problem:
         if 400 <= status < 500 and status not in (408, 409, 425, 429):
-            return Answer(kind="refused", message=error.message, **base)
+            return ProbeAnswer(kind="refused", message=error.message, **base)
         problem = "failed" if status >= 500 else "form" if base["data"] is not None else "page"
-    return Answer(kind="none", problem=problem, message=error.message, **base)
+    return ProbeAnswer(kind="none", problem=problem, message=error.message, **base)
 
 
 def _decoded(content: bytes, *, streamed: bool) -> tuple[Any, bool]:

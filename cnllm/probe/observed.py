@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cnllm.jsonpath import get
-from cnllm.probe.exchange import Exchange
+from cnllm.probe.exchange import ProbeExchange
 from cnllm.probe.facts import Fact
 from cnllm.registry.flags import Flags
 
@@ -15,14 +15,14 @@ _COUNTS = ("input", "output", "total", "reasoning", "cached", "cache_write")
 _KINDS = ("stop", "length", "tool_calls")
 
 
-def observed(flags: Flags, exchanges: Sequence[Exchange]) -> Iterator[Fact]:
+def observed(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
     """Yield what two replies or more show by themselves. `flags` say where the wire has it."""
     whole = [e for e in exchanges if e.answer.passed and e.answer.reply is not None and isinstance(e.answer.data, dict)]
     yield from _finish(flags, whole)
     yield from _usage(flags, whole)
 
 
-def _finish(flags: Flags, exchanges: Sequence[Exchange]) -> Iterator[Fact]:
+def _finish(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
     """Yield the words with which replies ended as they should: after the text, a limit, a call."""
     seen: dict[tuple[str, str], list[int]] = {}
     for exchange in exchanges:
@@ -36,7 +36,7 @@ def _finish(flags: Flags, exchanges: Sequence[Exchange]) -> Iterator[Fact]:
             yield Fact(f"finish.{word}", kind, "works", tuple(numbers[:2]))
 
 
-def _usage(flags: Flags, exchanges: Sequence[Exchange]) -> Iterator[Fact]:
+def _usage(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
     """Yield the paths of token counts at which replies have numbers."""
     rules = flags.usage
     if rules is None:

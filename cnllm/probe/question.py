@@ -8,9 +8,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cnllm.jsonpath import leaves
-from cnllm.probe.bodies import Bodies, Tool
+from cnllm.probe.bodies import Bodies, PlainTool
 from cnllm.probe.candidates import Candidates
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.protocols import wire
 from cnllm.types import Message
 
@@ -32,7 +32,7 @@ class Finding(Struct, frozen=True):
     by: Any = None
 
 
-Steps = Generator[Ask, Answer, list[Finding]]
+Steps = Generator[Ask, ProbeAnswer, list[Finding]]
 """A run of a question: it yields requests, receives their answers, and returns what they prove."""
 
 
@@ -156,9 +156,9 @@ def reasons_by_choice(context: Context) -> bool:
     return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
 
 
-def _in_city(name: str, noun: str) -> Tool:
+def _in_city(name: str, noun: str) -> PlainTool:
     city = {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}}
-    return Tool(name, f"Return the {noun} in a city.", {**city, "required": ["city"]})
+    return PlainTool(name, f"Return the {noun} in a city.", {**city, "required": ["city"]})
 
 
 WEATHER, TIME = _in_city("get_weather", "weather"), _in_city("get_time", "time")

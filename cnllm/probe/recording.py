@@ -19,7 +19,7 @@ from cnllm.cassette.record import Recorder, append
 from cnllm.config import paths, private_files, redact
 from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.engine.encode.plan import Plan
-from cnllm.probe.runner import Response
+from cnllm.probe.runner import RawResponse
 
 __all__ = ["Recording", "state_file"]
 
@@ -40,7 +40,7 @@ class Recording:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._answers: dict[str, deque[Response]] = {}
+        self._answers: dict[str, deque[RawResponse]] = {}
         text = read_bounded(self.path, CASSETTE_BYTES) if self.path.exists() else b""
         now = datetime.datetime.now(datetime.UTC)
         for line in text.splitlines():
@@ -55,7 +55,7 @@ class Recording:
         """Return the number of exchanges that the file holds."""
         return sum(len(answers) for answers in self._answers.values())
 
-    def take(self, plan: Plan) -> Response | None:
+    def take(self, plan: Plan) -> RawResponse | None:
         """Return the next answer to this very request; None where the file has no more."""
         secrets = redact.request_secrets(plan.url, plan.headers)
         body = redact.redact_data(plan.body, secrets)
@@ -73,7 +73,7 @@ def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> s
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
-def _entry(line: bytes) -> tuple[datetime.datetime, str, Response] | None:
+def _entry(line: bytes) -> tuple[datetime.datetime, str, RawResponse] | None:
     """Return when, which request and which answer; None for a line that says nothing about the endpoint."""
     try:
         exchange = read_exchange(line)
@@ -82,7 +82,7 @@ def _entry(line: bytes) -> tuple[datetime.datetime, str, Response] | None:
         if response is None or exchange.ended == "failed" or response.status == 429:
             return None
         content = b"".join(exchange.chunks)
-        answer = Response(response.status, dict(response.headers), content, exchange.ended == "abandoned")
+        answer = RawResponse(response.status, dict(response.headers), content, exchange.ended == "abandoned")
         return when, _identity(request.method, request.url, request.headers, request.body), answer
     except (ValueError, RecursionError):
         return None

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cnllm.probe.exchange import Exchange, on_one_line
+from cnllm.probe.exchange import ProbeExchange, on_one_line
 from cnllm.probe.facts import Fact
 
 __all__ = ["differences", "report", "sentence"]
@@ -54,7 +54,7 @@ def sentence(fact: Fact) -> str:
     return f"{fact.flag} = {value} ({fact.answer})"
 
 
-def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[Exchange], date: str) -> str:
+def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[ProbeExchange], date: str) -> str:
     """Return the report as Markdown. It holds no key: requests are shown without their headers."""
     differ = differences(facts)
     unknown = [fact.flag for fact in facts if fact.answer == "unknown"]
@@ -81,7 +81,7 @@ def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[Exchang
     return "\n".join(lines)
 
 
-def _evidence_lines(exchanges: list[Exchange]) -> list[str]:
+def _evidence_lines(exchanges: list[ProbeExchange]) -> list[str]:
     """Return the request and the answer that show a fact: a refusal where there is one, and what passed beside it."""
     refused = next((e for e in exchanges if e.answer.refused), None)
     passed = next((e for e in exchanges if e.answer.passed), None)

@@ -17,13 +17,13 @@ from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.probe import report as reports
 from cnllm.probe.approach import Approach, ProbedEndpoint
-from cnllm.probe.exchange import Exchange
+from cnllm.probe.exchange import ProbeExchange
 from cnllm.probe.facts import Fact, leaf_facts
 from cnllm.probe.observed import is_assumed
 from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, Place, bare_address, model_at
 from cnllm.probe.recording import Recording
-from cnllm.probe.runner import Investigation, Outcome, Response, Send, Settings, Step, investigate
+from cnllm.probe.runner import Investigation, ProbeLimits, ProbeOutcome, ProbeStep, RawResponse, SendPlan, investigate
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import checks
@@ -52,7 +52,7 @@ class Report(Struct, frozen=True):
     facts: list[Fact]
     requests: int
     stopped: str = ""
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[ProbeExchange, ...] = ()
     found: ProbedEndpoint | None = None
     name: str = ""
     remarks: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def run(
     api_key: str | None = None,
     max_requests: int = 60,
     max_cost: float | None = None,
-    on_step: Callable[[Step], object] | None = None,
+    on_step: Callable[[ProbeStep], object] | None = None,
     price: tuple[float, float] | None = None,
     registry: Registry | None = None,
     transport: Any = None,
@@ -99,7 +99,7 @@ def run(
     registry = registry if registry is not None else Registry.load()
     address, wire = bare_address(base_url)
     goal = Approach(address, model, protocol or wire, place)
-    settings = Settings(max_requests=max_requests, max_cost=max_cost, price=price, has_key=api_key is not None)
+    settings = ProbeLimits(max_requests=max_requests, max_cost=max_cost, price=price, has_key=api_key is not None)
     recording = None if record is None else Recording(record)
     investigation = investigate(registry, goal, settings, on_step, claims)
     with contextlib.ExitStack() as stack:
@@ -137,21 +137,21 @@ def _drive(
     api_key: str | None,
     recording: Recording | None = None,
     sleep: Callable[[float], object] = time.sleep,
-) -> Outcome:
+) -> ProbeOutcome:
     """Run a probe to its end over a transport. Raises what the probe raises.
 
     Requests that the recording has answers to are not sent again; the others are appended to it.
     """
     if recording is not None:
         transport = recording.around(transport, () if api_key is None else (api_key,))
-    response: Response | None = None
+    response: RawResponse | None = None
     while True:
         try:
             step = investigation.send(response)
         except StopIteration as end:
-            outcome: Outcome = end.value
+            outcome: ProbeOutcome = end.value
             return outcome
-        if isinstance(step, Send):
+        if isinstance(step, SendPlan):
             known = None if recording is None else recording.take(insert_key(step.plan, api_key))
             response = known if known is not None else _send(step, transport, api_key)
         else:
@@ -159,13 +159,13 @@ def _drive(
             response = None
 
 
-def _send(step: Send, transport: Any, api_key: str | None) -> Response:
+def _send(step: SendPlan, transport: Any, api_key: str | None) -> RawResponse:
     """Send one request and read the answer."""
     plan = replace(insert_key(step.plan, api_key), timeouts=_TIMEOUTS)
     try:
         status, headers, chunks = transport.send(plan)
     except CnllmError as error:
-        return Response(error=error)
+        return RawResponse(error=error)
     content = bytearray()
     streams = "event-stream" in headers.get("content-type", "")
     most = step.most or (_MOST_EVENTS if streams and not step.plan.stream else _MOST_BYTES)
@@ -179,14 +179,14 @@ def _send(step: Send, transport: Any, api_key: str | None) -> Response:
                 break
     except CnllmError as error:
         if not content:
-            return Response(error=error)
+            return RawResponse(error=error)
     finally:
         close = getattr(chunks, "close", None)
         if close is not None:
             with contextlib.suppress(CnllmError):
                 close()
     secrets = plan_secrets(plan, api_key)
-    return Response(
+    return RawResponse(
         status,
         redact.redact_headers(dict(headers), secrets),
         redact_bytes(secret_bytes(secrets), bytes(content)),

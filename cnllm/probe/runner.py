@@ -14,7 +14,7 @@ from cnllm.errors import CnllmError
 from cnllm.probe.approach import Approach, ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
-from cnllm.probe.exchange import Answer, Ask, Exchange, read_answer, read_failure
+from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer, read_failure
 from cnllm.probe.facts import Fact, agreed
 from cnllm.probe.observed import observed
 from cnllm.probe.place import model_at, plan_at
@@ -23,7 +23,17 @@ from cnllm.probe.questions import QUESTIONS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["Investigation", "Outcome", "Response", "Send", "Settings", "Step", "Stopped", "Wait", "investigate"]
+__all__ = [
+    "Investigation",
+    "ProbeLimits",
+    "ProbeOutcome",
+    "ProbeStep",
+    "RawResponse",
+    "SendPlan",
+    "Stopped",
+    "Wait",
+    "investigate",
+]
 
 _ATTEMPTS = 3
 _LONGEST_WAIT = 30.0
@@ -37,7 +47,7 @@ _ANSWER = 500
 """The tokens of an answer, where nobody counts them."""
 
 
-class Send(Struct, frozen=True):
+class SendPlan(Struct, frozen=True):
     """Ask the driver to send a plan and to read at most so many bytes of the reply."""
 
     plan: Plan
@@ -50,7 +60,7 @@ class Wait(Struct, frozen=True):
     seconds: float
 
 
-class Response(Struct, frozen=True):
+class RawResponse(Struct, frozen=True):
     """The answer to a request. `error` is set where there is none."""
 
     status: int = 0
@@ -60,7 +70,7 @@ class Response(Struct, frozen=True):
     error: CnllmError | None = None
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class ProbeLimits(Struct, frozen=True, kw_only=True):
     """The bounds of a probe. `price` is that of a million tokens, input and output."""
 
     max_requests: int = 60
@@ -69,7 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     has_key: bool = False
 
 
-class Step(Struct, frozen=True):
+class ProbeStep(Struct, frozen=True):
     """The results of one question: its findings, the requests so far and the most of them."""
 
     question: str
@@ -78,7 +88,7 @@ class Step(Struct, frozen=True):
     most: int
 
 
-class Outcome(Struct, frozen=True):
+class ProbeOutcome(Struct, frozen=True):
     """The results of a probe.
 
     `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
@@ -87,7 +97,7 @@ class Outcome(Struct, frozen=True):
 
     found: ProbedEndpoint | None
     facts: tuple[Fact, ...]
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[ProbeExchange, ...]
     stopped: str = ""
     remarks: tuple[str, ...] = ()
     spent: float = 0.0
@@ -97,18 +107,18 @@ class Stopped(Exception):
     """The probe cannot go on; the text is for people."""
 
 
-Investigation = Generator[Send | Wait, Response | None, Outcome]
-Asking = Generator[Send | Wait, Response | None, Answer]
+Investigation = Generator[SendPlan | Wait, RawResponse | None, ProbeOutcome]
+Asking = Generator[SendPlan | Wait, RawResponse | None, ProbeAnswer]
 
 
-class _Run:
+class _ProbeState:
     """The state of one probe."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
+    def __init__(self, registry: Registry, settings: ProbeLimits) -> None:
         self.registry = registry
         self.settings = settings
-        self.exchanges: list[Exchange] = []
-        self.controls: dict[str, Exchange] = {}
+        self.exchanges: list[ProbeExchange] = []
+        self.controls: dict[str, ProbeExchange] = {}
         self.found: ProbedEndpoint | None = None
         self.spent = 0.0
         self.failures = 0
@@ -126,10 +136,10 @@ class _Run:
         model = model_at(self.registry, place, id or (self.found.id if self.found is not None else "any"))
         plan = plan_at(model, place, ask.body, stream=ask.stream, path=ask.path, keyless=ask.keyless)
         words: str | None = None
-        answer = Answer(kind="none", problem="network")
+        answer = ProbeAnswer(kind="none", problem="network")
         for attempt in range(_ATTEMPTS):
             self._check_budget(plan)
-            response = yield Send(plan, ask.most)
+            response = yield SendPlan(plan, ask.most)
             assert response is not None
             if response.error is not None:
                 answer = read_failure(response.error)
@@ -157,9 +167,9 @@ class _Run:
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
 
-    def _record(self, ask: Ask, answer: Answer, sent: int) -> None:
+    def _record(self, ask: Ask, answer: ProbeAnswer, sent: int) -> None:
         number = len(self.exchanges) + 1
-        self.exchanges.append(Exchange(number, ask, answer))
+        self.exchanges.append(ProbeExchange(number, ask, answer))
         self.current.append(number)
         if answer.reply is not None:  # a refusal costs nothing
             usage = answer.reply.usage
@@ -167,7 +177,7 @@ class _Run:
             written = _ANSWER if usage.output is None else usage.output
             self.spent += self._cost(read, written)
 
-    def is_alive(self) -> Generator[Send | Wait, Response | None, bool]:
+    def is_alive(self) -> Generator[SendPlan | Wait, RawResponse | None, bool]:
         """Whether the endpoint still takes the first request that it took."""
         assert self.found is not None
         ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
@@ -190,7 +200,9 @@ class _Run:
 
     # ── one question ─────────────────────────────────────────────────────────
 
-    def question(self, question: Question, context: Context) -> Generator[Send | Wait, Response | None, list[Finding]]:
+    def question(
+        self, question: Question, context: Context
+    ) -> Generator[SendPlan | Wait, RawResponse | None, list[Finding]]:
         """Run a question once. A request without an answer ends it without a finding."""
         steps = question.run(context)
         try:
@@ -213,7 +225,7 @@ class _Run:
             return list(end.value or ())
 
 
-def _delay(answer: Answer, attempt: int) -> float:
+def _delay(answer: ProbeAnswer, attempt: int) -> float:
     """Return the seconds to wait before the next attempt: what Retry-After says, within reason."""
     asked = answer.headers.get("retry-after", "")
     try:
@@ -225,8 +237,8 @@ def _delay(answer: Answer, attempt: int) -> float:
 def investigate(
     registry: Registry,
     goal: Approach,
-    settings: Settings,
-    on_step: Callable[[Step], object] | None = None,
+    settings: ProbeLimits,
+    on_step: Callable[[ProbeStep], object] | None = None,
     claims: Model | None = None,
     questions: tuple[Question, ...] = QUESTIONS,
 ) -> Investigation:
@@ -234,7 +246,7 @@ def investigate(
 
     Raises `CnllmError` where the endpoint cannot be asked anything.
     """
-    run = _Run(registry, settings)
+    run = _ProbeState(registry, settings)
     facts: dict[str, Fact] = {}
     stopped = ""
     try:
@@ -259,16 +271,16 @@ def investigate(
         facts |= {fact.flag: fact for fact in observed(flags, run.exchanges)}
     own = run.found.remarks if run.found is not None else ()
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return Outcome(run.found, shown, tuple(run.exchanges), stopped, (*own, *_strange(run.exchanges)), run.spent)
+    return ProbeOutcome(run.found, shown, tuple(run.exchanges), stopped, (*own, *_strange(run.exchanges)), run.spent)
 
 
 def _ask_all(
-    run: _Run,
+    run: _ProbeState,
     questions: tuple[Question, ...],
     facts: dict[str, Fact],
-    on_step: Callable[[Step], object] | None,
+    on_step: Callable[[ProbeStep], object] | None,
     claims: Model | None,
-) -> Generator[Send | Wait, Response | None, None]:
+) -> Generator[SendPlan | Wait, RawResponse | None, None]:
     assert run.found is not None
     found = run.found
     model = model_at(run.registry, found.place, found.id)
@@ -301,7 +313,7 @@ def _ask_all(
                         known[fact.flag] = fact.value
             if on_step is not None:
                 findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
-                on_step(Step(question.name, findings, len(run.exchanges), run.settings.max_requests))
+                on_step(ProbeStep(question.name, findings, len(run.exchanges), run.settings.max_requests))
         yield from _check(run)
 
 
@@ -311,7 +323,7 @@ def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
     return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
 
 
-def _check(run: _Run) -> Generator[Send | Wait, Response | None, None]:
+def _check(run: _ProbeState) -> Generator[SendPlan | Wait, RawResponse | None, None]:
     """Raise `Stopped` where the endpoint has begun to refuse everything."""
     if _since_pass(run.exchanges) and not (yield from run.is_alive()):
         raise Stopped("the endpoint refuses every request by now")
@@ -331,12 +343,12 @@ def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
 
 
 # ── the endpoint as a whole: one that refuses everything by now proves nothing by its refusals ──
-def _last_pass(exchanges: Sequence[Exchange]) -> int:
+def _last_pass(exchanges: Sequence[ProbeExchange]) -> int:
     """Return the number of the last exchange in which the endpoint took a request; 0 where it took none."""
     return next((e.number for e in reversed(exchanges) if e.answer.passed), 0)
 
 
-def _since_pass(exchanges: Sequence[Exchange]) -> bool:
+def _since_pass(exchanges: Sequence[ProbeExchange]) -> bool:
     """Whether so many requests in a row were not taken that the endpoint itself is in doubt."""
     return len(exchanges) - _last_pass(exchanges) >= _MOST_REFUSED
 
@@ -346,7 +358,7 @@ def _supported(fact: Fact, passed: int) -> bool:
     return fact.answer == "unknown" or not fact.exchanges or max(fact.exchanges) <= passed
 
 
-def _strange(exchanges: Sequence[Exchange]) -> Iterator[str]:
+def _strange(exchanges: Sequence[ProbeExchange]) -> Iterator[str]:
     """Yield what is strange about an endpoint as a whole."""
     whole = [e.answer for e in exchanges if e.answer.passed and e.ask.body is not None and not e.ask.stream]
     if len(whole) > 1 and all(answer.streamed for answer in whole):
@@ -355,7 +367,7 @@ def _strange(exchanges: Sequence[Exchange]) -> Iterator[str]:
         yield "every answer is the same text: effects on the answer cannot be seen"
 
 
-def _says_one_thing(exchanges: Sequence[Exchange]) -> bool:
+def _says_one_thing(exchanges: Sequence[ProbeExchange]) -> bool:
     """Whether every answer is the same text, whatever was asked."""
     passed = [e for e in exchanges if e.answer.passed and e.answer.reply is not None]
     if len(passed) < _PASSED or len({str((e.ask.body or {}).get("messages")) + e.ask.why for e in passed}) < _PROMPTS:

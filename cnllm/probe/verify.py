@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.probe.claims import Verdict, judged
+from cnllm.probe.claims import ClaimVerdict, judged
 from cnllm.probe.facts import Fact
 from cnllm.probe.overlay import overlay
 from cnllm.probe.place import Place
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.run import run
-from cnllm.probe.runner import Step
+from cnllm.probe.runner import ProbeStep
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
@@ -32,9 +32,9 @@ class Verification(Struct, frozen=True):
     """
 
     model: str
-    agreed: tuple[Verdict, ...]
-    contradicted: tuple[Verdict, ...]
-    unclaimed: tuple[Verdict, ...]
+    agreed: tuple[ClaimVerdict, ...]
+    contradicted: tuple[ClaimVerdict, ...]
+    unclaimed: tuple[ClaimVerdict, ...]
     not_asked: tuple[str, ...]
     requests: int
     stopped: str = ""
@@ -59,7 +59,7 @@ def verify(
     max_cost: float | None = None,
     price: tuple[float, float] | None = None,
     transport: Any = None,
-    on_step: Callable[[Step], object] | None = None,
+    on_step: Callable[[ProbeStep], object] | None = None,
     place: Place | None = None,
 ) -> Verification:
     """Ask the questions of a probe, the model's own switches first, and compare.
@@ -82,7 +82,7 @@ def verify(
         claims=model,
         on_step=on_step,
     )
-    found: dict[str, list[Verdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
+    found: dict[str, list[ClaimVerdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
     for verdict in judged(model, report.facts):
         found[verdict.word].append(verdict)
     wrong = found["contradicted"]
@@ -99,7 +99,7 @@ def verify(
     )
 
 
-def patch(found: Any, verdicts: Iterable[Verdict], model: Model) -> str:
+def patch(found: Any, verdicts: Iterable[ClaimVerdict], model: Model) -> str:
     """Return a registry file that says what was seen where the registry was contradicted."""
     facts = [verdict.fact for verdict in verdicts]
     today = datetime.date.today()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool, read_choice
+from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, ParsedTool, RequestCall, read_choice
 from cnllm.types.media import KIND_OF_PART
 
 __all__ = ["CONTENT_SUBSTITUTES", "read_chat_request"]
@@ -81,11 +81,11 @@ def _form(message: dict[str, Any]) -> Form:
             return "other"
 
 
-def _call(call: Any) -> ParsedCall:
+def _call(call: Any) -> RequestCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return ParsedCall(id=None, name=None, arguments=None)
-    return ParsedCall(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
+        return RequestCall(id=None, name=None, arguments=None)
+    return RequestCall(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
 
 
 def _tool(tool: dict[str, Any]) -> ParsedTool:

@@ -17,7 +17,7 @@ from cnllm.simulator.violations import Violation
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["Connection", "ConnectionHost"]
+__all__ = ["ClientConnection", "ConnectionHost"]
 
 _HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
@@ -43,7 +43,7 @@ class ConnectionHost(Protocol):
         """Report that a request was received, handled or answered."""
 
 
-class Connection:
+class ClientConnection:
     """One client connection: requests one after the other, until either side ends it."""
 
     def __init__(self, server: ConnectionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cnllm.registry.flags import Flags
-from cnllm.simulator.request import ParsedCall, ParsedRequest, ParsedTool
+from cnllm.simulator.request import ParsedRequest, ParsedTool, RequestCall
 
 __all__ = ["described_results", "described_tools", "write_calls", "writes_calls_as_text"]
 
@@ -46,7 +46,7 @@ def described_results(request: ParsedRequest) -> list[tuple[str, str]]:
     return _RESULT.findall(last.text) if last is not None and last.role == "user" else []
 
 
-def write_calls(calls: Sequence[ParsedCall]) -> str:
+def write_calls(calls: Sequence[RequestCall]) -> str:
     """Write calls as the blocks that the prompt requests."""
     return "\n".join(
         f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>' for call in calls

@@ -12,7 +12,7 @@ from cnllm.protocols import ServerCodec, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
 from cnllm.simulator.chat_paths import usual_body, usual_messages
-from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool, read_choice
+from cnllm.simulator.request import Form, ParsedMessage, ParsedRequest, ParsedTool, RequestCall, read_choice
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.media import media_kind
 
@@ -81,7 +81,7 @@ def _turns(message: Message, field: str) -> list[ParsedMessage]:
     if message.role == "tool":
         return turns
     media = tuple(media_kind(p) for p in message.parts if type(p) is Media)
-    calls = tuple(ParsedCall(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
+    calls = tuple(RequestCall(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
     has_reasoning = bool(message.reasoning) or any(type(p) is Reasoning for p in message.parts)
     turn = ParsedMessage(
         role=message.role,

@@ -16,7 +16,7 @@ _MAX_PIECES = 20_000  # pieces of a pattern that are generated, repetitions incl
 _MAX_RANGE = 256  # characters of a range to choose from
 
 
-class _Unsupported(Exception):
+class _UnsupportedPattern(Exception):
     """A construct that this generator does not support."""
 
 
@@ -38,7 +38,7 @@ def sample_with_size(pattern: str, seed: str, *, full_match: bool = True) -> tup
         generator = _Generator(pattern, random.Random(seed), repetitions)
         try:
             text = generator.generate()
-        except (_Unsupported, RecursionError):
+        except (_UnsupportedPattern, RecursionError):
             return None, steps + generator.steps
         steps += generator.steps
         source = generator.source()
@@ -58,7 +58,7 @@ class _Generator:
     def generate(self) -> str:
         out = self.branches()
         if self.position < len(self.pattern):
-            raise _Unsupported
+            raise _UnsupportedPattern
         return out
 
     def source(self) -> str:
@@ -71,7 +71,7 @@ class _Generator:
     def take(self) -> str:
         char = self.peek()
         if not char:
-            raise _Unsupported
+            raise _UnsupportedPattern
         self.position += 1
         return char
 
@@ -114,7 +114,7 @@ class _Generator:
     def atom(self) -> str:
         self.steps += 1
         if self.steps > _MAX_PIECES:
-            raise _Unsupported
+            raise _UnsupportedPattern
         char = self.take()
         if char == "(":
             return self.group()
@@ -133,10 +133,10 @@ class _Generator:
             if kind == "P" and self.take() == "<":
                 self.position = self.pattern.index(">", self.position) + 1
             elif kind != ":":
-                raise _Unsupported
+                raise _UnsupportedPattern
         out = self.branches()
         if self.take() != ")":
-            raise _Unsupported
+            raise _UnsupportedPattern
         return out
 
     def escaped(self) -> str:
@@ -147,7 +147,7 @@ class _Generator:
         if char in _ESCAPES:
             return _ESCAPES[char]
         if char.isalnum():
-            raise _Unsupported
+            raise _UnsupportedPattern
         return char
 
     def members(self) -> str:
@@ -179,5 +179,5 @@ class _Generator:
         if negated:
             out = "".join(c for c in _PRINTABLE if c not in out)
         if not out:
-            raise _Unsupported
+            raise _UnsupportedPattern
         return out

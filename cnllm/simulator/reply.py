@@ -15,10 +15,10 @@ from cnllm.simulator.command_tools import command_tool, own_words, with_harmless
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.request import (
-    ParsedCall,
     ParsedMessage,
     ParsedRequest,
     ParsedTool,
+    RequestCall,
     param_path,
     tool_tokens,
     turn_tokens,
@@ -72,7 +72,7 @@ class SimulatedReply(Struct, frozen=True):
     model: str
     reasoning: str
     text: str
-    calls: tuple[ParsedCall, ...]
+    calls: tuple[RequestCall, ...]
     finish: Literal["stop", "length", "tool_calls"]
     usage: Usage
     reasoning_complete: bool = True
@@ -159,10 +159,10 @@ def _tools_to_call(request: ParsedRequest) -> list[ParsedTool]:
     return [tool, (others or [tool])[0]] if parallel_calls else [tool]
 
 
-def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> ParsedCall:
+def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> RequestCall:
     arguments = sample_value(tool.parameters, text, number) if tool.parameters else {}
     arguments = with_harmless_command(tool, arguments, number)
-    return ParsedCall(
+    return RequestCall(
         id=_call_id(flags, seed, number),
         name=tool.name,
         arguments=json.dumps(arguments if isinstance(arguments, dict) else {}, ensure_ascii=False),
@@ -244,14 +244,14 @@ def _cut_to_limit(flags: Flags, request: ParsedRequest, reply: SimulatedReply) -
     cut_reasoning, budget, whole = _take_tokens(reply.reasoning, budget)
     cut_text, budget, complete = _take_tokens(reply.text, budget)
     complete = complete and whole
-    cut_calls: list[ParsedCall] = []
+    cut_calls: list[RequestCall] = []
     for call in reply.calls:
         if budget < 1:  # not even the name fits
             complete = False
             break
         arguments, budget, fits = _take_tokens(call.arguments, budget - 1)
         complete = complete and fits
-        cut_calls.append(ParsedCall(id=call.id, name=call.name, arguments=arguments))
+        cut_calls.append(RequestCall(id=call.id, name=call.name, arguments=arguments))
     return msgspec.structs.replace(
         reply,
         reasoning=cut_reasoning,
@@ -269,7 +269,7 @@ def _take_tokens(text: str, budget: int) -> tuple[str, int, bool]:
     return "".join(parts[:budget]), max(0, budget - len(parts)), len(parts) <= budget
 
 
-def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[ParsedCall]) -> Usage:
+def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[RequestCall]) -> Usage:
     """Count usage. A token is a piece. Messages before the last assistant turn count as cached."""
     costs = turn_tokens(request)
     answered = max((i for i, t in enumerate(request.turns) if t.role == "assistant"), default=0)

@@ -14,10 +14,10 @@ from cnllm.registry.model import Model, conditions
 from cnllm.simulator.tokenize import split_pieces
 
 __all__ = [
-    "ParsedCall",
     "ParsedMessage",
     "ParsedRequest",
     "ParsedTool",
+    "RequestCall",
     "flags_for",
     "input_tokens",
     "is_thinking",
@@ -32,7 +32,7 @@ __all__ = [
 Form = Literal["absent", "null", "empty", "text", "parts", "other"]
 
 
-class ParsedCall(Struct, frozen=True):
+class RequestCall(Struct, frozen=True):
     """A tool call of an earlier turn, or one the simulator makes. `arguments` is the value on the wire, of any type."""
 
     id: Any
@@ -55,7 +55,7 @@ class ParsedMessage(Struct, frozen=True):
     wire: dict[str, Any]
     media: tuple[str, ...] = ()
     blank: bool = False
-    calls: tuple[ParsedCall, ...] | None = None
+    calls: tuple[RequestCall, ...] | None = None
     result_of: Any = None
     seals: tuple[Any, ...] = ()
     keys: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from cnllm.simulator.batch import BatchStore, Step
+from cnllm.simulator.batch import BatchStep, BatchStore
 from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["HiddenNames", "ServedModels", "batch_step"]
@@ -36,7 +36,7 @@ class ServedModels(Struct, frozen=True):
     batches: BatchStore = field(default_factory=BatchStore)
 
 
-def batch_step(catalog: ServedModels, method: str, target: str) -> Step | None:
+def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:
     """Return the step of a provider's batch interface that a request is, or None."""
     provider, slash, path = target.partition("?")[0][1:].partition("/")
     if not slash or catalog.hidden_names is not None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
 from cnllm.simulator.faults import InjectedFault, read_fault
-from cnllm.simulator.http_connection import Connection
+from cnllm.simulator.http_connection import ClientConnection
 from cnllm.simulator.respond import ModelLookup
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
 
@@ -132,7 +132,7 @@ class Server:
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, peer)
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
-            await Connection(self, reader, writer).run()
+            await ClientConnection(self, reader, writer).run()
             writer.close()
             await writer.wait_closed()
         except ConnectionError:

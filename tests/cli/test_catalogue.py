@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.cli.language.catalogue import Catalogue, Entry, read_catalogue
+from cnllm.cli.language.catalogue import Catalogue, CatalogueEntry, read_catalogue
 from maintenance.messages.catalogue import catalogues, translations
 from maintenance.messages.extract import messages
 
@@ -25,7 +25,7 @@ NO_WORDS = re.compile(r"[^a-z]*")
 FILES = pytest.mark.parametrize("path", catalogues(), ids=lambda path: path.stem)
 
 
-def entries(path: Path) -> list[Entry]:
+def entries(path: Path) -> list[CatalogueEntry]:
     return read_catalogue(path.read_text(encoding="utf-8"))
 
 

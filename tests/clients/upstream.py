@@ -25,7 +25,7 @@ from cnllm.simulator.command_tools import command_tool, with_harmless_command
 from cnllm.simulator.read import read_request
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.reply import SimulatedReply, make_reply
-from cnllm.simulator.request import ParsedCall, ParsedRequest, ParsedTool, flags_for
+from cnllm.simulator.request import RequestCall, ParsedRequest, ParsedTool, flags_for
 from cnllm.simulator.schema_sample import sample_value
 from cnllm.types import Usage
 
@@ -114,7 +114,7 @@ def _reply(model: Model, tool: ParsedTool | None, turn: int, step: int, entry: S
     calls = [] if tool is None else [_call(model, tool, command, f"{turn}.{step}.{n}") for n, command in commands]
     for name, arguments in entry.calls:
         content = json.dumps(arguments, ensure_ascii=False)
-        calls.append(ParsedCall(_call_id(model, f"{turn}.{step}.{len(calls)}"), name, content))
+        calls.append(RequestCall(_call_id(model, f"{turn}.{step}.{len(calls)}"), name, content))
     text = entry.text
     if entry.leaked:
         text, calls = "".join(_LEAKS[model.provider](call) for call in calls), []
@@ -129,13 +129,13 @@ def _reply(model: Model, tool: ParsedTool | None, turn: int, step: int, entry: S
     )
 
 
-def _call(model: Model, tool: ParsedTool, command: str, seed: str) -> ParsedCall:
+def _call(model: Model, tool: ParsedTool, command: str, seed: str) -> RequestCall:
     sample = with_harmless_command(tool, sample_value(tool.parameters, "A step of the script"), 0)
     arguments = {
         name: ([command] if isinstance(value, list) else command) if value in ("ls", ["ls"]) else value
         for name, value in sample.items()
     }
-    return ParsedCall(_call_id(model, seed), tool.name, json.dumps(arguments, ensure_ascii=False))
+    return RequestCall(_call_id(model, seed), tool.name, json.dumps(arguments, ensure_ascii=False))
 
 
 def _call_id(model: Model, seed: str) -> str:
@@ -145,7 +145,7 @@ def _call_id(model: Model, seed: str) -> str:
     return id if pattern is None else sample_match(pattern, seed) or id
 
 
-def _pairs(call: ParsedCall) -> str:
+def _pairs(call: RequestCall) -> str:
     pairs = "".join(
         f"<arg_key>{name}</arg_key>\n<arg_value>{value if isinstance(value, str) else json.dumps(value)}</arg_value>\n"
         for name, value in json.loads(call.arguments).items()
@@ -153,21 +153,21 @@ def _pairs(call: ParsedCall) -> str:
     return f"<tool_call>{call.name}\n{pairs}</tool_call>"
 
 
-def _sections(call: ParsedCall) -> str:
+def _sections(call: RequestCall) -> str:
     return (
         f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{call.arguments}"
         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     )
 
 
-def _kimi(call: ParsedCall) -> str:
+def _kimi(call: RequestCall) -> str:
     return (
         f"<|tool_calls_section_begin|><|tool_call_begin|>functions.{call.name}:0<|tool_call_argument_begin|>"
         f"{call.arguments}<|tool_call_end|><|tool_calls_section_end|>"
     )
 
 
-def _invoke(call: ParsedCall) -> str:
+def _invoke(call: RequestCall) -> str:
     parameters = "".join(
         f'<parameter name="{name}">{value if isinstance(value, str) else json.dumps(value)}</parameter>\n'
         for name, value in json.loads(call.arguments).items()
@@ -175,7 +175,7 @@ def _invoke(call: ParsedCall) -> str:
     return f'<minimax:tool_call>\n<invoke name="{call.name}">\n{parameters}</invoke>\n</minimax:tool_call>'
 
 
-def _json(call: ParsedCall) -> str:
+def _json(call: RequestCall) -> str:
     return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
 
 

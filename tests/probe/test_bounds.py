@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm.probe.bounds import Bound, find_bound, numbers
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 
 
 def answers(
-    steps: Generator[Ask, Answer, Bound | Answer | None], accepts: Callable[[float], bool], words: str
-) -> tuple[Bound | Answer | None, int]:
+    steps: Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None], accepts: Callable[[float], bool], words: str
+) -> tuple[Bound | ProbeAnswer | None, int]:
     sent = 0
     try:
         ask = next(steps)
@@ -21,7 +21,7 @@ def answers(
             sent += 1
             value = (ask.body or {})["value"]
             ask = steps.send(
-                Answer(kind="passed") if accepts(value) else Answer(kind="refused", status=400, message=words)
+                ProbeAnswer(kind="passed") if accepts(value) else ProbeAnswer(kind="refused", status=400, message=words)
             )
     except StopIteration as end:
         return end.value, sent

@@ -12,7 +12,7 @@ from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
     from cnllm.probe import Report
-    from cnllm.probe.runner import Step
+    from cnllm.probe.runner import ProbeStep
 
 __all__ = ["probe"]
 
@@ -96,7 +96,7 @@ def probe(target: str, **params: Any) -> int:
     return errors.WHOLE
 
 
-def _show(step: Step) -> None:
+def _show(step: ProbeStep) -> None:
     """Show what a question taught, on stderr."""
     from cnllm.probe.facts import Fact
     from cnllm.probe.report import sentence

@@ -14,8 +14,8 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.errors import CnllmError, KeyMissing
 
 if TYPE_CHECKING:
-    from cnllm.probe.claims import Verdict
-    from cnllm.probe.runner import Step
+    from cnllm.probe.claims import ClaimVerdict
+    from cnllm.probe.runner import ProbeStep
     from cnllm.probe.verify import Verification
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
@@ -136,7 +136,7 @@ def _target(model: Model, simulator: str | None) -> probe_target.ProbeTarget | N
         return None
 
 
-def _show(model: str, step: Step) -> None:
+def _show(model: str, step: ProbeStep) -> None:
     stdio.print_line(f"{step.requests:>4}/{step.most}  {model}: {step.question}"[:79])
 
 
@@ -158,7 +158,7 @@ def _print(result: Verification) -> None:
         stdio.print_line(f"cnllm: {result.stopped}")
 
 
-def _sentence(verdict: Verdict) -> str:
+def _sentence(verdict: ClaimVerdict) -> str:
     claimed = json.dumps(verdict.claimed, ensure_ascii=False)
     seen = json.dumps(verdict.fact.value, ensure_ascii=False)
     place = f" ({verdict.where})" if verdict.where else ""

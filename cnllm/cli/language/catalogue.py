@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Catalogue", "Entry", "read_catalogue"]
+__all__ = ["Catalogue", "CatalogueEntry", "read_catalogue"]
 
 _PLACEHOLDER = re.compile(r"\{(\d+)\}")
 _ENTRY = re.compile(r'(#, python-brace-format\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"(?:\n|\Z))+)')
@@ -32,7 +32,7 @@ _DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
 _MAX_PARTS = 12
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """A message and its translation. A template has values, which stand as `{0}` in both."""
 
     message: str
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 class Catalogue:
     """The messages of one language."""
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[CatalogueEntry]) -> None:
         used = [entry for entry in entries if entry.translation != entry.message]
         self._texts = {entry.message: entry.translation for entry in used if not entry.is_template}
         templates = sorted((_Template(entry) for entry in used if entry.is_template), key=lambda item: -item.weight)
@@ -120,7 +120,7 @@ class _Template:
     `weight` is the length of its own text. A clause follows another text.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CatalogueEntry) -> None:
         self._message = entry.message
         self._translation = entry.translation
         self._texts = [_unescape(text) for text in _PLACEHOLDER.split(entry.message)[::2]]
@@ -176,10 +176,14 @@ def _unescape(text: str) -> str:
     return text.replace("{{", "{").replace("}}", "}")
 
 
-def read_catalogue(text: str) -> list[Entry]:
+def read_catalogue(text: str) -> list[CatalogueEntry]:
     """Return the entries of a catalogue that have a translation. It has no contexts and no plurals."""
     found = ((flag, _unquote(message), _unquote(translation)) for flag, message, translation in _ENTRY.findall(text))
-    return [Entry(message, translation, bool(flag)) for flag, message, translation in found if message and translation]
+    return [
+        CatalogueEntry(message, translation, bool(flag))
+        for flag, message, translation in found
+        if message and translation
+    ]
 
 
 def _unquote(lines: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.matrix.rows import Entry, Table
+from cnllm.cli.matrix.rows import PageEntry, ValueTable
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
 from cnllm.config import redact
@@ -30,10 +30,10 @@ class DetailData:
     """The details of the models, filled model by model; facts, sources and texts are stored once."""
 
     def __init__(self) -> None:
-        self._facts, self._sources, self._texts = Table(), Table(), Table()
+        self._facts, self._sources, self._texts = ValueTable(), ValueTable(), ValueTable()
         self._models: list[list[Any]] = []
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PageEntry) -> None:
         """Add a model."""
         model, flags, status = entry.model, entry.model.flags, entry.model.flags.status
         explained = {fact.flag: fact for fact in entry.facts}

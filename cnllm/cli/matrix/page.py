@@ -14,7 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.matrix.details import DetailData
-from cnllm.cli.matrix.rows import Entry, ListData
+from cnllm.cli.matrix.rows import ListData, PageEntry
 from cnllm.model_facts.capabilities import capabilities
 from cnllm.model_facts.summary import short_names
 
@@ -36,7 +36,7 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     for name in registry.names():
         model = registry.resolve(name)
         explained = model.explain()
-        entry = Entry(model, explained, capabilities(model, explained), short.get(model.name, ()))
+        entry = PageEntry(model, explained, capabilities(model, explained), short.get(model.name, ()))
         rows.add(entry)
         details.add(entry)
     order = rows.newest_first()

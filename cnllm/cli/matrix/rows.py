@@ -15,14 +15,14 @@ from cnllm.model_facts.capabilities import KINDS, Capability
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["Entry", "ListData", "Table"]
+__all__ = ["ListData", "PageEntry", "ValueTable"]
 
 EPOCH = datetime.date(2020, 1, 1)
 _LETTERS = {True: "1", False: "0", None: "?"}
 _STATUS = (None, "preview", "retired")
 
 
-class Entry(Struct, frozen=True):
+class PageEntry(Struct, frozen=True):
     """A model on the page: the model, its facts, its capabilities, and its short names."""
 
     model: Model
@@ -31,7 +31,7 @@ class Entry(Struct, frozen=True):
     short: Sequence[str] = ()
 
 
-class Table:
+class ValueTable:
     """Values that are each stored once. A cell refers to one by its number."""
 
     def __init__(self) -> None:
@@ -52,10 +52,10 @@ class ListData:
 
     def __init__(self) -> None:
         self._titles: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._vendors, self._states, self._currencies = Table(), Table(), Table()
+        self._vendors, self._states, self._currencies = ValueTable(), ValueTable(), ValueTable()
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PageEntry) -> None:
         """Add a model."""
         model, flags = entry.model, entry.model.flags
         limits, price, status = flags.limits, flags.price, flags.status

@@ -14,7 +14,7 @@ from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 from cnllm.cli.output.stdout import print_json, print_line, print_listing
-from cnllm.cli.output.usage import Pace, usage_line
+from cnllm.cli.output.usage import ReplyPace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
     Event,
@@ -141,7 +141,7 @@ class TextView(View):
         self, *, reasoning: bool, raw: bool, hold: bool, markdown: bool = False, hidden: Collection[str] = ()
     ) -> None:
         self._hidden = hidden
-        self.pace = Pace()
+        self.pace = ReplyPace()
         self._out, self._err = _Stream(sys.stdout, raw, markdown=markdown), _Stream(sys.stderr, raw)
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)

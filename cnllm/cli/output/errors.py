@@ -45,7 +45,7 @@ _MAX_LINE = 1000
 _NO_ARGS_ERROR: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-class _State:
+class _ReportState:
     """The state of one run of the program that its error reports need."""
 
     debug = False
@@ -54,24 +54,24 @@ class _State:
 
 def reset() -> None:
     """Reset the state for a new run."""
-    _State.debug, _State.secrets = False, ()
+    _ReportState.debug, _ReportState.secrets = False, ()
 
 
 def enable_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     """Turn debugging on. This is the callback of `--debug`."""
     if value:
-        _State.debug = True
+        _ReportState.debug = True
 
 
 def shows_traceback() -> bool:
     """Whether `--debug` is on."""
-    return _State.debug
+    return _ReportState.debug
 
 
 def hide_secrets(*secrets: str) -> tuple[str, ...]:
     """Hide these values from all output, and return all values that are hidden so far."""
-    _State.secrets = tuple(dict.fromkeys((*_State.secrets, *filter(None, secrets))))
-    return _State.secrets
+    _ReportState.secrets = tuple(dict.fromkeys((*_ReportState.secrets, *filter(None, secrets))))
+    return _ReportState.secrets
 
 
 def has_content(reply: Reply | None) -> bool:
@@ -127,7 +127,7 @@ def traceback(error: Exception) -> None:
 def _redact(text: str) -> str:
     from cnllm.config.redact import redact  # imported late: a listing of commands needs no redaction, and stays fast
 
-    return redact(text, (*_State.secrets, *_environment_secrets()))
+    return redact(text, (*_ReportState.secrets, *_environment_secrets()))
 
 
 def _environment_secrets() -> list[str]:

@@ -7,12 +7,12 @@ import time
 from cnllm.cli.output import terminal
 from cnllm.types import TOKEN_EVENTS, Event, Reply
 
-__all__ = ["Pace", "usage_line"]
+__all__ = ["ReplyPace", "usage_line"]
 
 _LEAST_SECONDS = 0.2  # a speed over a shorter time says nothing
 
 
-class Pace:
+class ReplyPace:
     """The speed of a reply: the seconds to its first token, and the tokens a second after it."""
 
     def __init__(self) -> None:

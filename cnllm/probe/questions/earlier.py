@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import TIME, WEATHER, Context, Finding, Steps, offers_tools, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -43,7 +43,7 @@ class TurnForm(Struct, frozen=True):
 class Earlier:
     """A turn with calls that the model wrote, in the form that the endpoint wants to have."""
 
-    def __init__(self, context: Context, genuine: Answer, patch: Mapping[str, Any]) -> None:
+    def __init__(self, context: Context, genuine: ProbeAnswer, patch: Mapping[str, Any]) -> None:
         assert genuine.reply is not None
         self.context = context
         self.patch = patch
@@ -123,7 +123,7 @@ class Earlier:
         return {self.field: _THOUGHT}
 
 
-def earlier(context: Context, patch: Mapping[str, Any] | None = None) -> Generator[Ask, Answer, Earlier | None]:
+def earlier(context: Context, patch: Mapping[str, Any] | None = None) -> Generator[Ask, ProbeAnswer, Earlier | None]:
     """Return the builder of conversations that go on from a call; None where the model makes none."""
     patch = context.plain if patch is None else patch
     ask = context.ask([_TEXT], why="a call, to continue from", tools=(WEATHER, TIME), patch=patch, control=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from cnllm.jsonpath import leaves
 from cnllm.probe.bounds import Bound, find_bound, numbers
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.registry.levels import LEVELS
 from cnllm.types import Message
@@ -85,13 +85,13 @@ def _tokens(text: str) -> set[str]:
     return {word.strip("'\"`.,;:()[]{}").casefold() for word in text.replace(",", " ").replace("/", " ").split()}
 
 
-def _is_about(answer: Answer, path: str) -> bool:
+def _is_about(answer: ProbeAnswer, path: str) -> bool:
     """Whether a refusal names the path, or the word that was sent."""
     words = answer.message.casefold()
     return path.rpartition(".")[2].casefold() in words or _NONSENSE in words
 
 
-def _length(answer: Answer) -> int:
+def _length(answer: ProbeAnswer) -> int:
     usage = answer.reply.usage.reasoning if answer.reply is not None else None
     return max(len(answer.reasoning), (usage or 0) * 4)
 
@@ -134,7 +134,7 @@ def _budget_at(context: Context, at: str) -> Steps:
         upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
         if isinstance(upper, Bound) and upper.value > 1 and _names(upper.quote, at):
             found.append(Finding("reasoning.budget.max", int(upper.value), "refused", upper.quote))
-        elif isinstance(upper, Answer) and not _names(upper.message, at) and not has_room:
+        elif isinstance(upper, ProbeAnswer) and not _names(upper.message, at) and not has_room:
             return []
     if not hints or "reasoning.budget.min" in hints:
         floor: int | None = context.hint("reasoning.budget.min")

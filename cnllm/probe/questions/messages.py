@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.types import Message, Text
 
@@ -20,7 +20,7 @@ _LEAST = 15
 """The tokens by which the input grows at least where a long message is read."""
 
 
-def _reads(answer: Answer, control: Answer) -> bool:
+def _reads(answer: ProbeAnswer, control: ProbeAnswer) -> bool:
     """Whether the endpoint counted the tokens of the message that the control does not have."""
     if answer.reply is None or control.reply is None:
         return False

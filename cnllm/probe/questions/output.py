@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cnllm.probe.bounds import Bound, find_bound
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import Context, Finding, Steps, question, reasons_by_choice
 from cnllm.types import Message
 
@@ -33,7 +33,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _is_whole(answer: Answer) -> bool:
+def _is_whole(answer: ProbeAnswer) -> bool:
     return answer.reply is not None and answer.reply.finish == "stop"
 
 

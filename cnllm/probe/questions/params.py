@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.jsonpath import get
 from cnllm.probe.bounds import Bound, find_bound
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import (
     TIME,
     WEATHER,
@@ -69,7 +69,7 @@ def max_tokens(context: Context) -> Steps:
     return []
 
 
-def _is_cut(answer: Answer) -> bool:
+def _is_cut(answer: ProbeAnswer) -> bool:
     reply = answer.reply
     if reply is None:
         return False
@@ -234,7 +234,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
     flag = f"{prefix}params.{values.name}"
 
     def run(context: Context) -> Steps:
-        refusal: Answer | None = None
+        refusal: ProbeAnswer | None = None
         for path in context.candidates_for(f"{flag}.as", _paths(context, values.name)):
             if refusal is not None and path.rpartition(".")[2] not in refusal.message:
                 continue  # only a name that the endpoint gives: another one would pass without any effect
@@ -248,7 +248,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
                 if inside.passed:
                     return []
             found = yield from _range(context, flag, path, values, ask)
-            if isinstance(found, Answer):
+            if isinstance(found, ProbeAnswer):
                 refusal = refusal or found
             elif refusal is not None and not found:
                 return [Finding(flag, path, "works", refusal.message, by=path)]
@@ -263,14 +263,14 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
 
 def _range(
     context: Context, flag: str, path: str, values: _Range, ask: Callable[[float], Ask]
-) -> Generator[Ask, Answer, list[Finding] | Answer]:
+) -> Generator[Ask, ProbeAnswer, list[Finding] | ProbeAnswer]:
     """Return the findings on a range, or a refusal where no value passes."""
     hints = context.hints
     if flag in hints:  # refused in the first run, or taken under another name
         answer = yield ask(values.inside)
         return answer if answer.refused else []
     fixed = hints.get(f"{flag}.fixed")
-    upper: Bound | Answer | None = None
+    upper: Bound | ProbeAnswer | None = None
     high = fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below")
     if not hints or high is not None:
         upper = (
@@ -280,9 +280,9 @@ def _range(
             if high is not None
             else _first_bound(ask, values)
         )
-    if isinstance(upper, Answer):
+    if isinstance(upper, ProbeAnswer):
         return upper
-    lower: Bound | Answer | None = None
+    lower: Bound | ProbeAnswer | None = None
     low = fixed or hints.get(f"{flag}.min") or hints.get(f"{flag}.above")
     if not hints or low is not None:
         lower = yield from find_bound(
@@ -299,10 +299,12 @@ def _range(
     return [Finding(f"{flag}.as", path, "works"), *found] if found else []
 
 
-def _first_bound(ask: Callable[[float], Ask], values: _Range) -> Generator[Ask, Answer, Bound | Answer | None]:
+def _first_bound(
+    ask: Callable[[float], Ask], values: _Range
+) -> Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None]:
     """Find the upper bound; the refusal where not even an ordinary value passes and no bound is named."""
     bound = yield from find_bound(ask, values.high, values.step)
-    if not isinstance(bound, Answer):
+    if not isinstance(bound, ProbeAnswer):
         return bound
     inside = yield ask(values.inside)
     if inside.refused:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
-from cnllm.probe.exchange import Answer, Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import Context, Finding, Steps, question
 from cnllm.registry.model import conditions
 from cnllm.types import Message
@@ -24,7 +24,7 @@ _ALWAYS = re.compile(
 )
 
 
-def reasons(answer: Answer) -> bool:
+def reasons(answer: ProbeAnswer) -> bool:
     """Whether the model reasoned: the reply has reasoning, or counts tokens of it."""
     return bool(answer.reasoning) or bool(answer.reply is not None and answer.reply.usage.reasoning)
 
@@ -33,7 +33,7 @@ def _request(context: Context, patch: dict[str, Any], why: str) -> Ask:
     return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
 
 
-def _says(answer: Answer, *patterns: re.Pattern[str]) -> bool:
+def _says(answer: ProbeAnswer, *patterns: re.Pattern[str]) -> bool:
     return answer.refused and all(pattern.search(answer.message) for pattern in patterns)
 
 
@@ -60,7 +60,7 @@ def default(context: Context) -> Steps:
     return [Finding("reasoning.default", "on", "works"), *_form(context, first)]
 
 
-def _form(context: Context, answer: Answer) -> Iterable[Finding]:
+def _form(context: Context, answer: ProbeAnswer) -> Iterable[Finding]:
     """Yield where the reasoning of a reply stands."""
     if not answer.reasoning or not isinstance(answer.data, dict):
         return
@@ -144,7 +144,7 @@ def switch_on(context: Context) -> Steps:
     return []
 
 
-def _is_off(context: Context) -> Generator[Ask, Answer, bool]:
+def _is_off(context: Context) -> Generator[Ask, ProbeAnswer, bool]:
     """Whether the model does not reason by default: it takes nothing that only a request with reasoning may have."""
     flags = context.bodies.model.flags_for(conditions(reasoning=False))
     if flags.body is None or not flags.body.drop:

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from cnllm.jsonpath import get
-from cnllm.probe.exchange import Answer
+from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
 from cnllm.types import Message
 
@@ -49,7 +49,7 @@ def stream(context: Context) -> Steps:
     return [*found, Finding("simulator.stream_usage", place, "works")]
 
 
-def _repeats(answer: Answer) -> bool:
+def _repeats(answer: ProbeAnswer) -> bool:
     """Whether each piece of text repeats what came before it. That two streams do not repeat proves nothing."""
     texts = [get(chunk, "choices.0.delta.content") for chunk in answer.data]
     texts = [text for text in texts if isinstance(text, str) and text]

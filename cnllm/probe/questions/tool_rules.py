@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.probe.bodies import Tool
+from cnllm.probe.bodies import PlainTool
 from cnllm.probe.bounds import Bound, find_bound
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
@@ -157,7 +157,7 @@ def name_length(context: Context) -> Steps:
     return []
 
 
-def _refusal(context: Context, flag: str, *, value: bool, why: str, tool: Tool) -> Steps:
+def _refusal(context: Context, flag: str, *, value: bool, why: str, tool: PlainTool) -> Steps:
     """Offer a tool that may be refused."""
     answer = yield context.ask(_TEXT, why=why, tools=(tool,))
     return [Finding(flag, value, "refused", answer.message)] if answer.refused else []

@@ -14,9 +14,9 @@ from cnllm.jsonpath import contains
 from cnllm.simulator.batch.describe import describe_file, describe_job, describe_page
 from cnllm.simulator.batch.form_data import read_form
 from cnllm.simulator.batch.results import finish
-from cnllm.simulator.batch.steps import Interface, Step
-from cnllm.simulator.batch.store import BatchStore, Job
-from cnllm.simulator.batch.submission import Refused, read_submission
+from cnllm.simulator.batch.steps import BatchStep, Interface
+from cnllm.simulator.batch.store import BatchStore, SimulatedJob
+from cnllm.simulator.batch.submission import RefusedStep, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
 from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, reject
@@ -37,7 +37,7 @@ class BatchRequest(Struct, frozen=True):
 
 
 def answer_step(
-    registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest, *, strict: bool = False
+    registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest, *, strict: bool = False
 ) -> SimulatedResponse:
     """Return the response to a step."""
     offer = step.interfaces[0]
@@ -52,10 +52,10 @@ def answer_step(
             if step.name == "list":
                 return _list(registry, store, offer, request, strict=strict)
             return _answer_named(registry, store, step, request, strict=strict)
-        except Refused as error:
+        except RefusedStep as error:
             return _refuse(offer, error)
         except (ValueError, RecursionError) as error:
-            return _refuse(offer, Refused(str(error)))
+            return _refuse(offer, RefusedStep(str(error)))
 
 
 def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
@@ -63,23 +63,23 @@ def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> Simul
     expected = (offer.flags.upload.set if offer.flags.upload is not None else None) or {}
     for name, value in expected.items():
         if form.fields.get(name) != value:
-            raise Refused(f"The field {name} must be {value}.", param=name)
+            raise RefusedStep(f"The field {name} must be {value}.", param=name)
     if form.filename is None:
-        raise Refused("The form has no file.", param="file")
+        raise RefusedStep("The form has no file.", param="file")
     limit = offer.flags.max_bytes
     if limit is not None and len(form.content) > limit:
-        raise Refused(f"The file has {len(form.content)} bytes; the limit is {limit}.", status=413, param="file")
+        raise RefusedStep(f"The file has {len(form.content)} bytes; the limit is {limit}.", status=413, param="file")
     file = store.add_file(offer.model.provider, form.filename, form.content)
     return _json(describe_file(offer, file))
 
 
-def _submit(registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest) -> SimulatedResponse:
+def _submit(registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
     try:
         body = msgspec.json.decode(request.content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Refused(f"The body is not JSON: {error}") from error
+        raise RefusedStep(f"The body is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise Refused("The body is not a JSON object.")
+        raise RefusedStep("The body is not a JSON object.")
     # Two wires of a provider may share a path. The fixed keys of the body tell which one is meant.
     offers = [o for o in step.interfaces if o.flags.submit is not None and contains(body, o.flags.submit.set or {})]
     offer = (offers or list(step.interfaces))[0]
@@ -108,19 +108,19 @@ def _is_size(name: str) -> bool:
 
 
 def _answer_named(
-    registry: ModelLookup, store: BatchStore, step: Step, request: BatchRequest, *, strict: bool
+    registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest, *, strict: bool
 ) -> SimulatedResponse:
     """Return the response to a request whose path names a job or a file."""
     offer, provider = step.interfaces[0], step.interfaces[0].model.provider
     if (id := step.names.get("file")) is not None:
         file = store.file(provider, id)
         if file is None:
-            raise Refused(f"There is no file {id}.", status=404, param="file_id")
+            raise RefusedStep(f"There is no file {id}.", status=404, param="file_id")
         return _lines(file.content) if step.name == "results" else _json(describe_file(offer, file))
     id = step.names["id"]
     job = store.job(provider, id)
     if job is None:
-        raise Refused(f"There is no batch {id}.", status=404, param="id")
+        raise RefusedStep(f"There is no batch {id}.", status=404, param="id")
     if step.name == "cancel":
         return _cancel(store, job, request)
     if step.name == "poll":
@@ -129,13 +129,13 @@ def _answer_named(
     if step.name == "poll":
         return _json(describe_job(job, store.clock(), request.base_url))
     if job.results is None:
-        raise Refused(f"The batch {id} has no results yet.", status=404, param="id")
+        raise RefusedStep(f"The batch {id} has no results yet.", status=404, param="id")
     return _lines(b"".join(msgspec.json.encode(row) + b"\n" for row in job.results))
 
 
-def _cancel(store: BatchStore, job: Job, request: BatchRequest) -> SimulatedResponse:
+def _cancel(store: BatchStore, job: SimulatedJob, request: BatchRequest) -> SimulatedResponse:
     if job.phase(store.clock()) != "pending":
-        raise Refused(f"The batch {job.id} is over and cannot be cancelled.", param="id")
+        raise RefusedStep(f"The batch {job.id} is over and cannot be cancelled.", param="id")
     job = store.save(replace(job, cancelled=True))
     return _json(describe_job(job, store.clock(), request.base_url))
 
@@ -144,7 +144,7 @@ def _header(headers: Mapping[str, str], name: str) -> str:
     return next((value for key, value in headers.items() if key.lower() == name), "")
 
 
-def _refuse(offer: Interface, error: Refused) -> SimulatedResponse:
+def _refuse(offer: Interface, error: RefusedStep) -> SimulatedResponse:
     violation = Violation("param", error.message, param=error.param)
     return reject(violation, status=error.status, protocol=offer.model.protocol)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from cnllm.jsonpath import get, merge_patch, set_value
 from cnllm.registry.flags.batch import BatchJob, BatchList
-from cnllm.simulator.batch.rows import Problem
+from cnllm.simulator.batch.rows import RowProblem
 from cnllm.simulator.batch.steps import Interface
-from cnllm.simulator.batch.store import File, Job, Phase
+from cnllm.simulator.batch.store import Phase, SimulatedJob, StoredFile
 
 __all__ = ["describe_file", "describe_job", "describe_page"]
 
 
-def describe_file(offer: Interface, file: File) -> dict[str, Any]:
+def describe_file(offer: Interface, file: StoredFile) -> dict[str, Any]:
     """Return the description of an uploaded file; some vendors put it inside of another object."""
     described: dict[str, Any] = {
         "object": "file",
@@ -33,7 +33,7 @@ def describe_file(offer: Interface, file: File) -> dict[str, Any]:
     return out
 
 
-def describe_job(job: Job, now: float, base_url: str) -> dict[str, Any]:
+def describe_job(job: SimulatedJob, now: float, base_url: str) -> dict[str, Any]:
     """Return the description of a job. `base_url` is the provider's, as the client knows it, for links."""
     flags = job.offer.flags.job or BatchJob()
     form = job.offer.form
@@ -60,7 +60,7 @@ def describe_job(job: Job, now: float, base_url: str) -> dict[str, Any]:
     return out
 
 
-def _state(flags: BatchJob, job: Job, phase: Phase) -> str:
+def _state(flags: BatchJob, job: SimulatedJob, phase: Phase) -> str:
     """Return the vendor's word for a phase. Where it has none for how a job ended, it is over like any other."""
     states = flags.states or {}
     words = [word for word, meaning in states.items() if meaning == phase]
@@ -77,7 +77,7 @@ def _time(offer: Interface, seconds: float) -> int | str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _set_counts(out: dict[str, Any], job: Job, phase: Phase) -> None:
+def _set_counts(out: dict[str, Any], job: SimulatedJob, phase: Phase) -> None:
     """Set the counts of rows at the paths that the flags and the wire name."""
     form = job.offer.form
     counts = dict(job.counts)
@@ -94,7 +94,7 @@ def _set_counts(out: dict[str, Any], job: Job, phase: Phase) -> None:
         set_value(out, form.remaining, len(job.rows) if phase == "pending" else 0)
 
 
-def _set_errors(out: dict[str, Any], path: str, problems: tuple[Problem, ...]) -> None:
+def _set_errors(out: dict[str, Any], path: str, problems: tuple[RowProblem, ...]) -> None:
     """Set what was wrong with a job: one object where the path is called error, else a list."""
     listed = [{"code": p.code, "message": p.message, "line": p.line, "param": p.param} for p in problems]
     if path.rpartition(".")[2] == "error":

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import set_value
 from cnllm.registry.flags.batch import BatchResult
-from cnllm.simulator.batch.rows import Outcome, answer_row
+from cnllm.simulator.batch.rows import RowOutcome, answer_row
 from cnllm.simulator.batch.steps import Interface
-from cnllm.simulator.batch.store import BatchStore, Job
+from cnllm.simulator.batch.store import BatchStore, SimulatedJob
 from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["finish"]
@@ -23,19 +23,19 @@ _WORDS = {
 }
 
 
-def finish(registry: ModelLookup, store: BatchStore, job: Job, *, strict: bool = False) -> Job:
+def finish(registry: ModelLookup, store: BatchStore, job: SimulatedJob, *, strict: bool = False) -> SimulatedJob:
     """Return a job with its results, if it is over and has none yet."""
     phase = job.phase(store.clock())
     if job.results is not None or phase in ("pending", "failed"):
         return job
     if phase == "cancelled":
-        outcomes = [Outcome(row.id, unserved="cancelled") for row in job.rows]
+        outcomes = [RowOutcome(row.id, unserved="cancelled") for row in job.rows]
     else:
         served = len(job.rows) - min(job.faults.expired, len(job.rows))
         outcomes = [answer_row(registry, job.offer, row, job.headers, strict=strict) for row in job.rows[:served]]
-        outcomes += [Outcome(row.id, unserved="expired") for row in job.rows[served:]]
+        outcomes += [RowOutcome(row.id, unserved="expired") for row in job.rows[served:]]
     for index in range(min(job.faults.failed_rows, len(outcomes))):
-        outcomes[index] = Outcome(outcomes[index].id, 500, _FAILURE)
+        outcomes[index] = RowOutcome(outcomes[index].id, 500, _FAILURE)
     counts = _counts(outcomes)
     if job.faults.shuffled:
         outcomes = outcomes[1::2][::-1] + outcomes[::2]
@@ -43,7 +43,7 @@ def finish(registry: ModelLookup, store: BatchStore, job: Job, *, strict: bool =
     return store.save(_with_results(store, replace(job, counts=counts), outcomes))
 
 
-def _counts(outcomes: list[Outcome]) -> dict[str, int]:
+def _counts(outcomes: list[RowOutcome]) -> dict[str, int]:
     """Return how many rows were served, refused, expired and cancelled."""
     counts = {"served": 0, "refused": 0, "expired": 0, "cancelled": 0}
     for outcome in outcomes:
@@ -51,7 +51,7 @@ def _counts(outcomes: list[Outcome]) -> dict[str, int]:
     return counts
 
 
-def _with_results(store: BatchStore, job: Job, outcomes: list[Outcome]) -> Job:
+def _with_results(store: BatchStore, job: SimulatedJob, outcomes: list[RowOutcome]) -> SimulatedJob:
     """Return a job with the results as its vendor has them: in its files, or in the job itself."""
     rows = [(_write(store, job.offer, outcome), outcome) for outcome in outcomes]
     paths = (job.offer.flags.results.files if job.offer.flags.results is not None else None) or []
@@ -75,7 +75,7 @@ def _tells_unserved(offer: Interface) -> bool:
     return bool(offer.flags.result is not None and offer.flags.result.unserved)
 
 
-def _write(store: BatchStore, offer: Interface, outcome: Outcome) -> dict[str, Any]:
+def _write(store: BatchStore, offer: Interface, outcome: RowOutcome) -> dict[str, Any]:
     """Return the result of a row."""
     flags = offer.flags.result or BatchResult()
     row: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from cnllm.registry.flags import Batch
 from cnllm.registry.model import Model
 from cnllm.simulator.respond import ModelLookup
 
-__all__ = ["Interface", "Offers", "Step"]
+__all__ = ["BatchStep", "Interface", "Offers"]
 
 StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
 _STEPS: tuple[StepName, ...] = ("upload", "submit", "cancel", "list", "results", "file", "poll")
@@ -50,7 +50,7 @@ class Interface(Struct, frozen=True):
         return [(method, step, path.partition("?")[0]) for method, step, path in paths if path]
 
 
-class Step(Struct, frozen=True):
+class BatchStep(Struct, frozen=True):
     """A step: the interfaces of the provider that have it at this path, and what the path names."""
 
     name: StepName
@@ -64,7 +64,7 @@ class Offers:
     def __init__(self) -> None:
         self._interfaces: dict[str, tuple[Interface, ...]] = {}
 
-    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> Step | None:
+    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> BatchStep | None:
         """Return the step that a request to one of a provider's paths is, or None."""
         interfaces = self._interfaces.get(provider)
         if interfaces is None:
@@ -72,7 +72,7 @@ class Offers:
         for kind in _STEPS:
             hits = [(found, names) for found in interfaces if (names := _names(found, kind, method, path)) is not None]
             if hits:
-                return Step(kind, tuple(found for found, _ in hits), hits[0][1])
+                return BatchStep(kind, tuple(found for found, _ in hits), hits[0][1])
         return None
 
 

@@ -11,16 +11,16 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.simulator.batch.rows import Problem, Row
+from cnllm.simulator.batch.rows import JobRow, RowProblem
 from cnllm.simulator.batch.steps import Interface, Offers
 from cnllm.simulator.faults import JobFaults
 
-__all__ = ["BatchStore", "File", "Job", "Phase"]
+__all__ = ["BatchStore", "Phase", "SimulatedJob", "StoredFile"]
 
 Phase = Literal["pending", "done", "failed", "cancelled", "expired"]
 
 
-class File(Struct, frozen=True):
+class StoredFile(Struct, frozen=True):
     """A file of rows or results."""
 
     id: str
@@ -30,7 +30,7 @@ class File(Struct, frozen=True):
     created: float
 
 
-class Job(Struct, frozen=True):
+class SimulatedJob(Struct, frozen=True):
     """A job. `body` is that of its submission, without the rows; `headers` answer for the key.
 
     `polls` and `lists` count the requests that have seen it. `results` are the rows of its results, and `files` their
@@ -42,9 +42,9 @@ class Job(Struct, frozen=True):
     created: float
     body: dict[str, Any]
     headers: dict[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[JobRow, ...]
     faults: JobFaults
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
     mark: str | None = None
     polls: int = 0
     lists: int = 0
@@ -78,8 +78,8 @@ class BatchStore:
         self.clock = clock
         self.lock = threading.Lock()
         self.offers = Offers()
-        self._files: dict[tuple[str, str], File] = {}
-        self._jobs: dict[tuple[str, str], Job] = {}
+        self._files: dict[tuple[str, str], StoredFile] = {}
+        self._jobs: dict[tuple[str, str], SimulatedJob] = {}
         self._count = 0
 
     def new_id(self, prefix: str) -> str:
@@ -87,26 +87,26 @@ class BatchStore:
         self._count += 1
         return prefix + hashlib.sha256(str(self._count).encode()).hexdigest()[:24]
 
-    def add_file(self, provider: str, name: str, content: bytes) -> File:
+    def add_file(self, provider: str, name: str, content: bytes) -> StoredFile:
         """Keep a file."""
-        file = File(self.new_id("file-"), provider, name, content, self.clock())
+        file = StoredFile(self.new_id("file-"), provider, name, content, self.clock())
         self._files[provider, file.id] = file
         return file
 
-    def file(self, provider: str, id: str) -> File | None:
+    def file(self, provider: str, id: str) -> StoredFile | None:
         """Return a provider's file, or None."""
         return self._files.get((provider, id))
 
-    def save(self, job: Job) -> Job:
+    def save(self, job: SimulatedJob) -> SimulatedJob:
         """Keep a job in its new state."""
         self._jobs[job.provider, job.id] = job
         return job
 
-    def job(self, provider: str, id: str) -> Job | None:
+    def job(self, provider: str, id: str) -> SimulatedJob | None:
         """Return a provider's job, or None."""
         return self._jobs.get((provider, id))
 
-    def jobs(self, provider: str) -> Iterator[Job]:
+    def jobs(self, provider: str) -> Iterator[SimulatedJob]:
         """Yield a provider's jobs, the newest first. A job may ask to be missing at first."""
         for job in reversed(list(self._jobs.values())):
             if job.provider == provider:
