@@ -25,7 +25,7 @@ from cnllm.simulator.command_tools import command_tool, with_harmless_command
 from cnllm.simulator.read import read_request
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.reply import SimulatedReply, make_reply
-from cnllm.simulator.request import RequestCall, ParsedRequest, ParsedTool, flags_for
+from cnllm.simulator.request import ParsedRequest, ParsedTool, RequestCall, flags_for
 from cnllm.simulator.schema_sample import sample_value
 from cnllm.types import Usage
 
