@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -36,6 +36,7 @@ class CallRunner:
         self.params = params
         template = apply_template(params)
         self.form: str | None = params["form"]
+        self.by: Literal["sentence"] | None = "sentence" if params["sentences"] else None
         self.options = option_parsing.call_options(
             params["parameters"],
             params["extra_body"],
@@ -45,11 +46,11 @@ class CallRunner:
             tool_choice=params["tool_choice"],
         )
         self.box = self._tools()
-        try:
+        with ExitStack() as stack:
+            if self.box is not None:
+                stack.callback(self.box.close)
             self._prepare(template)
-        except BaseException:
-            self._close_tools()
-            raise
+            self._open = stack.pop_all()
 
     def _prepare(self, template: Filled) -> None:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
@@ -67,7 +68,8 @@ class CallRunner:
 
             self.options["tools"] = [*self.options.get("tools", ()), web_search()]
         self.model = self._model()
-        self.stream = self._wants_stream()
+        default: bool = (self.model.flags.call or {}).get("stream", True)
+        self.stream: bool = default if self.params["stream"] is None else self.params["stream"]
         require_readable(self.registry, self.model, self.new, self.options)
         self.plan = self._build_plan()
 
@@ -93,10 +95,6 @@ class CallRunner:
 
         return tools.command_tools(params, terminal_answer if can_ask() else None, web_search=params["web_search"])
 
-    def _close_tools(self) -> None:
-        if self.box is not None:
-            self.box.close()
-
     def _model(self) -> Model:
         """Return the named model, the first usable one of a tier, the conversation's last, or the default."""
         params = self.params
@@ -115,12 +113,6 @@ class CallRunner:
             offline=params["simulate"] or params["replay"] is not None,
         )
 
-    def _wants_stream(self) -> bool:
-        """Whether the answer is streamed. Without an option, the model's default applies."""
-        stream: bool | None = self.params["stream"]
-        default: bool = (self.model.flags.call or {}).get("stream", True)
-        return default if stream is None else stream
-
     def _build_plan(self) -> Plan:
         """Build the request. Its errors are raised before a key is read or anything is sent."""
         from cnllm.engine import build_request
@@ -136,21 +128,15 @@ class CallRunner:
 
     def run(self) -> int:
         """Send the request, or print it."""
-        try:
-            with closing(self.log):
-                return self._run()
-        finally:
-            self._close_tools()
-
-    def _run(self) -> int:
-        if self.form == "plan":
-            return self._show_plan()
-        if self.form == "curl":
-            return self._show_curl()
-        with self._client() as client:
-            if client.simulate:
-                stdio.print_line(f"cnllm: {SIMULATED}")
-            return self._answer(client)
+        with self._open, closing(self.log):
+            if self.form == "plan":
+                return self._show_plan()
+            if self.form == "curl":
+                return self._show_curl()
+            with self._client() as client:
+                if client.simulate:
+                    stdio.print_line(f"cnllm: {SIMULATED}")
+                return self._answer(client)
 
     def _client(self) -> Client:
         params = self.params
@@ -226,9 +212,7 @@ class CallRunner:
         """Run the tool loop and print the answer, after as many tool calls as the model makes."""
         assert self.box is not None
         options = {name: value for name, value in self.options.items() if name != "tools"}
-        result = run_turn(
-            client, self.model, self.messages, self.box, view, stream=self.stream, by=self._by(), **options
-        )
+        result = run_turn(client, self.model, self.messages, self.box, view, stream=self.stream, by=self.by, **options)
         if result.error is None:
             assert result.reply is not None
             turn.finish(result.reply, result.messages)
@@ -240,9 +224,6 @@ class CallRunner:
         elif isinstance(result.error, CnllmError):
             view.end(result.reply if errors.has_content(result.reply) else None)
         raise result.error
-
-    def _by(self) -> Literal["sentence"] | None:
-        return "sentence" if self.params["sentences"] else None
 
     def _view(self) -> answer.View:
         if self.form == "json":
@@ -259,7 +240,7 @@ class CallRunner:
         )
 
     def _stream_reply(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
-        with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:
+        with client.stream(self.model, self.messages, by=self.by, **self.options) as stream:
             try:
                 for event in stream:
                     view.event(event)

@@ -10,7 +10,7 @@ from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.errors import UsageError
 
 if TYPE_CHECKING:
-    from cnllm.mcp_client import Definition, McpTools
+    from cnllm.mcp_client import Definition, McpTools, Server
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
 
@@ -124,24 +124,19 @@ def _server(value: str, variables: Sequence[str]) -> McpTools:
     name = value.strip()
     table = mcp_server(name) if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else None
     try:
-        server = _from_table(name, table) if table is not None else _from_text(name, variables)
+        if table is not None:
+            server = _from_table(name, table)
+        else:
+            server = Server.of(name, env=() if "://" in name.partition(" ")[0] else variables)
     except (TypeError, ValueError) as error:
         raise UsageError(f"--mcp {value}: {error}", _HINT) from error
     errors.hide_secrets(*server.secrets())
-    assert isinstance(server, Server)
     return McpTools(server)
 
 
-def _from_table(name: str, table: dict[str, Any]) -> Any:
+def _from_table(name: str, table: dict[str, Any]) -> Server:
     from cnllm.mcp_client import Server
 
     known = inspect.signature(Server.of).parameters
     options = {key: value for key, value in table.items() if key in known}
     return Server.of(table["url"] if "url" in table else table["command"], name=name, **options)
-
-
-def _from_text(text: str, variables: Sequence[str]) -> Any:
-    from cnllm.mcp_client import Server
-
-    is_url = "://" in text.partition(" ")[0]
-    return Server.of(text, env=() if is_url else variables)

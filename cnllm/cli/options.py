@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -12,11 +12,6 @@ from cnllm.cli import completion
 from cnllm.cli.lazy_command import LazyGroup
 from cnllm.cli.output import errors
 from cnllm.registry.levels import LEVELS
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[str | int]
-else:  # the class of older versions of click is not generic
-    _ParamType = click.ParamType
 
 __all__ = [
     "LEVEL_WORDS",
@@ -28,16 +23,19 @@ __all__ = [
     "Group",
     "ModelCommand",
     "Parameter",
-    "ReasoningLevel",
     "as_json",
     "attachments",
+    "complete_levels",
     "conversation",
+    "count_or_none",
     "examples",
     "level",
     "mcp",
     "model",
     "parameters",
     "plain",
+    "reasoning",
+    "reasoning_level",
     "templates",
     "tool",
 ]
@@ -214,30 +212,20 @@ NONE = "none"
 """The value of an option that removes a limit."""
 
 
-class ReasoningLevel(_ParamType):
-    """A reasoning level: a word, or a number of tokens."""
-
-    name = "level"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        """Convert an option's value. Raise `UsageError` for an unknown level."""
-        return value if isinstance(value, int) else level(value, "--reasoning ")
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Return the words with this prefix."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(word) for word in LEVEL_WORDS if word.startswith(incomplete)]
+def reasoning_level(value: str | int) -> str | int:
+    """Return the value of `--reasoning`. Raise `UsageError` for an unknown level."""
+    return value if isinstance(value, int) else level(value, "--reasoning ")
 
 
-class CountOrNone(_ParamType):
-    """A whole number from 1, or `none`, which removes a limit."""
+complete_levels = completion.completer(lambda prefix: LEVEL_WORDS)
 
-    name = "count"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        """Convert an option's value."""
-        return value if value == NONE else click.IntRange(min=1).convert(value, param, ctx)
+def count_or_none(value: Any) -> str | int:
+    """Return a whole number from 1, or `none`, which removes a limit."""
+    return value if value == NONE else _COUNT.convert(value, None, None)
+
+
+_COUNT = click.IntRange(min=1)
 
 
 def examples(*lines: str) -> str:
@@ -290,6 +278,15 @@ plain = click.option(
 )
 """The option `--plain`."""
 
+
+reasoning = click.option(
+    "--reasoning",
+    type=reasoning_level,
+    metavar="LEVEL",
+    shell_complete=complete_levels,
+    help="off, on, minimal … max, or tokens.",
+)
+"""The option `--reasoning LEVEL`."""
 
 parameters = click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."

@@ -37,7 +37,7 @@ EXAMPLES = options.examples(
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="The file of the answers.")
 @click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
-@click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
+@options.reasoning
 @click.option("--schema", metavar="FILE|FIELDS", help="The answers' JSON Schema, or 'name, age int, tags [str]'.")
 @options.tool
 @options.mcp

@@ -30,7 +30,7 @@ EXAMPLES = options.examples(
 @options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answer on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
-@click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
+@options.reasoning
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: tools the model may call. cnllm runs none.")
 @options.tool

@@ -39,7 +39,11 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @click.option(
-    "--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
+    "--reasoning",
+    type=options.reasoning_level,
+    metavar="LEVEL",
+    shell_complete=options.complete_levels,
+    help="off, on, minimal … max, or a number of tokens.",
 )
 @options.tool
 @options.mcp

@@ -39,9 +39,9 @@ _COMMON = (
         multiple=True,
         help="A model that may be used: PROVIDER/ID, an alias, or a pattern. Repeatable. Default: every model.",
     ),
-    click.option("--rpm", metavar="N", type=options.CountOrNone(), help="The requests in any minute."),
-    click.option("--tpm", metavar="N", type=options.CountOrNone(), help="The tokens in a minute, input and output."),
-    click.option("--concurrency", metavar="N", type=options.CountOrNone(), help="The requests in flight."),
+    click.option("--rpm", metavar="N", type=options.count_or_none, help="The requests in any minute."),
+    click.option("--tpm", metavar="N", type=options.count_or_none, help="The tokens in a minute, input and output."),
+    click.option("--concurrency", metavar="N", type=options.count_or_none, help="The requests in flight."),
     click.option(
         "--budget",
         "budgets",

@@ -48,13 +48,15 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
         raise errors.UsageError("--all beside names of models", "leave one of them out")
     if every and options["max_requests"] is None and options["max_cost"] is None:
         raise errors.UsageError("--all without a limit", "add --max-requests N or --max-cost X")
-    from cnllm.cli.commands import verify_claims, verify_tools
+    from cnllm.cli.commands import verify_claims
 
     registry = Registry.load()
     chosen = [registry.resolve(name) for name in models]
     if every:
         chosen = verify_claims.models_with_key(registry)
     if tools:
+        from cnllm.cli.commands import verify_tools
+
         status = verify_tools.verify_tools(registry, chosen, options) if chosen else verify_tools.print_plan()
     elif chosen:
         status = verify_claims.verify_claims(registry, chosen, options)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import table, truncate_end
+from cnllm.client.sync_client import Client
+from cnllm.tool_trial import TASKS, Allowance, measure, try_tools
+from cnllm.tool_trial.allowance import currency_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
-    from cnllm.tool_trial import Allowance, Mode, TaskResult, TrialReport
+    from cnllm.tool_trial import Measures, Mode, ModeReport, TaskResult, TrialReport
 
 __all__ = ["GOAL", "print_plan", "verify_tools"]
 
+_WIDTH = 80
+_HEADS = {"native": "native tools", "prompt": "tools in the prompt"}
 GOAL = 0.95
 """More than this share of the tasks has to end right, with native tools, for the exit status 0."""
 
@@ -28,9 +33,6 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
     0: every model reaches the goal. 3: one does not, or the allowance ended the trial. 1: a model did not answer.
     Raises `UsageError` for models whose price is needed and unknown.
     """
-    from cnllm.cli.commands import tool_trial_report
-    from cnllm.tool_trial import Allowance
-
     simulate, as_json = options["simulate"], options["as_json"]
     if options["max_cost"] is not None and not simulate:
         _require_prices(models)
@@ -43,12 +45,12 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
         if report.failed is not None:
             errors.print_error(f"{report.model} did not answer: {report.failed}")
         elif not as_json:
-            answer.print_line(tool_trial_report.as_text(report))
+            answer.print_line(_as_text(report))
         status = errors.worst_status(status, _status(report))
         if report.stopped is not None:
             break
     if as_json:
-        answer.print_json([tool_trial_report.as_json(report) for report in reports])
+        answer.print_json([_as_json(report) for report in reports])
     if simulate:
         stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
     return status
@@ -56,8 +58,6 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
 
 def print_plan() -> int:
     """Print how many requests a trial takes, and ask nothing."""
-    from cnllm.tool_trial import TASKS
-
     requests = 2 * sum(task.requests for task in TASKS)
     stdio.print_line(
         f"{len(TASKS)} tasks, with native tools and with tools in the prompt: about {requests} requests a model"
@@ -67,8 +67,6 @@ def print_plan() -> int:
 
 def _require_prices(models: Sequence[Model]) -> None:
     """Raise `UsageError` where --max-cost cannot be kept: no known price, or several currencies."""
-    from cnllm.tool_trial.allowance import currency_of
-
     currencies = {model.name: currency_of(model) for model in models}
     unknown = [name for name, currency in currencies.items() if currency is None]
     if unknown:
@@ -82,9 +80,6 @@ def _require_prices(models: Sequence[Model]) -> None:
 
 def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bool) -> TrialReport:
     """Try one model."""
-    from cnllm.client.sync_client import Client
-    from cnllm.tool_trial import TASKS, try_tools
-
     api_key = None if simulate else client_factory.read_key(model, None)
 
     def open_client(transport: Any) -> Client:
@@ -100,11 +95,74 @@ def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bo
 
 def _status(report: TrialReport) -> int:
     """Return the exit status of one model."""
-    from cnllm.tool_trial import measure
-
     if report.failed is not None:
         return errors.FAILED
     native = next((measure(mode.results) for mode in report.modes if mode.mode == "native"), None)
     success = native.success if native is not None else None
     done = report.stopped is None and success is not None and success > GOAL
     return errors.WHOLE if done else errors.PARTIAL
+
+
+# ── what is printed ──────────────────────────────────────────────────────────
+def _as_text(report: TrialReport) -> str:
+    """Return the table of one model, at most 80 columns wide."""
+    measured = [measure(mode.results) for mode in report.modes]
+    rows = [[label, *cells] for label, cells in _rows(measured)]
+    heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.mode] for mode in report.modes)]
+    lines = [truncate_end(line, _WIDTH) for line in table(["", *heads[1:]], rows).splitlines()]
+    lines = [heads[0], *lines, *_problems(report.modes)]
+    lines.append(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else ""))
+    return "\n".join(lines)
+
+
+def _rows(measured: Sequence[Measures]) -> Iterator[tuple[str, list[str]]]:
+    yield "tasks that end right", [_of(m.right, m.tasks) for m in measured]
+    yield "calls where they belong (F1)", [_share(m.f1) for m in measured]
+    yield "  precision, recall", [f"{_share(m.precision)}, {_share(m.recall)}" for m in measured]
+    yield "calls valid by their schema", [_of(m.valid, m.called) for m in measured]
+    for label, times in (
+        ("first text or call", [m.first for m in measured]),
+        ("whole task", [m.task for m in measured]),
+    ):
+        yield f"{label}, median", [_time(seconds.median if seconds else None) for seconds in times]
+        yield "  95 of 100 within", [_time(seconds.p95 if seconds else None) for seconds in times]
+
+
+def _problems(modes: Sequence[ModeReport]) -> Iterator[str]:
+    """Yield a line for each task that did not end right."""
+    for mode in modes:
+        for result in mode.results:
+            if result.problem is not None:
+                yield truncate_end(f"  {_HEADS[mode.mode]}, {result.task}: {result.problem}", _WIDTH)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / whole:.0f} %)" if whole else "–"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _time(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} s"
+
+
+def _as_json(report: TrialReport) -> dict[str, Any]:
+    """Return a report as `--json` prints it."""
+    modes = []
+    for mode in report.modes:
+        measures = measure(mode.results)
+        shares = {name: getattr(measures, name) for name in ("success", "precision", "recall", "f1", "schema_accuracy")}
+        modes.append({"tools": mode.mode, **msgspec.to_builtins(measures), **shares, "results": mode.results})
+    out: dict[str, Any] = msgspec.to_builtins(
+        {
+            "model": report.model,
+            "protocol": report.protocol,
+            "modes": modes,
+            "requests": report.requests,
+            "stopped": report.stopped,
+            "failed": report.failed,
+        }
+    )
+    return out

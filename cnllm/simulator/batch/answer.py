@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import contains
 from cnllm.simulator.batch.describe import describe_file, describe_job, describe_page
-from cnllm.simulator.batch.form_data import read_form
 from cnllm.simulator.batch.results import finish
 from cnllm.simulator.batch.steps import BatchStep, Interface
 from cnllm.simulator.batch.store import BatchStore, SimulatedJob
@@ -21,6 +20,9 @@ from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
 from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, reject
 from cnllm.simulator.violations import Violation
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
 
 __all__ = ["BatchRequest", "answer_step"]
 
@@ -59,7 +61,7 @@ def answer_step(
 
 
 def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
-    form = read_form(_header(request.headers, "content-type"), request.content)
+    form = _read_form(_header(request.headers, "content-type"), request.content)
     expected = (offer.flags.upload.set if offer.flags.upload is not None else None) or {}
     for name, value in expected.items():
         if form.fields.get(name) != value:
@@ -156,3 +158,47 @@ def _json(body: Any) -> SimulatedResponse:
 
 def _lines(content: bytes) -> SimulatedResponse:
     return SimulatedResponse(200, {"content-type": "application/jsonl", MARK: "1"}, [content])
+
+
+# ── forms ────────────────────────────────────────────────────────────────────
+class UploadForm(Struct, frozen=True):
+    """The fields of a form, and its one file. `filename` is None if there is no file."""
+
+    fields: dict[str, str]
+    content: bytes = b""
+    filename: str | None = None
+
+
+def _read_form(content_type: str, body: bytes) -> UploadForm:
+    """Return the fields and the file of a form. Raise `ValueError` for a body that is none."""
+    kind = _part_headers(b"content-type: " + content_type.encode("latin-1", "replace"))
+    boundary = kind.get_boundary()
+    if kind.get_content_type() != "multipart/form-data" or not boundary:
+        raise ValueError("the body is no multipart/form-data")
+    # The parser of `email` reads the heads of parts alone: it takes seconds for a file of a usual size.
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"))
+    if not parts or not parts[-1].startswith(b"--"):
+        raise ValueError("the form has no end")
+    fields: dict[str, str] = {}
+    file: tuple[bytes, str] | None = None
+    for part in parts[:-1]:
+        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        headers = _part_headers(head)
+        name = headers.get_param("name", header="content-disposition")
+        if not isinstance(name, str):
+            raise ValueError("a part of the form has no name")
+        if name == "file":
+            file = (content, headers.get_filename() or "")
+        else:
+            fields[name] = content.decode("utf-8", "replace")
+    return UploadForm(fields) if file is None else UploadForm(fields, *file)
+
+
+def _part_headers(text: bytes) -> EmailMessage:
+    from email.message import EmailMessage  # slow to import, and few need it
+    from email.parser import BytesParser
+    from email.policy import HTTP
+
+    message = BytesParser(policy=HTTP).parsebytes(text + b"\r\n\r\n", headersonly=True)
+    assert isinstance(message, EmailMessage)
+    return message
