@@ -29,8 +29,7 @@ from cnllm.leaks.inline import InlineLine
 from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_in_code, joining_space, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.quoting import QuoteTracker
-from cnllm.leaks.rules import filter_markers
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup, filter_markers
 
 __all__ = ["BlockResult", "LeakFilter"]
 
@@ -94,7 +93,7 @@ class LeakFilter:
 
     def __init__(
         self,
-        rules: Sequence[Leak],
+        rules: Sequence[Markup],
         tools: Mapping[str, Any] | None,
         delivered: list[str],
         deliver: Callable[[str], None],
@@ -137,7 +136,7 @@ class LeakFilter:
         self._text_openers: dict[str, InlineLine] = {}  # the closers of openers that are text → the line of the opener
         self._is_cut = False
         self._ends: Markers | None = None  # the closing tags of the reasoning that is open
-        self._leak: Leak | None = None
+        self._leak: Markup | None = None
         self._opener = ""
         self._closers: Markers | None = None
         self._scan: JsonScan | None = None
@@ -407,7 +406,7 @@ class LeakFilter:
 
     # ── inside one ────────────────────────────────────────────────────────────
 
-    def _open_block(self, leak: Leak, text: str, end: int) -> None:
+    def _open_block(self, leak: Markup, text: str, end: int) -> None:
         """Begin a block with its opener."""
         self._leak, self._opener, self._block, self._block_length = leak, text[:end], [text[:end]], end
         self._closers = Markers.copy(tuple(leak.close))
@@ -515,7 +514,7 @@ class LeakFilter:
         match = openers.match(text, start)
         return None if match is None else (openers.markers[match[2]], text[start : match[1]])
 
-    def _complete_block(self, raw: str, block: str, leak: Leak, opener: str) -> None:
+    def _complete_block(self, raw: str, block: str, leak: Markup, opener: str) -> None:
         """Handle a block: a call, markup to remove, or text. `block` is `raw` with the closer that it may lack."""
         problem = self._accept(raw, block, leak, opener)
         if problem is None:
@@ -532,7 +531,7 @@ class LeakFilter:
             self._is_refused = True
             self._read_next(raw)
 
-    def _accept(self, raw: str, block: str, leak: Leak, opener: str) -> str | None:
+    def _accept(self, raw: str, block: str, leak: Markup, opener: str) -> str | None:
         """Decide about a block that can be read; else return the reason."""
         try:
             calls, others = grammars.read(leak, opener, block, self._tools or {})
@@ -586,7 +585,7 @@ class LeakFilter:
                 BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
             )
 
-    def _reject(self, raw: str, leak: Leak, problem: str, *, keeps: bool) -> None:
+    def _reject(self, raw: str, leak: Markup, problem: str, *, keeps: bool) -> None:
         """Remove or pass a block that is no call, and report the reason."""
         self._count_failure()
         self._tracker.read()

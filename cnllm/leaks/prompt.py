@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.rules import words_of
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup, words_of
 
 __all__ = ["PromptTexts"]
 
@@ -35,10 +34,10 @@ _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MU
 
 _PAIRS: Final = "arg-pairs"
 _COMMON = (
-    Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", _PAIRS]),
-    Leak(["<tool_calls>", "```tool_call"], ["</tool_calls>", "```"], ["json", _PAIRS]),
-    Leak(["<function="], ["</function>"], ["function"]),
-    Leak(["<invoke "], ["</invoke>"], ["invoke"]),
+    Markup(["<tool_call>"], ["</tool_call>"], ["json", "function", _PAIRS]),
+    Markup(["<tool_calls>", "```tool_call"], ["</tool_calls>", "```"], ["json", _PAIRS]),
+    Markup(["<function="], ["</function>"], ["function"]),
+    Markup(["<invoke "], ["</invoke>"], ["invoke"]),
 )
 """Rules of common markup: the markup in a prompt may be that of any model."""
 
@@ -49,7 +48,7 @@ class PromptTexts:
     __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools", "_words")
 
     def __init__(
-        self, texts: Callable[[], Iterable[str]], rules: Sequence[Leak], tools: Mapping[str, Any] | None
+        self, texts: Callable[[], Iterable[str]], rules: Sequence[Markup], tools: Mapping[str, Any] | None
     ) -> None:
         self._texts = texts
         pairs = next((words for rule in rules if (words := words_of(rule, _PAIRS)) and _PAIRS in rule.format), None)
@@ -137,7 +136,7 @@ def _unescape_json(text: str) -> str:
     )
 
 
-def _find_blocks(text: str, openers: Markers, rules: Mapping[str, Leak]) -> Iterator[tuple[Leak, str, str]]:
+def _find_blocks(text: str, openers: Markers, rules: Mapping[str, Markup]) -> Iterator[tuple[Markup, str, str]]:
     """Yield (rule, opener, block) for each block of a text, wherever it stands."""
     position = 0
     unclosed: set[int] = set()  # rules without a closer in the rest of the text

@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup
 
 PAIRS = {"arg-pairs": ["arg_key", "arg_value"]}
-FENCED = Leak(["```tool_call"], ["```"], ["json"])
-HERMES = Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"], PAIRS)
-LIST = Leak(["<tool_calls>"], ["</tool_calls>"], ["json", "arg-pairs"], PAIRS)
-WORDED = Leak(["<longcat_tool_call>"], ["</longcat_tool_call>"], ["json"])
-BARRED = Leak(
+FENCED = Markup(["```tool_call"], ["```"], ["json"])
+HERMES = Markup(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"], PAIRS)
+LIST = Markup(["<tool_calls>"], ["</tool_calls>"], ["json", "arg-pairs"], PAIRS)
+WORDED = Markup(["<longcat_tool_call>"], ["</longcat_tool_call>"], ["json"])
+BARRED = Markup(
     ["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
     ["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"],
     ["invoke"],
 )
-BARRED_BARE = Leak(["<｜DSML｜invoke"], ["</｜DSML｜invoke>"], ["invoke"])
-SPACED = Leak(["<minimax:tool_call>"], ["</minimax:tool_call>"], ["invoke"])
-PREFIXED = Leak(["]<]minimax[>[<tool_call>"], ["]<]minimax[>[</tool_call>"], ["invoke"])
-FUNCTION_BARE = Leak(["<function="], ["</function>"], ["function"])
-SEED = Leak(["<seed:tool_call>"], ["</seed:tool_call>"], ["function"])
-NAMED_PARAMS = Leak(["<function name="], ["</function>"], ["function"], parts=["function", "param"])
-PIPES = Leak(
+BARRED_BARE = Markup(["<｜DSML｜invoke"], ["</｜DSML｜invoke>"], ["invoke"])
+SPACED = Markup(["<minimax:tool_call>"], ["</minimax:tool_call>"], ["invoke"])
+PREFIXED = Markup(["]<]minimax[>[<tool_call>"], ["]<]minimax[>[</tool_call>"], ["invoke"])
+FUNCTION_BARE = Markup(["<function="], ["</function>"], ["function"])
+SEED = Markup(["<seed:tool_call>"], ["</seed:tool_call>"], ["function"])
+NAMED_PARAMS = Markup(["<function name="], ["</function>"], ["function"], parts=["function", "param"])
+PIPES = Markup(
     ["<|tool_calls_section_begin|>"],
     ["<|tool_calls_section_end|>"],
     ["sections"],
     parts=["<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"],
 )
-PIPES_BARE = Leak(["<|tool_call_begin|>"], ["<|tool_call_end|>"], ["sections"], parts=PIPES.parts)
-TOKENS = Leak(
+PIPES_BARE = Markup(["<|tool_call_begin|>"], ["<|tool_call_end|>"], ["sections"], parts=PIPES.parts)
+TOKENS = Markup(
     ["<｜tool▁calls▁begin｜>"],
     ["<｜tool▁calls▁end｜>"],
     ["sections"],
     parts=["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"],
 )
-ACTION = Leak(["<|action_start|> <|plugin|>"], ["<|action_end|>"], ["json"])
-CHANNELS = Leak(
+ACTION = Markup(["<|action_start|> <|plugin|>"], ["<|action_end|>"], ["json"])
+CHANNELS = Markup(
     ["<|open|>tools<|sep|>"], ["<|close|>tools<|sep|>"], ["channels"], parts=["<|open|>", "<|close|>", "<|sep|>"]
 )
-BRACES = Leak(["<|tool_call>"], ["<tool_call|>"], ["braces"], parts=['<|"|>'])
-NAMED_JSON = Leak(["[TOOL_CALLS]"], ["]", "}"], ["named-json"], parts=["[ARGS]", "[CALL_ID]"])
-ELEMENT = Leak(["<exec>", "<search>"], ["</exec>", "</search>"], ["element"])
+BRACES = Markup(["<|tool_call>"], ["<tool_call|>"], ["braces"], parts=['<|"|>'])
+NAMED_JSON = Markup(["[TOOL_CALLS]"], ["]", "}"], ["named-json"], parts=["[ARGS]", "[CALL_ID]"])
+ELEMENT = Markup(["<exec>", "<search>"], ["</exec>", "</search>"], ["element"])
 
-ALL = {name: rule for name, rule in globals().items() if isinstance(rule, Leak)}
+ALL = {name: rule for name, rule in globals().items() if isinstance(rule, Markup)}

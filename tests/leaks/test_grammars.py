@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from cnllm.leaks.grammars import NotACall, ParsedCall, ends_inside_value, may_begin, read
 from cnllm.leaks.markers import Markers
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup
 
 from . import rules, writers
 
 QUICK = settings(max_examples=share(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
+def calls(rule: Markup, text: str, tools: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
     """The calls of a block that begins with an opener of the rule."""
     found = Markers.copy(tuple(rule.open)).find(text)
     assert found
@@ -29,7 +29,7 @@ def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tu
     return [(call.name, call.arguments) for call in read(rule, text[: found[1]], text, tools or {})[0]]
 
 
-def refused(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> str:
+def refused(rule: Markup, text: str, tools: dict[str, Any] | None = None) -> str:
     with pytest.raises(NotACall) as caught:
         calls(rule, text, tools)
     return str(caught.value)

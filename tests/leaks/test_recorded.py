@@ -14,14 +14,14 @@ from cases import each
 
 from cnllm.leaks import grammars
 from cnllm.leaks.markers import Markers
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup
 
 from . import rules
 
 SANITIZER = Path(__file__).resolve().parents[3] / "shared" / "sanitizer"
 CASES = sorted(SANITIZER.glob("*.json"))
 
-FAMILIES: dict[str, Leak] = {
+FAMILIES: dict[str, Markup] = {
     "deepseek-dsml": rules.BARRED,
     "deepseek-tokens": rules.TOKENS,
     "ernie-hermes": rules.HERMES,
@@ -46,7 +46,7 @@ TOOLS: dict[str, Any] = {"create_order": {"type": "object", "properties": ORDER}
 """The tool of two recordings, which leave it out."""
 
 
-def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
+def blocks(rule: Markup, text: str) -> list[tuple[str, str]]:
     """(opener, block) of each block, as a filter would cut them out."""
     openers, closers = Markers.copy(tuple(rule.open)), Markers.copy(tuple(rule.close))
     out: list[tuple[str, str]] = []
@@ -61,7 +61,7 @@ def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
     return out
 
 
-def calls(rule: Leak, text: str, tools: dict[str, Any]) -> list[grammars.ParsedCall]:
+def calls(rule: Markup, text: str, tools: dict[str, Any]) -> list[grammars.ParsedCall]:
     found: list[grammars.ParsedCall] = []
     for opener, block in blocks(rule, text):
         assert grammars.may_begin(rule, opener, block[len(opener) :]) is not False

@@ -11,13 +11,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup
 
 from . import rules
 
 Call = tuple[str, dict[str, Any]]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-Block = tuple[Leak, str, str]
+Block = tuple[Markup, str, str]
 
 # What is hard about values: markup of their own, and pieces of every grammar. Tags that open and do not close are kept
 # from tags that close and did not open: where both stand in the values of one block, no reader could tell.

@@ -13,6 +13,7 @@ import small
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
+from cnllm.registry import documents
 from cnllm.registry import read as reading
 from cnllm.registry.read import read
 
@@ -42,7 +43,7 @@ def output(path: Path) -> int | None:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was parsed as TOML rather than found in the cache."""
     seen: list[str] = []
-    real = reading.parse
+    real = documents.parse
 
     def parse(text: bytes, shown: str) -> dict[str, Any]:
         seen.append(shown)

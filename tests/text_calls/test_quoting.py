@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from cases import each
+from msgspec.structs import astuple
 
 import cnllm
 from cnllm import Reply, engine
+from cnllm.leaks.rules import Markup
 from cnllm.types import TextDelta
 
 from .quotations import CALLS, GRAMMARS, HELD, QUOTED, REAL, RETOLD, cases
@@ -238,7 +240,7 @@ def test_the_work_of_judging_grows_with_the_text(text: str) -> None:
     from cnllm.leaks.filter import LeakFilter
     from cnllm.leaks.prompt import PromptTexts
 
-    rules = REGISTRY.resolve(QWEN).flags.leaks or []
+    rules = [Markup(*astuple(rule)) for rule in REGISTRY.resolve(QWEN).flags.leaks or ()]
 
     def judge(times: int) -> None:
         prompt = PromptTexts(lambda: ['<tool_call>{"name":"x"}</tool_call>\n' * times], rules, {})

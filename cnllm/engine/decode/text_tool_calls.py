@@ -14,7 +14,7 @@ from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
 from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.rules import filter_markers, unite_rules
+from cnllm.leaks.rules import Markup, filter_markers, unite_rules
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
 from cnllm.types.arguments import decode_arguments
@@ -96,12 +96,12 @@ class _RuleList:
 @lru_cache(maxsize=256)
 def _active_rules(
     rule_list: _RuleList, tags: tuple[str, ...], then: Then | None, prompted: bool, offered: bool
-) -> tuple[list[Leak], Markers] | None:
+) -> tuple[list[Markup], Markers] | None:
     """Return the rules that apply, and the markers of them and of the tags; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
-    united = unite_rules(rule_list.rules)
+    united = unite_rules([Markup(*msgspec.structs.astuple(rule)) for rule in rule_list.rules])
     united = markup_rules(united) if prompted else united
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in united]
     rules = [rule for rule in rules if rule.then != "keep"]
@@ -120,7 +120,7 @@ class TextCalls:
 
     def __init__(
         self,
-        rules: list[Leak],
+        rules: list[Markup],
         tags: Sequence[str],
         markers: Markers,
         tools: Mapping[str, Any] | None,

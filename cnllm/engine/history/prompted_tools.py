@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.calls_as_text import TextForm
 from cnllm.engine.options import Function, RequestOptions
-from cnllm.registry.flags import Flags, Leak
+from cnllm.leaks.rules import Markup
+from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import replace_surrogates
 
@@ -32,7 +33,7 @@ __all__ = [
 
 FLAG = "tools.otherwise"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_RULE = Leak(open=[_OPEN], close=[_CLOSE], format=["json"])
+_RULE = Markup(open=[_OPEN], close=[_CLOSE], format=["json"])
 
 
 class PromptedTools(Struct, frozen=True):
@@ -135,7 +136,7 @@ TEXT_FORM = TextForm(_call, _result, "calls-as-text", FLAG, "written as text")
 # ── the reply ────────────────────────────────────────────────────────────────
 
 
-def markup_rules(declared: Sequence[Leak]) -> list[Leak]:
+def markup_rules(declared: Sequence[Markup]) -> list[Markup]:
     """Return the rules for calls in the reply: the described block, and what the model is known to write."""
     out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
     return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]

@@ -14,8 +14,7 @@ from cnllm.leaks.grammars import braces, channels, elements, named_json, objects
 from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall, is_plausible_name
 from cnllm.leaks.grammars.objects import JsonScan
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.rules import words_of
-from cnllm.registry.flags import Leak
+from cnllm.leaks.rules import Markup, words_of
 
 __all__ = [
     "JsonScan",
@@ -102,7 +101,7 @@ _GRAMMARS = {
 
 
 def read(
-    leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]
+    leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]
 ) -> tuple[list[ParsedCall], list[str]]:
     """Return (calls, texts that are no call) of a complete block, with its opener and closer.
 
@@ -129,7 +128,7 @@ def read(
     raise not_offered or NotACall(reason)
 
 
-def completed(leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:
+def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:
     """Return a block at the end of a text with the closer that it lacks; None if its body is not complete.
 
     A server that uses the closer as a stop text removes it, or leaves the beginning of it.
@@ -159,20 +158,20 @@ def completed(leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[s
     return None
 
 
-def is_certain(leak: Leak, opener: str, block: str) -> bool:
+def is_certain(leak: Markup, opener: str, block: str) -> bool:
     """Whether a block that cannot be read was meant as a call. A fence is, by its word."""
     body = block[len(opener) :]
     names = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
     return "`" in opener or any(_GRAMMARS[name].is_certain(opener, body, _parts(leak, name)) for name in names)
 
 
-def json_scan(leak: Leak, opener: str, body: str) -> JsonScan | None:
+def json_scan(leak: Markup, opener: str, body: str) -> JsonScan | None:
     """Return a reader that tells where a block that begins so cannot go on; None if its text may be anything."""
     alive = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
     return JsonScan() if alive == ["json"] and "`" not in opener else None
 
 
-def ends_inside_value(leak: Leak, block: str) -> bool:
+def ends_inside_value(leak: Markup, block: str) -> bool:
     """Whether `block`, which ends before a closer, ends inside a value, so that this closer is text.
 
     The function counts the grammar's own tags or quotes, so that it stays linear in the block. It can be wrong where
@@ -188,7 +187,7 @@ def ends_inside_value(leak: Leak, block: str) -> bool:
     return False
 
 
-def may_begin(leak: Leak, opener: str, body: str) -> bool | None:
+def may_begin(leak: Markup, opener: str, body: str) -> bool | None:
     """Whether the text behind an opener begins as the grammar does; None if more text is needed.
 
     After 200 characters the answer is never None.
@@ -197,7 +196,7 @@ def may_begin(leak: Leak, opener: str, body: str) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _may_begin(leak: Leak, name: str, opener: str, body: str) -> bool | None:
+def _may_begin(leak: Markup, name: str, opener: str, body: str) -> bool | None:
     """Whether a text begins as one grammar does; None if more text is needed."""
     grammar, parts = _GRAMMARS[name], _parts(leak, name)
     if grammar.words is not None and len(parts) != grammar.words:
@@ -205,7 +204,7 @@ def _may_begin(leak: Leak, name: str, opener: str, body: str) -> bool | None:
     return grammar.may_begin(opener, body, parts)
 
 
-def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:
+def _parts(leak: Markup, grammar: str) -> tuple[str, ...]:
     """Return the words of a grammar: those of the rule if they fit, else the words of the grammar itself."""
     rule_words = tuple(words_of(leak, grammar))
     words = tagged.WORDS.get(grammar)
@@ -214,7 +213,7 @@ def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:
     return rule_words if len(rule_words) == len(words) else words
 
 
-def _closer(leak: Leak, opener: str, text: str) -> str:
+def _closer(leak: Markup, opener: str, text: str) -> str:
     """Return the closer at the end of a block. Raises `NotACall` if there is none."""
     closers = Markers.copy(tuple(leak.close))
     start = max(len(opener), len(text) - closers.longest)
