@@ -4,11 +4,11 @@ import json
 from functools import cache
 from typing import Any, NamedTuple
 
+from benchmarks import wire_payloads
+from benchmarks.tokens import ARGUMENTS, texts
+
 BESIDE_TEXT = 24  # chunks of a stream that hold no text: role, tool start, 20 fragments, finish, usage
 KEY = "bench-0123456789abcdef"  # as long as real ones are
-# One token each: English, Chinese as raw UTF-8, and a few that need JSON escapes.
-_TOKENS = ' the|我们| weather|需要| in|查询|。|\n\n| call|工具| "get|_weather|"| with|参数'.split("|")  # noqa: SIM905
-ARGUMENTS = '{"city": "北京", "unit": "celsius", "days": 3, "fields": ["temp"], "note": "use \\"metric\\""}'
 _HEAD = (
     '{"id":"930c60df-bf64-41c9-a88e-3ec75f81e00e","object":"chat.completion.chunk","created":1763650000,'
     '"model":"bench","system_fingerprint":"fp_a49d71b8a1_prod0820_fp8_kvcache","choices":['
@@ -61,8 +61,6 @@ class Setting(NamedTuple):
         return self.chunks + BESIDE_TEXT if self.chunks else 1
 
     def events(self) -> list[bytes]:
-        from benchmarks import wire_payloads
-
         return events(self.chunks) if self.wire == "openai-chat" else wire_payloads.events(self.wire, self.chunks)
 
     @property
@@ -82,12 +80,6 @@ class Setting(NamedTuple):
 def _expected(chunks: int) -> Got:
     reasoning, text = texts(chunks) if chunks else (_REASONING, _TEXT)
     return Got(len("".join(reasoning)), len("".join(text)), json.loads(ARGUMENTS))
-
-
-def texts(n: int) -> tuple[list[str], list[str]]:
-    """Return the tokens of a stream: the first half is reasoning, the second text."""
-    tokens = [_TOKENS[i % len(_TOKENS)] for i in range(n)]
-    return tokens[: n // 2], tokens[n // 2 :]
 
 
 def _json(value: object) -> str:

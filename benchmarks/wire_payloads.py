@@ -4,7 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
-from benchmarks.payloads import ARGUMENTS, texts
+from benchmarks.tokens import ARGUMENTS, texts
 
 PATHS = {
     "openai-chat": "/chat/completions",

@@ -5,9 +5,10 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from benchmarks.payloads import ARGUMENTS, KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting, full
+from benchmarks.payloads import KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting, full
 from benchmarks.runners.judged import judged
 from benchmarks.runners.stopped import check_body
+from benchmarks.tokens import ARGUMENTS
 from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, ToolCall, engine, sanitize
 from cnllm.tools import as_tools, problem_with
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.payloads import ARGUMENTS
+from benchmarks.tokens import ARGUMENTS
 
 GOOD: dict[str, Any] = json.loads(ARGUMENTS)
 BAD: tuple[dict[str, Any], ...] = (
