@@ -21,11 +21,12 @@ _ENDINGS = (".exe", ".cmd", ".bat", ".ps1")
 class Variable(Struct, frozen=True, forbid_unknown_fields=True):
     """A variable of the environment: a text, or a table that becomes JSON. Without either it is removed.
 
-    `source` says where the client documents it.
+    `source` says where the client documents it. With `separator` the text stands behind the user's own.
     """
 
     source: str
     value: str | None = None
+    separator: str | None = None
     json: dict[str, Any] | None = None
 
 

@@ -60,7 +60,8 @@ def build_setup(
             if name in environment:
                 variables[name] = None
         elif (value := _fill(variable.value, values)) is not None:
-            variables[name] = value
+            own = environment.get(name) if variable.separator is not None else None
+            variables[name] = f"{own}{variable.separator}{value}" if own else value
     variables |= _without_proxy(environment)
     files: dict[Path, str] = {}
     once: set[Path] = set()

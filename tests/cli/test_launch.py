@@ -190,12 +190,15 @@ def test_the_users_configuration_stays_as_it_is(machine: Machine) -> None:
         "CLAUDE_CODE_USE_BEDROCK": "1",
         "HTTPS_PROXY": "http://127.0.0.1:9",
         "NO_PROXY": "intern",
+        "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue",
     }
     for name in ("claude", "codex", "gemini"):
         done = machine.run("launch", name, "-m", "glm-4.7", "--simulate", env=env, process=True)
         assert done.status == 0, done
         words, seen = done.json()
         assert re.search(r"x-cnllm-on-unsupported\W+adjust", " ".join([*words, *seen.values()]))
+        if name == "claude":
+            assert seen["ANTHROPIC_CUSTOM_HEADERS"] == "x-team: blue\nx-cnllm-on-unsupported: adjust"
         folder = machine.data / "launch" / name
         assert str(folder) in seen.values()
         assert folder.stat().st_mode & 0o077 == 0
