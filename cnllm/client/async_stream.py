@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self
 
-from cnllm.client.call_driver import CallDriver, CallSetup, progress_check
+from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.client.event_loop import run_in_thread
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
@@ -19,12 +19,9 @@ from cnllm.engine.run.call_effects import (
     CheckInputs,
     DrainBody,
     FinalEvents,
-    Observed,
     ReadBody,
     Send,
-    SetReadDeadline,
     Sleep,
-    UseTarget,
 )
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import Answer_co, Event, Reply, checks
@@ -74,19 +71,15 @@ class AsyncCallRun(CallDriver):
                 return await self._read_all(step)
             case CheckInputs():
                 return await run_in_thread(partial(self._check_inputs, step))
-            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
-                self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
-            case UseTarget():
-                return self._use_target(step)
-            case Observed():
-                self._report_observed(step)
             case Sleep():
                 import anyio
 
                 self._report_retry(step)
                 await anyio.sleep(step.seconds)
+            case _:
+                return self._apply(step)
         return None
 
     async def _send(self, plan: Plan) -> Any:
@@ -112,15 +105,12 @@ class AsyncCallRun(CallDriver):
             return error
 
     async def _read_all(self, step: ReadBody) -> Any:
-        remaining = step.most
-        check = progress_check(step.progress)
         pieces: list[bytes] = []
+        take = piece_taker(step, pieces)
         broken: TransportError | None = None
         try:
             async for chunk in self._body:
-                pieces.append(chunk)
-                check(chunk)
-                if (remaining := remaining - len(chunk)) < 0:
+                if not take(chunk):
                     break
         except TransportError as error:
             broken = error

@@ -16,14 +16,22 @@ from cnllm.client.telemetry import Recovered, Watch
 from cnllm.config import redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import CheckInputs, InputVerdict, Observed, Sleep, UseTarget
+from cnllm.engine.run.call_effects import (
+    CheckInputs,
+    InputVerdict,
+    Observed,
+    ReadBody,
+    SetReadDeadline,
+    Sleep,
+    UseTarget,
+)
 from cnllm.errors import CnllmError, IdleTimeout, StreamCut
 from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 
 if TYPE_CHECKING:
     from cnllm.client.input_checks import InputChecker
 
-__all__ = ["CallDriver", "CallSetup", "progress_check"]
+__all__ = ["CallDriver", "CallSetup", "piece_taker"]
 
 _CHATTER = b" \t\r\n:"  # bytes with which white space and comments begin
 
@@ -58,11 +66,21 @@ class CallDriver:
         self._start = time.monotonic()
         self._first: float | None = None  # when the first token arrived
 
-    def _use_target(self, step: UseTarget) -> list[Event]:
-        """Send the next requests with the key of another target. Return the events that were held back."""
-        assert self._setup.keys is not None
-        self.key = self._setup.keys[step.number]
-        return self._echo.use_target(step.plan, self.key)
+    def _apply(self, step: Any) -> Any:
+        """Carry out a step that waits for nothing."""
+        match step:
+            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
+                self._body.set_read_deadline(step.seconds)
+            case UseTarget():  # with its key; the result are the events that were held back
+                assert self._setup.keys is not None
+                self.key = self._setup.keys[step.number]
+                return self._echo.use_target(step.plan, self.key)
+            case Observed() if self._watch is not None:
+                if step.kind == "cut":
+                    self._watch.reply_cut(redact.redact(step.reason, self._echo.secrets))
+                else:
+                    self._watch.emit(Recovered)
+        return None
 
     def _begin_request(self, plan: Plan) -> Plan:
         """Return the plan with its key, ready to be sent."""
@@ -95,14 +113,6 @@ class CallDriver:
         if self._watch is not None and step.error is not None:
             self._watch.retry_scheduled(redact_error(step.error, self._echo.secrets), step.seconds)
 
-    def _report_observed(self, step: Observed) -> None:
-        if self._watch is None:
-            return
-        if step.kind == "cut":
-            self._watch.reply_cut(redact.redact(step.reason, self._echo.secrets))
-        else:
-            self._watch.emit(Recovered)
-
     def _report_error(self, error: CnllmError) -> CnllmError:
         """Return the error without secrets, and report it."""
         if error.reply is not None:
@@ -125,15 +135,16 @@ class CallDriver:
         )
 
 
-def progress_check(seconds: float | None) -> Callable[[bytes], None]:
-    """Return a function that takes the pieces of a whole body.
+def piece_taker(step: ReadBody, pieces: list[bytes]) -> Callable[[bytes], bool]:
+    """Return a function that adds the pieces of a whole body to a list, and says whether more may be read.
 
     It raises `IdleTimeout` where only white space and comments came for so many seconds: no bytes of a reply.
     """
-    last = time.monotonic()
+    seconds, remaining, last = step.progress, step.most, time.monotonic()
 
-    def check(chunk: bytes) -> None:
-        nonlocal last
+    def take(chunk: bytes) -> bool:
+        nonlocal remaining, last
+        pieces.append(chunk)
         now = time.monotonic()
         if not _is_chatter(chunk):
             last = now
@@ -142,8 +153,10 @@ def progress_check(seconds: float | None) -> Callable[[bytes], None]:
                 f"no part of the reply for {seconds:g} s, although the connection is open",
                 hint="raise the timeout, or ask for a shorter answer",
             )
+        remaining -= len(chunk)
+        return remaining >= 0
 
-    return check
+    return take
 
 
 def _is_chatter(chunk: bytes) -> bool:

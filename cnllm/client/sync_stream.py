@@ -7,19 +7,16 @@ from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from cnllm.client.call_driver import CallDriver, CallSetup, progress_check
+from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
     CheckInputs,
     DrainBody,
     FinalEvents,
-    Observed,
     ReadBody,
     Send,
-    SetReadDeadline,
     Sleep,
-    UseTarget,
 )
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import Answer_co, Event, Reply, checks
@@ -75,17 +72,13 @@ class CallRun(CallDriver):
                 return self._read_all(step)
             case CheckInputs():
                 return self._check_inputs(step)
-            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
-                self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
-            case UseTarget():
-                return self._use_target(step)
-            case Observed():
-                self._report_observed(step)
             case Sleep():
                 self._report_retry(step)
                 time.sleep(step.seconds)
+            case _:
+                return self._apply(step)
         return None
 
     def _send(self, plan: Plan) -> Any:
@@ -112,15 +105,12 @@ class CallRun(CallDriver):
             return error
 
     def _read_all(self, step: ReadBody) -> Any:
-        remaining = step.most
-        check = progress_check(step.progress)
         pieces: list[bytes] = []
+        take = piece_taker(step, pieces)
         broken: TransportError | None = None
         try:
             for chunk in self._body:
-                pieces.append(chunk)
-                check(chunk)
-                if (remaining := remaining - len(chunk)) < 0:
+                if not take(chunk):
                     break
         except TransportError as error:
             broken = error
