@@ -6,7 +6,6 @@ from pathlib import Path
 from benchmarks import scripts
 from benchmarks.bench import HURRIED, Bench, Whole, left_out
 from benchmarks.cases import HELP, IMPORT, KEPT, LIST, LIST_MANY, NOTHING, ONE_CALL, TAB, TAB_MANY, UNKEPT
-from benchmarks.payloads import texts
 from benchmarks.peers import (
     ANTHROPIC,
     ANY_LLM,
@@ -23,6 +22,7 @@ from benchmarks.peers import (
 )
 from benchmarks.processes import Command
 from benchmarks.results import Row
+from benchmarks.tokens import texts
 from benchmarks.venvs import binary
 
 _SLOW = (ANTHROPIC, GENAI, PYDANTIC_AI, ANY_LLM, LITELLM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -31,9 +31,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cnllm.batch.session import Session
+    from cnllm.batch.answer_cache import AnswerCache
+    from cnllm.batch.budget import Budget
+    from cnllm.batch.comparison import Comparison
+    from cnllm.batch.output import Output
+    from cnllm.batch.readers import Reader
     from cnllm.batch.settings import Settings
+    from cnllm.batch.state import State
+    from cnllm.batch.vendor.parts import Parts
     from cnllm.engine.encode.plan import Plan
+    from cnllm.registry import Registry
 
 __all__ = ["VendorPhase"]
 
@@ -48,13 +55,29 @@ _NAMES = {
 }
 
 
+class SessionParts(Protocol):
+    """What this phase uses of its session."""
+
+    settings: Settings
+    registry: Registry
+    reader: Reader
+    cache: AnswerCache | None
+    state: State
+    output: Output
+    lanes: list[Lane]
+    parts: Parts
+    budget: Budget
+    number: int
+    comparison: Comparison
+
+
 class VendorPhase:
     """The part of a session that a vendor does. `leftover` are the lines for single calls. Raises `NoBatchInterface`.
 
     `retake` are those among them that the state knows, because they were in a job.
     """
 
-    def __init__(self, session: Session, probe: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, session: SessionParts, probe: str, options: Mapping[str, Any]) -> None:
         settings, lane = session.settings, session.lanes[0]
         _check_settings(settings)
         self._session = session
