@@ -29,12 +29,14 @@ from msgspec import Struct
 
 from cnllm.batch.pace import Pace
 
-__all__ = ["Controller", "Kind", "Ticket", "Trail"]
+__all__ = ["MOST", "Controller", "Kind", "Ticket", "Trail"]
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
 """What became of a request, as far as it concerns the bounds."""
 
 MINUTE = 60.0
+MOST = 1000
+"""The most requests at a time of a concurrency that adapts."""
 _SLOT = 0.25  # seconds of a trail that are counted together
 _FIRST = 4.0
 _DOUBLING = 0.5  # seconds in which concurrency may double
@@ -76,7 +78,7 @@ class Controller:
         self,
         *,
         concurrency: int | None = None,
-        most: int = 1000,
+        most: int = MOST,
         requests: float | None = None,
         tokens: float | None = None,
     ) -> None:

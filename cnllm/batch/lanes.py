@@ -10,7 +10,7 @@ from cnllm.batch.controller import Controller
 from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane, wrap_transport
 from cnllm.batch.rate_headers import read_limits
-from cnllm.batch.settings import Settings
+from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry import Registry
@@ -25,7 +25,7 @@ _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
 
 
-def open_lanes(settings: Settings, registry: Registry, names: Mapping[str, str], salt: str) -> list[Lane]:
+def open_lanes(settings: BatchSettings, registry: Registry, names: Mapping[str, str], salt: str) -> list[Lane]:
     """Return a lane for each model and key. Raises `UnknownModel`."""
     lanes = []
     for model in settings.models:
@@ -34,7 +34,6 @@ def open_lanes(settings: Settings, registry: Registry, names: Mapping[str, str],
             rates = resolved.flags.rates or Rates()
             controller = Controller(
                 concurrency=settings.concurrency,
-                most=settings.most,
                 requests=settings.rpm or rates.requests,
                 tokens=settings.tpm or rates.tokens,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cnllm.batch.settings import Settings
+from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
@@ -55,7 +55,7 @@ class RequestPrice:
         return len(plan.content) / _BYTES_PER_TOKEN + min(plan.max_output or _TYPICAL_OUTPUT, _TYPICAL_OUTPUT)
 
 
-def request_price(settings: Settings, model: Model) -> RequestPrice:
+def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against."""
     steps = settings.max_steps or 1
     if settings.simulate:

@@ -32,7 +32,7 @@ from cnllm.batch.report import Report, make_report
 from cnllm.batch.rows import Row
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
-from cnllm.batch.settings import Settings
+from cnllm.batch.settings import BatchSettings
 from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
 from cnllm.batch.tally import Tally
 from cnllm.batch.template import Template
@@ -43,18 +43,18 @@ from cnllm.config.private_files import write_file
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
+from cnllm.types.call_options import LoopOptions
 
 __all__ = ["Interruptible", "Session"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
 _PROBE = "The quick brown fox"
-_LOOP_OPTIONS = ("approve", "max_repeats", "max_parallel", "tool_timeout", "on_step")
 
 
-def _part(options: Mapping[str, Any], of_loop: bool) -> dict[str, Any]:
+def _part(options: Mapping[str, Any], *, of_loop: bool) -> dict[str, Any]:
     """Return the options of a tool loop, or the others."""
-    return {name: value for name, value in options.items() if (name in _LOOP_OPTIONS) is of_loop}
+    return {name: value for name, value in options.items() if (name in LoopOptions.__annotations__) is of_loop}
 
 
 class Interruptible(Protocol):
@@ -67,7 +67,7 @@ class Interruptible(Protocol):
 class Session:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BatchSettings) -> None:
         self.settings = settings
         self.total: int | None = None
         self.template = None if settings.prompt is None else Template(settings.prompt)
@@ -103,8 +103,8 @@ class Session:
         if by_calls:
             use_calls(self.lanes, self.registry)
         lane = self.lanes[0]
-        self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, True)}
-        options = _part(settings.options, False)
+        self.loop_options = {"max_steps": settings.max_steps, **_part(settings.options, of_loop=True)}
+        options = _part(settings.options, of_loop=False)
         if by_calls and options.get("timeout") is None:
             options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan

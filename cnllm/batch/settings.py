@@ -1,37 +1,75 @@
-"""The settings of a batch, as the command line and `cnllm.batch.run` give them."""
+"""The settings of a batch: as a caller gives them, and as a run reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec import Struct
 
+from cnllm.config import paths
+from cnllm.types import checks
+from cnllm.types.call_options import RunOptions
+
 if TYPE_CHECKING:
+    from cnllm.batch.progress import Progress
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
+    from cnllm.registry.model import Model
 
-__all__ = ["Settings"]
+__all__ = ["BatchOptions", "BatchSettings", "Requests", "make_settings"]
+
+Requests = str | os.PathLike[str] | Iterable[Any]
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """The settings of one run; see `cnllm.batch.run`."""
+class BatchOptions(RunOptions, total=False):
+    """The options of a batch; those of a call, and with `max_steps` those of a tool loop, hold for every request."""
+
+    prompt: str | None
+    concurrency: int | Literal["auto"]
+    max_cost: float | str | Decimal | None
+    currency: str | None
+    assume_price: Price | None
+    assume_output: int | None
+    rpm: float | None
+    tpm: float | None
+    attempts: int
+    unsure: Literal["ask", "skip"]
+    changed: Literal["stop", "keep", "redo"]
+    strict: bool
+    order: bool
+    group_by: Literal["prefix"] | None
+    cache: bool | str | os.PathLike[str]
+    simulate: bool
+    format: str | None
+    encoding: str | None
+    registry: Registry | None
+    api_keys: Sequence[str]
+    transport: Any
+    plot: bool
+    vendor_batch: bool
+    on_progress: Callable[[Progress], object] | None
+
+
+class BatchSettings(Struct, frozen=True, kw_only=True):
+    """The settings of one run. `options` are those of each call and of its tool loop."""
 
     requests: Any
-    models: tuple[Any, ...]
+    models: tuple[str | Model, ...]
     out: Path
-    prompt: str | None = None
     options: Mapping[str, Any] = {}
+    max_steps: int | None = None
+    prompt: str | None = None
     concurrency: int | None = None
-    most: int = 1000
-    rpm: float | None = None
-    tpm: float | None = None
     max_cost: Decimal | None = None
     currency: str | None = None
     assume_price: Price | None = None
     assume_output: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
     attempts: int = 3
     unsure: Literal["ask", "skip"] = "ask"
     changed: Literal["stop", "keep", "redo"] = "stop"
@@ -45,7 +83,39 @@ class Settings(Struct, frozen=True, kw_only=True):
     registry: Registry | None = None
     api_keys: tuple[str, ...] = ()
     transport: Any = None
-    max_steps: int | None = None
     plot: bool = False
     vendor_batch: bool = False
-    on_progress: Callable[[Any], object] | None = None
+    on_progress: Callable[[Progress], object] | None = None
+
+
+def make_settings(
+    requests: Requests,
+    model: str | Model | Sequence[str | Model],
+    *,
+    out: str | os.PathLike[str],
+    **given: Unpack[BatchOptions],
+) -> BatchSettings:
+    """Return the settings of a run. Raises `TypeError` or `ValueError` naming the argument that is wrong."""
+    models = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
+    if not models:
+        raise ValueError("model is empty; name at least one")
+    concurrency, max_cost, cache = given.get("concurrency", "auto"), given.get("max_cost"), given.get("cache", False)
+    if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
+        raise ValueError(f"concurrency={concurrency!r}; 'auto' or a number from 1 is expected")
+    own: dict[str, Any] = {name: value for name, value in given.items() if name in BatchSettings.__struct_fields__}
+    own |= {
+        "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
+        "options": {name: value for name, value in given.items() if name not in own},
+        "concurrency": None if concurrency == "auto" else concurrency,
+        "max_cost": None if max_cost is None else Decimal(str(max_cost)),
+        "assume_output": checks.number("assume_output", given.get("assume_output"), 1, none=True),
+        "cache": _cache_path(cache),
+        "api_keys": tuple(given.get("api_keys", ())),
+    }
+    return BatchSettings(models=models, out=Path(out), **own)
+
+
+def _cache_path(cache: bool | str | os.PathLike[str]) -> Path | None:
+    if isinstance(cache, bool):
+        return paths.data_dir() / "batch-cache.sqlite" if cache else None
+    return Path(cache)

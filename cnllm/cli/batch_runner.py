@@ -13,7 +13,7 @@ from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
     from cnllm.batch.report import Report
-    from cnllm.batch.settings import Settings
+    from cnllm.batch.settings import BatchSettings
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
@@ -44,7 +44,7 @@ def run_batch(params: dict[str, Any]) -> int:
             box.close()
 
 
-def _estimate(settings: Settings, *, as_json: bool) -> int:
+def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
     """Print what a run would take."""
     from cnllm.batch import estimate_session
     from cnllm.cli.output.batch_report import estimate_lines
@@ -58,7 +58,7 @@ def _estimate(settings: Settings, *, as_json: bool) -> int:
     return errors.WHOLE
 
 
-def _run(settings: Settings, params: dict[str, Any]) -> int:
+def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     from msgspec.structs import replace
 
     from cnllm.batch import run_session
@@ -91,9 +91,9 @@ def _status(report: Report) -> int:
     return errors.WHOLE if report.complete else errors.PARTIAL
 
 
-def _settings(params: dict[str, Any], box: CommandTools | None) -> Settings:
+def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings:
     """Return the settings of the options. Raises `UsageError`."""
-    from cnllm.batch import make_settings
+    from cnllm.batch.settings import make_settings
     from cnllm.registry import Registry
 
     registry = Registry.load()

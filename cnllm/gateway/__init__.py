@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from cnllm.gateway.asgi import Gateway
+    from cnllm.gateway.asgi import Gateway, GatewayOptions
     from cnllm.registry import Registry
 
 __all__ = ["app"]
@@ -26,7 +26,7 @@ def app(
     models: Mapping[str, str] | None = None,
     keys: Iterable[str] | None = None,
     store: Any = None,
-    **options: Any,
+    **options: Unpack[GatewayOptions],
 ) -> Gateway:
     """Return an ASGI application that serves chat completions, Responses, Messages and Gemini.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.client.async_client import AsyncClient
@@ -31,12 +32,54 @@ from cnllm.registry import Registry
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "GatewayOptions", "GatewaySettings"]
 
 _PING_SECONDS = 15.0
 _REFUSAL_SECONDS = 0.002  # between two refusals of one address
 _LOGINS = (10, 5.0)  # wrong keys at /ui: so many at once, then one each so many seconds
 _BODY_THREADS = 2
+
+
+class GatewayOptions(TypedDict, total=False):
+    """The further options of a gateway; see `Gateway`."""
+
+    hosts: Iterable[str] | None
+    public_url: str | None
+    token_keys: Any
+    identity: str | None
+    client: AsyncClient | None
+    ping: float
+    bounds: Bounds
+    trusted_proxies: Iterable[str]
+    access_log: AccessLog | None
+    call_log: CallLog | None
+    key_book: KeyBook | None
+    limited_keys: Iterable[str]
+    admin_key: str | None
+    metrics: bool
+    recent: Recent | None
+    spans: ServerSpans | None
+
+
+class GatewaySettings(Struct, frozen=True, kw_only=True):
+    """The further options of a gateway with their defaults."""
+
+    hosts: Iterable[str] | None = LOOPBACK
+    public_url: str | None = None
+    token_keys: Any = None
+    identity: str | None = None
+    client: AsyncClient | None = None
+    ping: float = _PING_SECONDS
+    bounds: Bounds = Bounds()
+    trusted_proxies: Iterable[str] = ()
+    access_log: AccessLog | None = None
+    call_log: CallLog | None = None
+    key_book: KeyBook | None = None
+    limited_keys: Iterable[str] = ()
+    admin_key: str | None = None
+    metrics: bool = True
+    recent: Recent | None = None
+    spans: ServerSpans | None = None
 
 
 class Gateway:
@@ -65,23 +108,9 @@ class Gateway:
         models: Mapping[str, str] | None = None,
         keys: Iterable[str] | None = None,
         store: Any = None,
-        hosts: Iterable[str] | None = LOOPBACK,
-        public_url: str | None = None,
-        token_keys: Any = None,
-        identity: str | None = None,
-        client: AsyncClient | None = None,
-        ping: float = _PING_SECONDS,
-        bounds: Bounds = Bounds(),  # noqa: B008 — it is frozen
-        trusted_proxies: Iterable[str] = (),
-        access_log: AccessLog | None = None,
-        call_log: CallLog | None = None,
-        key_book: KeyBook | None = None,
-        limited_keys: Iterable[str] = (),
-        admin_key: str | None = None,
-        metrics: bool = True,
-        recent: Recent | None = None,
-        spans: ServerSpans | None = None,
+        **options: Unpack[GatewayOptions],
     ) -> None:
+        given = GatewaySettings(**options)
         settings.check_settings()  # now: a later error would be the answer to a client
         if keys is None:
             key = settings.read_secret("serve_key")
@@ -93,40 +122,40 @@ class Gateway:
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         else:
             _check_keys("keys", keys := list(keys))
-        if admin := admin_key or settings.read_secret("admin_key"):
-            _check_keys("admin_key" if admin_key else "CNLLM_ADMIN_KEY", [admin])
-        if isinstance(hosts, str):
+        if admin := given.admin_key or settings.read_secret("admin_key"):
+            _check_keys("admin_key" if given.admin_key else "CNLLM_ADMIN_KEY", [admin])
+        if isinstance(given.hosts, str):
             raise TypeError("hosts is a text, and a list of names is expected: hosts=[…]")
         self.registry = registry if registry is not None else Registry.load()
-        if client is None and settings.read_setting("transport") is not None:
+        if given.client is None and settings.read_setting("transport") is not None:
             AsyncClient(self.registry, simulate=simulate)  # now: it may need a package that is not there
         self._models = dict(models or {})
-        self._hosts = hosts
-        self._key_book = key_book
-        self._public_host = None if public_url is None else url_host(public_url)
+        self._hosts = given.hosts
+        self._key_book = given.key_book
+        self._public_host = None if given.public_url is None else url_host(given.public_url)
         self._admin_key = admin
         self._simulate = simulate
-        self._on_event = None if spans is None else spans.calls
-        self._client = client
-        access = self._access(keys, limited_keys)
-        self._metrics = Metrics() if metrics else None
+        self._on_event = None if given.spans is None else given.spans.calls
+        self._client = given.client
+        access = self._access(keys, given.limited_keys)
+        self._metrics = Metrics() if given.metrics else None
         self._service = Service(
             names=self._names(self.registry),
             access=access,
-            admission=Admission(access, key_book, simulate=simulate),
-            state=State(store, token_keys),
-            log=access_log if access_log is not None else AccessLog(),
-            monitor=Monitor(self._operator(access), self._metrics, recent, spans),
-            client=self._client_of(self.registry if client is None else client.registry),
+            admission=Admission(access, given.key_book, simulate=simulate),
+            state=State(store, given.token_keys),
+            log=given.access_log or AccessLog(),
+            monitor=Monitor(self._operator(access), self._metrics, given.recent, given.spans),
+            client=self._client_of(self.registry if given.client is None else given.client.registry),
             prefixes=Prefixes(),
-            calls=call_log,
-            identity=identity,
+            calls=given.call_log,
+            identity=given.identity,
             simulate=simulate,
-            ping=ping,
-            bounds=bounds,
-            clients=Clients(trusted_proxies),
-            requests=bounds.quota(bounds.requests),
-            held=bounds.quota(bounds.held_bytes),
+            ping=given.ping,
+            bounds=given.bounds,
+            clients=Clients(given.trusted_proxies),
+            requests=given.bounds.quota(given.bounds.requests),
+            held=given.bounds.quota(given.bounds.held_bytes),
             pace=Pace(_REFUSAL_SECONDS),
             logins=Guesses(*_LOGINS),
             threads=ThreadPoolExecutor(_BODY_THREADS, thread_name_prefix="cnllm-body"),

@@ -7,8 +7,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from cnllm.batch import make_settings
-from cnllm.batch.settings import Settings
+from cnllm.batch.settings import BatchSettings, make_settings
 from cnllm.client.async_client import AsyncClient
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError
@@ -37,7 +36,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     prefix: str
     state: str | None
     run: str
-    batch: Settings
+    batch: BatchSettings
 
     def registry(self) -> Registry:
         """Return the registry as the driver had it, whatever files the node has."""

@@ -69,7 +69,9 @@ def page() -> str:
         parts += [f"## The {MODULES.get(module_name, module_name)}", prose(_doc(module))]
         for name in module.__all__:
             member = getattr(module, name)
-            if isinstance(member, type | FunctionType):
+            if typing.is_typeddict(member):
+                parts += _typed_dict(f"{module_name}.{name}", member)
+            elif isinstance(member, type | FunctionType):
                 parts += _entry(f"{module_name}.{name}", member)
     return "\n\n".join(parts) + "\n"
 
@@ -92,9 +94,9 @@ def _union(name: str, member: Any) -> list[str]:
 
 
 def _typed_dict(name: str, member: Any) -> list[str]:
-    keys = [key for key in member.__annotations__ if name == "MessageDict"]
-    listed = ", ".join(f"`{key}`" for key in keys)
-    return [f"### {name}", prose(_doc(member)), f"Its keys: {listed}." if keys else "[The options](options.md)."]
+    options = cnllm.RunOptions.__annotations__
+    listed = ", ".join(f"`{key}`" for key in member.__annotations__ if key not in options or name == "MessageDict")
+    return [f"### {name}", prose(_doc(member)), f"Its keys: {listed}." if listed else "[The options](options.md)."]
 
 
 def _doc(member: Any) -> str:

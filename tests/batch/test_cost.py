@@ -194,7 +194,8 @@ def test_a_cap_in_another_currency_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
-    from cnllm.batch import estimate_session, make_settings
+    from cnllm.batch import estimate_session
+    from cnllm.batch.settings import make_settings
 
     from .support import registry
 

@@ -39,8 +39,10 @@ def test_a_limit_of_the_registry_is_held_from_the_first_request_on(tmp_path: Pat
 def test_a_limit_with_waits_below_a_millisecond_is_held_on_another_loop(tmp_path: Path) -> None:
     uvloop = pytest.importorskip("uvloop")
     with stub() as server:
-        settings = {"api_keys": (KEY,), "registry": registry(server, tmp_path, "rates = { requests = 20_000 }")}
-        work = cnllm.batch.run_async(prompts(300), "home/m", out=tmp_path / "out.jsonl", concurrency=32, **settings)
+        data = registry(server, tmp_path, "rates = { requests = 20_000 }")
+        work = cnllm.batch.run_async(
+            prompts(300), "home/m", out=tmp_path / "out.jsonl", concurrency=32, api_keys=(KEY,), registry=data
+        )
         uvloop.run(work)
         assert len(lines(tmp_path)) == 300
 

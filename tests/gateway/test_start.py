@@ -303,3 +303,25 @@ def test_a_public_gateway_checks_the_origin_of_the_operators_pages(public_url: s
                 assert http.get("/metrics", headers={**headers, "x-api-key": KEY}).status_code == 403
         headers = {"origin": "https://app.example.com", "x-api-key": KEY, "host": own}
         assert http.get("/v1/models/glm-4.7", headers=headers).status_code == 200, "clients in browsers have a key"
+
+
+def test_the_options_of_a_gateway_are_the_same_in_its_signature_its_settings_and_the_command() -> None:
+    from cnllm.cli.commands.serve import serve
+    from cnllm.gateway.asgi import GatewayOptions, GatewaySettings
+
+    assert list(GatewayOptions.__annotations__) == list(GatewaySettings.__struct_fields__)
+    command = {parameter.name for parameter in serve.params}
+    names = {
+        "hosts": "public",
+        "public_url": "public_url",
+        "trusted_proxies": "proxies",
+        "call_log": "log_calls",
+        "limited_keys": "keys_file",
+        "admin_key": "admin_key",
+        "metrics": "no_metrics",
+        "recent": "ui",
+        "spans": "otel",
+    }
+    objects = {"token_keys", "identity", "client", "ping", "bounds", "access_log", "key_book"}  # of Python alone
+    assert set(names) | objects == set(GatewayOptions.__annotations__)
+    assert set(names.values()) <= command

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cnllm.batch.comparison import Comparison
     from cnllm.batch.output import Output
     from cnllm.batch.readers import Reader
-    from cnllm.batch.settings import Settings
+    from cnllm.batch.settings import BatchSettings
     from cnllm.batch.state import State
     from cnllm.batch.vendor.parts import Parts
     from cnllm.engine.encode.plan import Plan
@@ -58,7 +58,7 @@ _NAMES = {
 class SessionParts(Protocol):
     """What this phase uses of its session."""
 
-    settings: Settings
+    settings: BatchSettings
     registry: Registry
     reader: Reader
     cache: AnswerCache | None
@@ -220,7 +220,7 @@ def _returned(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _check_settings(settings: Settings) -> None:
+def _check_settings(settings: BatchSettings) -> None:
     """Raise `CnllmError` for settings that a vendor's batch cannot follow."""
     if len(settings.models) > 1:
         raise CnllmError("--vendor-batch takes one model", hint="name one -m")

@@ -1,0 +1,43 @@
+"""The options of a batch stand in three places: its signature, the struct that a run reads, and the command line."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from pathlib import Path
+
+import pytest
+
+import cnllm.batch
+from cnllm.batch.settings import BatchOptions, BatchSettings
+from cnllm.cli.commands.batch import batch as command
+from cnllm.types.call_options import RunOptions
+
+OWN = set(BatchOptions.__annotations__) - set(RunOptions.__annotations__)
+PYTHON_ONLY = {"registry", "api_keys", "transport", "on_progress"}  # objects; keys stand in variables: --key-env
+COMMAND_ONLY = {"source", "models", "ray", "dry_run", "as_json", "no_plot", "key_env", "base_url", "protocol"}
+COMMAND_ONLY |= {"parameters", "tool", "mcp", "mcp_env", "out", "debug"}
+
+
+def test_the_struct_has_every_option_of_the_signature() -> None:
+    fields = set(BatchSettings.__struct_fields__)
+    assert fields - {"requests", "models", "out", "options", "max_steps"} == OWN
+
+
+def test_the_command_has_every_option_that_a_command_can_have() -> None:
+    names = {parameter.name for parameter in command.params}
+    assert (OWN - PYTHON_ONLY - {"plot"}) - names == set(), "options of Python without one of the command"
+    calls = {name for name in names if name.removeprefix("param_") in RunOptions.__annotations__}
+    assert names - OWN - calls == COMMAND_ONLY, "options of the command without one of Python"
+
+
+def test_both_functions_have_the_same_signature() -> None:
+    sync, other = (inspect.signature(function) for function in (cnllm.batch.run, cnllm.batch.run_async))
+    assert list(sync.parameters) == list(other.parameters) == ["requests", "model", "out", "options"]
+
+
+@pytest.mark.parametrize("name", ["prompts", "max_costs", "concurency"])
+def test_an_option_that_nobody_knows_is_named(tmp_path: Path, name: str) -> None:
+    options: dict[str, typing.Any] = {name: 1}
+    with pytest.raises(TypeError, match=name):
+        cnllm.batch.run(["Hi"], "glm-4.7", out=tmp_path / "out.jsonl", simulate=True, **options)
