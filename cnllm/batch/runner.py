@@ -20,7 +20,7 @@ from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.rows import Row, line_digest
-from cnllm.batch.sender import LanePermit, Sender, Sent
+from cnllm.batch.sender import LanePermit, Sender, Attempt
 from cnllm.batch.state import Mark, Record
 from cnllm.batch.tally import Tally
 
@@ -256,32 +256,32 @@ class Runner:
 
     async def _ask(self, job: Job, lane: Lane, permit: LanePermit) -> None:
         self._tally.requests += 1
-        sent = await self._sender.send(job, lane, permit)
+        attempt = await self._sender.send(job, lane, permit)
         now = time.monotonic()
-        if sent.reply is not None:
-            self._tally.answer(now, sent.seconds, sent.reply)
-        if sent.kind in ("rate", "burst"):
+        if attempt.reply is not None:
+            self._tally.answer(now, attempt.seconds, attempt.reply)
+        if attempt.kind in ("rate", "burst"):
             self._tally.refusal(now)
-        if sent.next == "close":
-            self._close_lane(lane, sent.outcome)
-        if sent.next in ("again", "close"):
+        if attempt.next == "close":
+            self._close_lane(lane, attempt.outcome)
+        if attempt.next in ("again", "close"):
             self._ready.appendleft(job)
-        elif sent.next == "retry" and self.stop.kind is None:
-            self._retry(job, sent)
+        elif attempt.next == "retry" and self.stop.kind is None:
+            self._retry(job, attempt)
         else:
-            self._finish(job, sent.outcome, sent.cost)
+            self._finish(job, attempt.outcome, attempt.cost)
 
-    def _retry(self, job: Job, sent: Sent) -> None:
+    def _retry(self, job: Job, attempt: Attempt) -> None:
         """Mark a row again; or write its failure, where the cap leaves no room for another attempt."""
-        charged = job.reserved if sent.cost is None else sent.cost
-        self._budget.settle(job.reserved, sent.cost)
+        charged = job.reserved if attempt.cost is None else attempt.cost
+        self._budget.settle(job.reserved, attempt.cost)
         job.charged += charged or 0
         has_room = self._budget.has_room(job.reserved)
         self._budget.reserve(job.reserved)
         if has_room:
             self._mark(job)
         else:
-            self._finish(job, sent.outcome, 0)
+            self._finish(job, attempt.outcome, 0)
 
     def _close_lane(self, lane: Lane, outcome: Outcome) -> None:
         """Stop using a key that does not work. Without another one the run ends."""

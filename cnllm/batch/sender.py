@@ -16,13 +16,13 @@ from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
-__all__ = ["LanePermit", "Permit", "Sender", "Sent"]
+__all__ = ["LanePermit", "Permit", "Sender", "Attempt"]
 
 Next = Literal["finish", "again", "retry", "close"]
 
 
-class Sent(Struct, frozen=True):
-    """What became of a request. `kind` is for the bounds of the endpoint, `next` for the row: it is finished; it is
+class Attempt(Struct, frozen=True):
+    """The end of a request that was sent once. `kind` is for the bounds of the endpoint, `next` for the row: it is finished; it is
     sent again, which is no retry; it is retried; or its key serves no request.
 
     `cost` is in units; None is unknown. `tokens` are those that the endpoint counted.
@@ -42,7 +42,7 @@ class Sent(Struct, frozen=True):
 class Permit(Protocol):
     """The permission to send one request, from the bounds of an endpoint in this process or in another one."""
 
-    def end(self, sent: Sent) -> None:
+    def end(self, attempt: Attempt) -> None:
         """Take in what became of the request."""
 
     def drop(self) -> None:
@@ -58,9 +58,9 @@ class LanePermit:
         self._controller = controller
         self._ticket = ticket
 
-    def end(self, sent: Sent) -> None:
+    def end(self, attempt: Attempt) -> None:
         """Take in what became of the request."""
-        self._controller.end(time.monotonic(), self._ticket, sent.kind, sent.tokens, sent.retry_after)
+        self._controller.end(time.monotonic(), self._ticket, attempt.kind, attempt.tokens, attempt.retry_after)
 
     def drop(self) -> None:
         """Take in that the request ended in the middle."""
@@ -84,23 +84,25 @@ class Sender:
         self._loop_options = loop_options
         self._retries = RetryBudget()
 
-    async def send(self, request: Request, lane: Lane, permit: Permit) -> Sent:
+    async def send(self, request: Request, lane: Lane, permit: Permit) -> Attempt:
         """Send a request once, and return what became of it. The permit ends with it."""
         start = time.monotonic()
         request.attempts += 1
         try:
             reply = await self._ask(request, lane)
         except CnllmError as error:
-            sent = self._read_failure(request, lane, error, time.monotonic() - start)
+            attempt = self._read_failure(request, lane, error, time.monotonic() - start)
         except BaseException:
             permit.drop()
             raise
         else:
             self._retries.answer()
             seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
-            sent = Sent("accepted", "finish", outcome, self._paid(reply), seconds, reply, tokens=_tokens_of(reply))
-        permit.end(sent)
-        return sent
+            attempt = Attempt(
+                "accepted", "finish", outcome, self._paid(reply), seconds, reply, tokens=_tokens_of(reply)
+            )
+        permit.end(attempt)
+        return attempt
 
     async def _ask(self, request: Request, lane: Lane) -> Reply:
         prepared, request.prepared = request.prepared, None
@@ -113,7 +115,7 @@ class Sender:
         reply: Reply = prepared.reply
         return reply
 
-    def _read_failure(self, request: Request, lane: Lane, error: CnllmError, seconds: float) -> Sent:
+    def _read_failure(self, request: Request, lane: Lane, error: CnllmError, seconds: float) -> Attempt:
         meaning, retry_after = error.meaning, error.retry_after
         kind: Kind = "overloaded" if meaning.load else "failed"
         following: Next = "finish"
@@ -129,7 +131,7 @@ class Sender:
             if request.failures < self._attempts and (is_lost or self._retries.take()):
                 following = "retry"
         cost = None if meaning.charged else 0
-        return Sent(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
+        return Attempt(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
 
 
 def _tokens_of(reply: Reply) -> float | None:

@@ -17,7 +17,7 @@ from cnllm.batch import loop_factory
 from cnllm.batch.jobs import Request
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome
-from cnllm.batch.sender import Sender, Sent
+from cnllm.batch.sender import Sender, Attempt
 from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
 from cnllm.ray.columns import result_of
@@ -56,14 +56,20 @@ class _RemotePermit:
         self._ticket = ticket
         self._tell = tell
 
-    def end(self, sent: Sent) -> None:
+    def end(self, attempt: Attempt) -> None:
         """Report what became of the row, and its answer."""
         row = self._row
         done = Done(
-            self._ticket, sent.kind, row.reserved, sent.cost, sent.tokens, sent.retry_after, seconds=sent.seconds
+            self._ticket,
+            attempt.kind,
+            row.reserved,
+            attempt.cost,
+            attempt.tokens,
+            attempt.retry_after,
+            seconds=attempt.seconds,
         )
-        if sent.outcome.state == DONE:
-            reply = msgspec.json.encode(result_of(sent.outcome))
+        if attempt.outcome.state == DONE:
+            reply = msgspec.json.encode(result_of(attempt.outcome))
             done = msgspec.structs.replace(done, key=row.key, reply=reply, owned=row.owned)
         self._tell(done)
 
@@ -215,7 +221,7 @@ class RowSender:
     def _refuse_all(self, reason: str) -> None:
         """Finish all rows that wait without sending them."""
         while self._waiting:
-            error = {"type": CAP, "message": f"not sent: {reason}", "status": None, "retryable": True}
+            error = {"type": CAP, "message": f"not attempt: {reason}", "status": None, "retryable": True}
             self._settle(self._waiting.popleft(), result_of(Outcome(FAILED, None, error)))
 
     def _fail(self, error: BaseException) -> None:
@@ -234,20 +240,20 @@ class RowSender:
 
     async def _send(self, row: PendingRow, ticket: int) -> None:
         try:
-            sent = await self._sender.send(row, self._lane, _RemotePermit(row, ticket, self._tell))
+            attempt = await self._sender.send(row, self._lane, _RemotePermit(row, ticket, self._tell))
         except BaseException as error:
             self._fail(error)
             raise
-        if sent.next == "again":
+        if attempt.next == "again":
             self._waiting.appendleft(row)
-        elif sent.next == "retry":
+        elif attempt.next == "retry":
             self._waiting.append(row)
-        elif sent.next == "close":
-            assert sent.error is not None
+        elif attempt.next == "close":
+            assert attempt.error is not None
             self._waiting.appendleft(row)
-            self._fail(sent.error)
+            self._fail(attempt.error)
         else:
-            self._settle(row, result_of(sent.outcome))
+            self._settle(row, result_of(attempt.outcome))
 
     def _tell(self, done: Done) -> None:
         self._finished.append(done)
