@@ -20,7 +20,7 @@ from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
 from cnllm.batch.rows import Row, line_digest
-from cnllm.batch.sender import LanePermit, Sender, Attempt
+from cnllm.batch.sender import Attempt, LanePermit, Sender
 from cnllm.batch.state import Mark, Record
 from cnllm.batch.tally import Tally
 

@@ -16,14 +16,15 @@ from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
-__all__ = ["LanePermit", "Permit", "Sender", "Attempt"]
+__all__ = ["Attempt", "LanePermit", "Permit", "Sender"]
 
 Next = Literal["finish", "again", "retry", "close"]
 
 
 class Attempt(Struct, frozen=True):
-    """The end of a request that was sent once. `kind` is for the bounds of the endpoint, `next` for the row: it is finished; it is
-    sent again, which is no retry; it is retried; or its key serves no request.
+    """The end of a request that was sent once. `kind` is for the bounds of the endpoint, `next` for the row.
+
+    The row is finished; it is sent again, which is no retry; it is retried; or its key serves no request.
 
     `cost` is in units; None is unknown. `tokens` are those that the endpoint counted.
     """

@@ -17,7 +17,7 @@ from cnllm.batch import loop_factory
 from cnllm.batch.jobs import Request
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome
-from cnllm.batch.sender import Sender, Attempt
+from cnllm.batch.sender import Attempt, Sender
 from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
 from cnllm.ray.columns import result_of
@@ -58,16 +58,9 @@ class _RemotePermit:
 
     def end(self, attempt: Attempt) -> None:
         """Report what became of the row, and its answer."""
-        row = self._row
-        done = Done(
-            self._ticket,
-            attempt.kind,
-            row.reserved,
-            attempt.cost,
-            attempt.tokens,
-            attempt.retry_after,
-            seconds=attempt.seconds,
-        )
+        row, cost, seconds = self._row, attempt.cost, attempt.seconds
+        done = Done(self._ticket, attempt.kind, row.reserved, cost, attempt.tokens, attempt.retry_after)
+        done = msgspec.structs.replace(done, seconds=seconds)
         if attempt.outcome.state == DONE:
             reply = msgspec.json.encode(result_of(attempt.outcome))
             done = msgspec.structs.replace(done, key=row.key, reply=reply, owned=row.owned)
