@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from cnllm.errors import RegistryError
-from cnllm.registry_files.edit_values import remove_alias, set_alias, set_preference
+from cnllm.registry_files.edit import remove_alias, set_alias, set_preference
 
 FULL = """#:schema ./providers.schema.json
 # mine

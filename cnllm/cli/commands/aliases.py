@@ -32,7 +32,7 @@ def set_(name: str, model: str) -> None:
     """Let NAME stand for MODEL. This also replaces an alias of yours, and wins over a built-in one."""
     from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry, tiers
-    from cnllm.registry_files.edit_values import set_alias
+    from cnllm.registry_files.edit import set_alias
 
     bad = not name or "/" in name or any(c.isspace() or not c.isprintable() for c in name)
     if bad or name.startswith(("-", tiers.PREFIX)):
@@ -69,7 +69,7 @@ def remove(name: str) -> None:
     from cnllm.cli.own_registry import change_file
     from cnllm.cli.suggestion import suggest
     from cnllm.registry import Registry
-    from cnllm.registry_files.edit_values import remove_alias
+    from cnllm.registry_files.edit import remove_alias
 
     own = [document for document in _own_documents() if _holds(document, name)]
     if not own:

@@ -62,7 +62,7 @@ def _store(registry: Registry, names: list[str], *, remove: bool) -> list[str]:
     """Add providers to the preferred ones, or remove them. Return the preferred ones."""
     from cnllm.cli.own_registry import change_file
     from cnllm.registry import Registry
-    from cnllm.registry_files.edit_values import set_preference
+    from cnllm.registry_files.edit import set_preference
 
     old: list[str] = []
     new: list[str] = []
