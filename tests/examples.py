@@ -14,7 +14,7 @@ __all__ = ["PROFILE", "SHARE", "examples", "load", "share"]
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
 _USUAL = 100
-SHARE = 1 if PROFILE == "full" else 8
+SHARE = 1 if PROFILE == "full" else 12
 """One example of so many is tried in this run."""
 _FEWEST = 12
 

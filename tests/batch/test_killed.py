@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from cli.support import Machine
+from examples import SHARE
 
 from cnllm.batch.rows import id_digest
 
 from .stub import stub
 
 ROWS = 600
+KILLS = 20 if SHARE == 1 else 6
 
 
 def finished(out: Path) -> set[str]:
@@ -39,6 +41,7 @@ def marked(state: Path) -> set[bytes]:
             return set()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.long] if n else []) for n in range(3)])
 def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
     machine = Machine(tmp_path)
@@ -48,7 +51,7 @@ def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
     with stub(latency=0.03) as server:
         machine.overlay(server.url)
         kills = 0
-        while kills < 20:
+        while kills < KILLS:
             before, start = finished(out), len(server.log)
             process = machine.start("batch", str(source), "-m", "home/m", "-o", str(out), "--concurrency", "8")
             while len(server.log) == start and process.poll() is None:

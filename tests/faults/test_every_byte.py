@@ -22,7 +22,7 @@ from cnllm import engine
 from .honest import came, closed, cut
 from .streams import CALLS, REASONING, TEXT, WIRES, Wire
 
-STRETCH = 25 if SHARE == 1 else 8
+STRETCH = 25 if SHARE == 1 else 4
 """Bytes of a recorded stream that are cut one after another."""
 
 

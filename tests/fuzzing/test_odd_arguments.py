@@ -20,7 +20,7 @@ from fuzz.odd.surface import public
 from fuzz.odd.table import alone, inputs, share
 from fuzz.odd.values import VALUES
 
-OF = 50
+OF = 100
 
 
 @cache

@@ -548,6 +548,7 @@ def test_J8_threads_that_call_meanwhile_leave_nothing_old_behind(tmp_path: Path)
     assert seen == list(range(2, 20))
 
 
+@pytest.mark.long
 def test_J8_each_command_reads_the_files_as_they_are(tmp_path: Path) -> None:
     path = overlay(tmp_path, more=NEW)
     env = {"CNLLM_PROVIDERS": str(path), "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}

@@ -18,10 +18,10 @@ from .endpoint import KEY
 REGISTRY = Registry.load()
 MODELS = [
     ("zai/glm-4.7", "openai-chat", 20),
-    ("mistral/mistral-large-4", "openai-chat", 16),
+    pytest.param("mistral/mistral-large-4", "openai-chat", 16, marks=pytest.mark.long),
     ("zhipuai/glm-5.3", "anthropic-messages", 14),
     ("google/gemini-4-argon", "gemini", 14),
-    ("openai/gpt-6.1-terra", "openai-responses", 14),
+    pytest.param("openai/gpt-6.1-terra", "openai-responses", 14, marks=pytest.mark.long),
 ]
 
 

@@ -72,6 +72,7 @@ def test_what_is_remembered_equals_what_was_read(files: Files, parsed: list[str]
     assert len(parsed) == 2
 
 
+@pytest.mark.long
 def test_every_model_is_the_same_cold_and_warm(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     small.use(monkeypatch, BUILTIN)
     path = files.write(PLAIN)

@@ -22,6 +22,7 @@ def fact(facts: list[Fact], flag: str) -> Fact:
 
 
 # ── the built-in file ────────────────────────────────────────────────────────
+@pytest.mark.long
 def test_every_fact_points_at_a_line_that_holds_its_last_key(registry: Registry) -> None:
     for name in registry.names():
         for found in registry.resolve(name).explain():

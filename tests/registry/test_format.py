@@ -41,6 +41,7 @@ def test_the_built_in_file_has_its_form() -> None:
     kept(text)
 
 
+@pytest.mark.long
 def test_the_catalogue_keeps_what_it_says() -> None:
     text = catalogue_path().read_text()
     assert "#" in text

@@ -55,6 +55,7 @@ def output() -> int | None:
     return found
 
 
+@pytest.mark.long
 def test_what_is_kept_is_what_the_registry_says(
     files: Files, monkeypatch: pytest.MonkeyPatch, loaded: list[Registry]
 ) -> None:

@@ -84,8 +84,8 @@ def build_request(
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]
-    images = not is_plain(turns) and media.has_media(turns)
     try:
+        images = not is_plain(turns) and media.has_media(turns)
         kept = None if entries is None else entries.get(images)
         if kept is not None:
             plan = _build(kept.prepared, turns, kept)
