@@ -12,7 +12,7 @@ from daft.datatype import DataType
 
 from cnllm.daft.answer import split_format
 from cnllm.daft.prompter import Prompter
-from cnllm.daft.settings import Settings, read_settings, refuse_keys
+from cnllm.daft.settings import PromptSettings, read_settings, refuse_keys
 
 __all__ = ["CnllmProvider"]
 
@@ -53,7 +53,7 @@ class CnllmProvider(Provider):
 class CnllmDescriptor(PrompterDescriptor):
     """A `prompt` as it is pickled: its settings, without a key and without connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PromptSettings) -> None:
         self._settings = settings
 
     def get_provider(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from daft.ai.metrics import record_token_metrics
 from daft.udf.metrics import increment_counter
 
-from cnllm.daft.settings import Settings
+from cnllm.daft.settings import PromptSettings
 from cnllm.types import Reply
 
 __all__ = ["record_failure", "record_reply"]
@@ -15,7 +15,7 @@ __all__ = ["record_failure", "record_reply"]
 _BILLION = 10**9
 
 
-def record_reply(reply: Reply[Any], settings: Settings) -> None:
+def record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
     """Count the tokens of a reply under Daft's names, and its reasoning, cached tokens and cost."""
     usage = reply.usage
     record_token_metrics(
@@ -35,10 +35,10 @@ def record_reply(reply: Reply[Any], settings: Settings) -> None:
         increment_counter(f"cost in billionths of {reply.cost.currency}", billionths, attributes=attributes)
 
 
-def record_failure(settings: Settings) -> None:
+def record_failure(settings: PromptSettings) -> None:
     """Count a row that failed."""
     increment_counter("failed rows", attributes=_attributes(settings))
 
 
-def _attributes(settings: Settings) -> dict[str, str]:
+def _attributes(settings: PromptSettings) -> dict[str, str]:
     return {"model": settings.model, "protocol": "prompt", "provider": settings.provider}

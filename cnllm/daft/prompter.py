@@ -13,7 +13,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.daft.answer import answer_row
 from cnllm.daft.content import ContentError, messages_of
 from cnllm.daft.metrics import record_failure, record_reply
-from cnllm.daft.settings import Settings, resolve_model
+from cnllm.daft.settings import PromptSettings, resolve_model
 from cnllm.errors import CnllmError, KeyMissing, RegistryError, UnknownModel, Untrusted
 from cnllm.types import Reply
 
@@ -31,7 +31,7 @@ class InvalidAnswer(CnllmError):
 class Prompter:
     """Answers rows. One client serves all of them; it is safe in a forked process and in several event loops."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PromptSettings) -> None:
         self._settings = settings
         self._client = AsyncClient(simulate=settings.simulate, retry=settings.retry)
         self._model = resolve_model(self._client.registry, settings)

@@ -17,14 +17,14 @@ from cnllm.registry.model import Model
 from cnllm.types import checks
 from cnllm.types.policy import Retry
 
-__all__ = ["Settings", "read_settings", "refuse_keys", "resolve_model"]
+__all__ = ["PromptSettings", "read_settings", "refuse_keys", "resolve_model"]
 
 _OWN = ("base_url", "concurrency", "max_retries", "on_error", "protocol", "simulate")
 _ON_ERROR = ("raise", "log", "ignore")
 _ADVICE = "each worker reads keys from its own environment or keys file: export them there, or `cnllm keys set NAME`"
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class PromptSettings(Struct, frozen=True, kw_only=True):
     """The settings of a `prompt`. `options` are those of each call; `as_answer` makes each row an `Answer`."""
 
     provider: str
@@ -46,7 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def read_settings(
     provider: str, model: str | None, schema: Any, as_answer: bool, system: str | None, given: Mapping[str, Any]
-) -> Settings:
+) -> PromptSettings:
     """Return the settings of a `prompt`, with the model and the options checked against the registry.
 
     Raises `TypeError` or `ValueError` for a wrong option, `UnknownModel`, and `CnllmError` for an option with a key.
@@ -60,14 +60,14 @@ def read_settings(
             options[name] = value
     _check_own(own)
     refuse_keys(given)
-    settings = Settings(provider=provider, model=_model_name(model), options=options, as_answer=as_answer, **own)
+    settings = PromptSettings(provider=provider, model=_model_name(model), options=options, as_answer=as_answer, **own)
     if not settings.model.startswith(tiers.PREFIX):  # a tier takes the first model with a key, which workers have
         with Client(simulate=settings.simulate) as client:
             client.plan(resolve_model(client.registry, settings), "", **options)
     return settings
 
 
-def resolve_model(registry: Registry, settings: Settings) -> str | Model:
+def resolve_model(registry: Registry, settings: PromptSettings) -> str | Model:
     """Return the model of a `prompt`: a name, or a `Model` where the endpoint is the caller's own."""
     if settings.base_url is None and settings.protocol is None:
         return settings.model

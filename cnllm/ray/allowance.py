@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cnllm.batch.budget import Budget
 from cnllm.batch.controller import Controller, Ticket
 from cnllm.ray.ledger import Answer, Ledger
-from cnllm.ray.messages import Done, Grant, Hello, Need, Report
+from cnllm.ray.messages import Done, Grant, Hello, Need, WorkerReport
 
 __all__ = ["LEASE", "Allowance"]
 
@@ -81,7 +81,7 @@ class Allowance:
         self._numbers = itertools.count(time.time_ns())  # no number of an allowance before this one
         self.last_report = 0.0
 
-    def exchange(self, now: float, report: Report) -> Grant:
+    def exchange(self, now: float, report: WorkerReport) -> Grant:
         """Take in a report, and return permissions. Raises `CnllmError` where the ledger cannot be written."""
         self.last_report = now
         if report.hello is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cnllm.ray.allowance import Allowance
-from cnllm.ray.messages import Grant, Report, decode_grant, decode_report, encode
+from cnllm.ray.messages import Grant, WorkerReport, decode_grant, decode_report, encode
 
 __all__ = ["ACTOR", "Link", "LinkLost", "LocalLink", "RayLink", "open_link"]
 
@@ -27,7 +27,7 @@ class LinkLost(Exception):
 class Link(Protocol):
     """A way to the allowance."""
 
-    async def exchange(self, report: Report) -> Grant:
+    async def exchange(self, report: WorkerReport) -> Grant:
         """Send a report and return what is granted. Raises `LinkLost`."""
 
     async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
@@ -40,7 +40,7 @@ class LocalLink:
     def __init__(self) -> None:
         self._allowance = Allowance(f"{os.getpid()}")
 
-    async def exchange(self, report: Report) -> Grant:
+    async def exchange(self, report: WorkerReport) -> Grant:
         """Pass a report to the allowance of this process."""
         return self._allowance.exchange(time.monotonic(), report)
 
@@ -82,7 +82,7 @@ class RayLink:
     def __init__(self) -> None:
         self._actor: Any = None
 
-    async def exchange(self, report: Report) -> Grant:
+    async def exchange(self, report: WorkerReport) -> Grant:
         """Send a report to the actor. Raises `LinkLost`."""
         return decode_grant(await self._call("exchange", encode(report)))
 

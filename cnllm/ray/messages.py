@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cnllm.batch.controller import Kind
 
-__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Need", "Report"]
+__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Need", "WorkerReport"]
 
 
 class EndpointLimits(Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class Need(Struct, frozen=True, array_like=True):
     reserved: int | None
 
 
-class Report(Struct, frozen=True, array_like=True):
+class WorkerReport(Struct, frozen=True, array_like=True):
     """The news and the needs of a worker.
 
     `observed` has requests and tokens a minute and a pause, as an endpoint told them.
@@ -90,5 +90,5 @@ class Grant(Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_report = msgspec.msgpack.Decoder(Report).decode
+decode_report = msgspec.msgpack.Decoder(WorkerReport).decode
 decode_grant = msgspec.msgpack.Decoder(Grant).decode

@@ -22,7 +22,7 @@ from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
 from cnllm.ray.columns import result_of
 from cnllm.ray.link import Link, LinkLost, open_link
-from cnllm.ray.messages import Done, Hello, Need, Report
+from cnllm.ray.messages import Done, Hello, Need, WorkerReport
 
 __all__ = ["PendingRow", "RowSender"]
 
@@ -203,10 +203,10 @@ class RowSender:
         rows = [Need(row.tokens, row.reserved) for row in needs]
         observed, self._observed = self._observed, None
         hello = None if self._known else self._hello(self._committed)
-        grant = await self._link.exchange(Report(self._name, finished, rows, observed, hello))
+        grant = await self._link.exchange(WorkerReport(self._name, finished, rows, observed, hello))
         if not grant.known:  # it was silent for too long
             grant = await self._link.exchange(
-                Report(self._name, finished, rows, observed, self._hello(self._committed))
+                WorkerReport(self._name, finished, rows, observed, self._hello(self._committed))
             )
         self._known = True
         return grant

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from cnllm.errors import CnllmError
 from cnllm.ray.allowance import LEASE, Allowance
 from cnllm.ray.ledger import Ledger
-from cnllm.ray.messages import Done, EndpointLimits, Grant, Hello, Need, Report, decode_grant, decode_report, encode
+from cnllm.ray.messages import (
+    Done,
+    EndpointLimits,
+    Grant,
+    Hello,
+    Need,
+    WorkerReport,
+    decode_grant,
+    decode_report,
+    encode,
+)
 
 
 def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
@@ -44,7 +54,7 @@ class Worker:
             self.finished.append(Done(ticket, "accepted", self.worst, cost, 10.0))
         needs = [Need(10.0, self.worst)] * min(self.rows, 64)
         greeting = None if self.known else self.greeting
-        report = Report(self.name, self.finished, needs, None, greeting)
+        report = WorkerReport(self.name, self.finished, needs, None, greeting)
         grant: Grant = decode_grant(encode(allowance.exchange(now, decode_report(encode(report)))))
         self.known = grant.known
         if not grant.known:
@@ -143,18 +153,18 @@ def test_a_cap_holds_whatever_ends(
 
 def test_a_silent_worker_gives_its_permissions_back(tmp_path: Path) -> None:
     allowance = Allowance()
-    first = Report("a", [], [Need(1, 5)] * 8, None, hello(tmp_path, "1", concurrency=4))
+    first = WorkerReport("a", [], [Need(1, 5)] * 8, None, hello(tmp_path, "1", concurrency=4))
     granted = allowance.exchange(1.0, first)
     assert len(granted.tickets) == 4
-    other = Report("b", [], [Need(1, 5)] * 8, None, hello(tmp_path, "2", concurrency=4))
+    other = WorkerReport("b", [], [Need(1, 5)] * 8, None, hello(tmp_path, "2", concurrency=4))
     assert allowance.exchange(2.0, other).tickets == []
-    later = allowance.exchange(2.0 + LEASE, Report("b", [], [Need(1, 5)] * 8))
+    later = allowance.exchange(2.0 + LEASE, WorkerReport("b", [], [Need(1, 5)] * 8))
     assert len(later.tickets) == 4
     assert later.committed == 4 * 5 + 4 * 5, "those of the silent one count as paid"
-    back = allowance.exchange(3.0 + LEASE, Report("a", [], []))
+    back = allowance.exchange(3.0 + LEASE, WorkerReport("a", [], []))
     assert back.known is False
     done = [Done(ticket, "accepted", 5, 1) for ticket in granted.tickets]
-    told = allowance.exchange(3.1 + LEASE, Report("a", done, [], None, hello(tmp_path, "1", concurrency=4)))
+    told = allowance.exchange(3.1 + LEASE, WorkerReport("a", done, [], None, hello(tmp_path, "1", concurrency=4)))
     assert told.committed == 4 * 1 + 4 * 5, "and are corrected"
     allowance.close()
 
@@ -163,16 +173,16 @@ def test_two_that_want_share(tmp_path: Path) -> None:
     allowance = Allowance()
     needs = [Need(1, None)] * 100
     for name in ("a", "b"):
-        allowance.exchange(0.9, Report(name, [], needs, None, hello(tmp_path, name, concurrency=1)))
+        allowance.exchange(0.9, WorkerReport(name, [], needs, None, hello(tmp_path, name, concurrency=1)))
     first = Allowance()
     grants = {
-        name: first.exchange(1.0, Report(name, [], needs, None, hello(tmp_path / "x", name, concurrency=40)))
+        name: first.exchange(1.0, WorkerReport(name, [], needs, None, hello(tmp_path / "x", name, concurrency=40)))
         for name in ("a", "b")
     }
     assert len(grants["a"].tickets) == 40, "nobody else wants yet"
     done = [Done(ticket, "accepted", None, None) for ticket in grants["a"].tickets]
-    assert first.exchange(1.1, Report("a", done, needs)).tickets != []
-    assert len(first.exchange(1.2, Report("b", [], needs)).tickets) == 20
+    assert first.exchange(1.1, WorkerReport("a", done, needs)).tickets != []
+    assert len(first.exchange(1.2, WorkerReport("b", [], needs)).tickets) == 20
     allowance.close()
     first.close()
 
@@ -180,12 +190,12 @@ def test_two_that_want_share(tmp_path: Path) -> None:
 def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
     """One with an id is for everybody; one without is for others only when its process ended, and once."""
     allowance = Allowance()
-    allowance.exchange(1.0, Report("a", [], [Need(1, 1)] * 2, None, hello(tmp_path, "1")))
+    allowance.exchange(1.0, WorkerReport("a", [], [Need(1, 1)] * 2, None, hello(tmp_path, "1")))
     done = [Done(0, "accepted", 1, 1, key=b"id", reply=b"x"), Done(0, "accepted", 1, 1, None, None, b"n", b"y", True)]
-    allowance.exchange(1.1, Report("a", done, []))
-    allowance.exchange(1.1, Report("b", [], [], None, hello(tmp_path, "2")))
+    allowance.exchange(1.1, WorkerReport("a", done, []))
+    allowance.exchange(1.1, WorkerReport("b", [], [], None, hello(tmp_path, "2")))
     assert allowance.find("b", [(b"id", False), (b"n", True)]) == [b"x", None]
-    allowance.exchange(1.2, Report("c", [], [], None, hello(tmp_path, "1")))
+    allowance.exchange(1.2, WorkerReport("c", [], [], None, hello(tmp_path, "1")))
     assert allowance.find("c", [(b"id", False), (b"n", True)]) == [b"x", b"y"]
     assert allowance.find("b", [(b"n", True)]) == [None]
     allowance.close()
@@ -207,14 +217,14 @@ def test_one_process_has_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_new_allowance_waits_for_reports_before_it_ends_a_run(tmp_path: Path) -> None:
     """What its predecessor had reserved may be paid back."""
     first = Allowance()
-    one = Report("a", [], [Need(1, 50)] * 2, None, hello(tmp_path, "1", cap=100))
+    one = WorkerReport("a", [], [Need(1, 50)] * 2, None, hello(tmp_path, "1", cap=100))
     granted = first.exchange(1.0, one)
     assert len(granted.tickets) == 2
     first.close()
     second = Allowance()
-    again = Report("a", [], [Need(1, 50)], None, hello(tmp_path, "1", cap=100, committed=granted.committed))
+    again = WorkerReport("a", [], [Need(1, 50)], None, hello(tmp_path, "1", cap=100, committed=granted.committed))
     assert second.exchange(2.0, again).stop is None
     done = [Done(ticket, "accepted", 50, 20) for ticket in granted.tickets]
-    assert len(second.exchange(3.0, Report("a", done, [Need(1, 50)])).tickets) == 1
-    assert second.exchange(4.0, Report("a", [], [Need(1, 50)])).stop is None
+    assert len(second.exchange(3.0, WorkerReport("a", done, [Need(1, 50)])).tickets) == 1
+    assert second.exchange(4.0, WorkerReport("a", [], [Need(1, 50)])).stop is None
     second.close()

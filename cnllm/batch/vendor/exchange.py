@@ -19,7 +19,7 @@ from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.policy import Timeouts
 
-__all__ = ["Exchange", "Interrupted", "UnreadableAnswer", "delay_of"]
+__all__ = ["Interrupted", "UnreadableAnswer", "VendorConnection", "delay_of"]
 
 _TIMEOUTS = Timeouts(first_byte=600.0, idle=120.0)  # a vendor checks a file of hundreds of megabytes before it answers
 _ATTEMPTS = 6
@@ -36,7 +36,7 @@ class UnreadableAnswer(CnllmError):
     """An answer of a batch interface is not as the registry describes it."""
 
 
-class Exchange:
+class VendorConnection:
     """The connection to one interface with one key. `sleep(seconds)` waits, and raises where the run is stopped."""
 
     def __init__(self, transport: Any, key: str | None, sleep: Callable[[float], Awaitable[object]]) -> None:

@@ -17,7 +17,7 @@ from cnllm.batch.rows import Row
 from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.collection import Collector
 from cnllm.batch.vendor.discount import discounted_model, discounted_price
-from cnllm.batch.vendor.exchange import Exchange, Interrupted
+from cnllm.batch.vendor.exchange import Interrupted, VendorConnection
 from cnllm.batch.vendor.interface import require_interface
 from cnllm.batch.vendor.outbox import Outbox
 from cnllm.batch.vendor.packing import Packer
@@ -191,16 +191,16 @@ class VendorPhase:
                 )
             await exchange.close()
 
-    def _connect(self) -> Exchange:
+    def _connect(self) -> VendorConnection:
         """Return the connection to the interface, or to one that is simulated in memory."""
         settings, registry = self._session.settings, self._session.registry
         if settings.simulate:
             from cnllm.simulator.transport import AsyncSimTransport
 
-            return Exchange(AsyncSimTransport(registry), _NO_KEY, self._sleep)
+            return VendorConnection(AsyncSimTransport(registry), _NO_KEY, self._sleep)
         key = settings.api_keys[0] if settings.api_keys else None
         key = key_for(self._probe, registry) if key is None else key
-        return Exchange(settings.transport, key, self._sleep)
+        return VendorConnection(settings.transport, key, self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait. Raises `Interrupted` where the run is stopped."""

@@ -15,7 +15,7 @@ from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.batch.state import RETRYABLE
 from cnllm.batch.vendor.answers import RowResult, VendorJob, read_result
 from cnllm.batch.vendor.bodies import fetch_plan
-from cnllm.batch.vendor.exchange import Exchange, UnreadableAnswer
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection
 from cnllm.batch.vendor.parts import Part
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
@@ -76,7 +76,7 @@ class Results:
 
 
 async def fetch_results(
-    exchange: Exchange, batch: Batch, probe: Plan, part: Part, job: VendorJob, out: Path
+    exchange: VendorConnection, batch: Batch, probe: Plan, part: Part, job: VendorJob, out: Path
 ) -> Results:
     """Fetch the results of a finished job. Raises `CnllmError` where they do not come whole.
 

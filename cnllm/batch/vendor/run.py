@@ -15,7 +15,7 @@ from cnllm.batch.rows import Row
 from cnllm.batch.vendor.answers import VendorJob, read_job
 from cnllm.batch.vendor.bodies import poll_plan
 from cnllm.batch.vendor.collection import Collector
-from cnllm.batch.vendor.exchange import Exchange, Interrupted, UnreadableAnswer
+from cnllm.batch.vendor.exchange import Interrupted, UnreadableAnswer, VendorConnection
 from cnllm.batch.vendor.outbox import Outbox
 from cnllm.batch.vendor.parts import Part, Parts
 from cnllm.batch.vendor.progress import VendorProgress
@@ -37,7 +37,7 @@ class VendorRun:
         *,
         batch: Batch,
         probe: Plan,
-        exchange: Exchange,
+        exchange: VendorConnection,
         parts: Parts,
         outbox: Outbox,
         collector: Collector,

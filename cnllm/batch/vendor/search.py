@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cnllm.batch.vendor.answers import VendorJob, read_job, read_page
 from cnllm.batch.vendor.bodies import list_plan, poll_plan
-from cnllm.batch.vendor.exchange import Exchange, UnreadableAnswer
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection
 from cnllm.batch.vendor.parts import Part
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.engine.encode.plan import Plan
@@ -32,7 +32,7 @@ class SearchResult(Struct, frozen=True):
 
 
 async def find_job(
-    exchange: Exchange,
+    exchange: VendorConnection,
     batch: Batch,
     probe: Plan,
     part: Part,
@@ -76,7 +76,7 @@ def _may_be(job: VendorJob, part: Part) -> bool:
     return job.created is None or job.created >= part.created - _SLACK
 
 
-async def _jobs(exchange: Exchange, batch: Batch, probe: Plan) -> AsyncIterator[VendorJob]:
+async def _jobs(exchange: VendorConnection, batch: Batch, probe: Plan) -> AsyncIterator[VendorJob]:
     """Yield all jobs of the account. Raises `UnreadableAnswer` where the list does not end."""
     page: str | None = None
     for number in range(_MOST_PAGES):
@@ -92,7 +92,7 @@ async def _jobs(exchange: Exchange, batch: Batch, probe: Plan) -> AsyncIterator[
 
 
 async def _is_of_part(
-    exchange: Exchange,
+    exchange: VendorConnection,
     batch: Batch,
     probe: Plan,
     part: Part,

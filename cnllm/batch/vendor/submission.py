@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cnllm.batch.vendor.answers import read_file_id, read_job
 from cnllm.batch.vendor.bodies import encode_row, submit_plan, upload_plan
-from cnllm.batch.vendor.exchange import Exchange, UnreadableAnswer, delay_of
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
 from cnllm.batch.vendor.packing import Packed
 from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, Part, Parts
 from cnllm.batch.vendor.search import find_job
@@ -39,7 +39,7 @@ class Submission:
         self,
         batch: Batch,
         probe: Plan,
-        exchange: Exchange,
+        exchange: VendorConnection,
         parts: Parts,
         out: Path,
         sleep: Callable[[float], Awaitable[object]],
