@@ -6,11 +6,14 @@ A test that takes `SHARE` or `share` by itself has the marker `sampled`; those o
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["PROFILE", "SHARE", "examples", "load", "share"]
+__all__ = ["PROFILE", "SHARE", "examples", "load", "share", "some"]
+
+T = TypeVar("T")
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
 _USUAL = 100
@@ -30,6 +33,11 @@ def share(count: int) -> int:
 def examples(count: int, **more: Any) -> settings:
     """Settings for a property that is worth that many examples, however long each takes."""
     return settings(_UNHURRIED, max_examples=share(count), **more)
+
+
+def some(items: Sequence[T], start: int = 0) -> Sequence[T]:
+    """Those of a table that this run tries: one of four from `start` on, all of them in .ci/long."""
+    return items if SHARE == 1 else items[start % 4 :: 4]
 
 
 def load() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import home_folders
 import pytest
 from cases import each
-from examples import SHARE
+from examples import some
 
 from cnllm.config import bounded_files
 from cnllm.config.bounded_files import read_bounded
@@ -50,7 +50,7 @@ def run(folder: Path, *arguments: str, **more: Any) -> subprocess.CompletedProce
 
 
 @pytest.mark.sampled
-@each("way", WAYS if SHARE == 1 else WAYS[::4])
+@each("way", some(WAYS))
 def test_a_device_without_an_end_is_an_error_that_names_it(tmp_path: Path, way: tuple[str, ...]) -> None:
     (tmp_path / "in.jsonl").write_text('{"prompt": "hi"}\n')
     done = run(tmp_path, *[word.replace("FILE", "/dev/zero") for word in way])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import pytest
 from cases import each
+from examples import some
 from history.support import BUILTIN, answered, conversation, exchange, plan, signature, takes_tools
 from history.test_pairs import shapes
 
@@ -40,11 +42,12 @@ def signatures(history: tuple[Message, ...]) -> set[str]:
     return {str(one[key]) for one in data for key in SIGNED if key in one}
 
 
+@pytest.mark.sampled
 @each("stream", [False, True], ids=["whole", "stream"])
 @each("wire", WIRES)
 def test_the_second_request_and_the_third(wire: str, stream: bool) -> None:
     assert len(kinds(wire)) > 1
-    for model in kinds(wire):
+    for model in some(kinds(wire), stream):
         history = conversation(model, stream)
         again = plan(model, [*history, Message("user", [Text("And tomorrow?")])], stream=stream)
         exchange(again)
@@ -52,11 +55,12 @@ def test_the_second_request_and_the_third(wire: str, stream: bool) -> None:
             assert any(m.tool_calls for m in history), model
 
 
+@pytest.mark.sampled
 @each("wire", WIRES)
 def test_the_histories_of_all_wires_go_to_every_kind(wire: str) -> None:
     sources = [*shapes(), *(kinds(w)[0] for w in WIRES), *(kinds(w)[-1] for w in WIRES)]
     question = Message("user", [Text("And tomorrow?")])
-    for target in kinds(wire):
+    for target in some(kinds(wire)):
         for source in sources:
             history = conversation(source)
             request = plan(target, [*history, question])
@@ -75,9 +79,10 @@ def test_a_tool_loop_that_another_began_is_gone_on_with(wire: str) -> None:
                 taken(plan(target, conversation(source)[:-1]))
 
 
+@pytest.mark.sampled
 @each("wire", WIRES)
 def test_what_was_said_over_a_wire_goes_on_over_chat(wire: str) -> None:
     question = Message("user", [Text("And tomorrow?")])
-    for source in kinds(wire):
+    for source in some(kinds(wire)):
         for target in shapes():
             taken(plan(target, [*conversation(source), question]))

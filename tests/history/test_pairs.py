@@ -6,7 +6,7 @@ import re
 
 import pytest
 from cases import each
-from examples import SHARE
+from examples import SHARE, some
 
 import cnllm
 from cnllm import Message, Text
@@ -63,10 +63,11 @@ def test_a_history_of_all_kinds_of_models_goes_to_every_kind(provider: str) -> N
             legal(plan(target, goes_on(*sources[at : at + few])))
 
 
+@pytest.mark.sampled
 @each("provider", PROVIDERS)
 def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
-    for target in of(provider):
-        for source in shapes():
+    for number, target in enumerate(of(provider)):
+        for source in some(shapes(), number):
             request = plan(target, goes_on(source))
             legal(request)
             thoughts = [m.reasoning for m in conversation(source) if m.reasoning]
