@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.engine.decode.reply_setup import text_reply_builder
+from cnllm.engine.decode.reply_builder import text_reply_builder
 from cnllm.leaks.script import language_script
 from cnllm.registry.model import Model
 from cnllm.registry.registry import resolve_model
@@ -61,7 +61,7 @@ class Sanitizer:
         checks.require_text("text", text)
         if self._result is not None:
             raise ValueError("this Sanitizer is closed; create a new one for the next text")
-        return _delta_text(self._builder.add_piece(text))
+        return _delta_text(self._builder.add_text(text))
 
     def close(self) -> Sanitized:
         """End the text and return all parts of it."""

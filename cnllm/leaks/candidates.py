@@ -16,7 +16,7 @@ class BlockResult(Struct, frozen=True):
 
     `remove`: the block is removed from the text. Without `raw` the result stands for the rest of the text, which is
     no longer searched. `stripped_calls` are the calls of a block that is removed and gives no call. `is_tag`: it is a
-    tag of reasoning that ends nothing.
+    tag of reasoning that ends nothing. `is_reasoning`: `raw` stood between tags of reasoning.
     """
 
     raw: str
@@ -25,6 +25,7 @@ class BlockResult(Struct, frozen=True):
     remove: bool = True
     stripped_calls: list[ParsedCall] = []
     is_tag: bool = False
+    is_reasoning: bool = False
 
 
 class Candidate(Struct, frozen=True):

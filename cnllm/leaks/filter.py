@@ -26,7 +26,7 @@ from cnllm.leaks.candidates import BlockResult, Candidate
 from cnllm.leaks.grammars import JsonScan, ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
 from cnllm.leaks.inline import InlineLine
-from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_in_code, joining_space, stands_alone, tag_end
+from cnllm.leaks.lone import LOOKAHEAD, LOOKBEHIND, TagRun, is_in_code, joining_space, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.quoting import QuoteTracker
 from cnllm.leaks.rules import Markup, filter_markers
@@ -41,24 +41,21 @@ _MAX_INNER_CLOSERS = 64  # closers inside a value, before the filter gives a blo
 class LeakFilter:
     """The filter for one channel of a reply: the answer or the reasoning.
 
-    `delivered`: the pieces of text that it let through. `tools`: the functions that were offered, name → JSON Schema
-    of the parameters, or None where none were. `deliver` takes text that is certain, `report` takes the result of a
-    block. With `trims` the white space behind a block is removed with it. `quotes` tells whether the prompt contains
-    a block, which is a quotation then. With `last` such a block is a call all the same if it stands alone on its
-    lines at the end of the text.
+    `tools`: the functions that were offered, name → JSON Schema of the parameters, or None where none were. `before`:
+    the text that passed before the filter was needed; `skip` adds more of it later. The other methods return text that
+    is certain, and the results of blocks. With `trims` the white space behind a block is removed with it. `quotes`
+    tells whether the prompt contains a block, which is a quotation then. With `last` such a block is a call all the
+    same if it stands alone on its lines at the end of the text.
 
     In the answer (`trims`) the filter also removes calls of tools that were not offered, and markers that stand
-    alone. `tags` are pairs of an opening and a closing tag of reasoning, and `deliver_reasoning` takes what stands
-    between them.
+    alone. `tags` are pairs of an opening and a closing tag of reasoning; what stands between them is reasoning.
     """
 
     __slots__ = (
+        "_before",
         "_block",
         "_block_length",
         "_closers",
-        "_deliver",
-        "_deliver_reasoning",
-        "_delivered",
         "_ends",
         "_failures",
         "_fed",
@@ -74,11 +71,11 @@ class LeakFilter:
         "_markers",
         "_opener",
         "_openers",
+        "_out",
         "_pending",
         "_queue",
         "_quotes",
         "_reads_markdown",
-        "_report",
         "_rules",
         "_run",
         "_scan",
@@ -95,13 +92,10 @@ class LeakFilter:
         self,
         rules: Sequence[Markup],
         tools: Mapping[str, Any] | None,
-        delivered: list[str],
-        deliver: Callable[[str], None],
-        report: Callable[[BlockResult], None],
+        before: str = "",
         *,
         trims: bool,
         tags: Sequence[str] = (),
-        deliver_reasoning: Callable[[str], None] | None = None,
         quotes: Callable[[str, Sequence[ParsedCall]], bool] | None = None,
         last: bool = False,
     ) -> None:
@@ -120,11 +114,9 @@ class LeakFilter:
                 self._tags[opening] = (*self._tags[opening], closing)
         self._markers: Markers | None = self._find_markers(filter_markers(rules, tags) if trims else self._openers)
         self._tools = tools
-        self._deliver = deliver
-        self._deliver_reasoning = deliver_reasoning
-        self._report = report
-        self._tracker = QuoteTracker(delivered)
-        self._delivered = delivered
+        self._tracker = QuoteTracker(before)
+        self._before = before[-LOOKBEHIND:]  # the end of the text that was let through
+        self._out: list[str | BlockResult] = []
         self._run = TagRun()
         self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
@@ -156,29 +148,38 @@ class LeakFilter:
         is_outside = self._leak is None and self._ends is None
         return is_outside and not self._pending and self._gap is None and not self._queue
 
-    def before_pack(self, start: int) -> None:
-        """Prepare for joining the pieces of the text from `start` on into one."""
-        self._tracker.before_pack(start)
+    def skip(self, text: str) -> None:
+        """Take note of text in which no marker begins, while nothing is held back."""
+        self._tracker.add(text)
+        self._before = (self._before + text)[-LOOKBEHIND:]
 
-    def feed(self, text: str) -> None:
+    def feed(self, text: str) -> list[str | BlockResult]:
         """Read more text of the channel."""
         self._fed += len(text)
         self._read_next(text)
         self._read(final=False)
+        out, self._out = self._out, []
+        return out
 
-    def release(self) -> None:
+    def release(self) -> list[str | BlockResult]:
         """Let the beginning of a marker through when the part of the reply that contains it ends."""
         pending, markers = self._pending, self._markers
         if self._leak is not None or not pending:
-            return
+            return []
         if self._ends is not None:
             self._pending = ""
             self._think(pending)
         elif markers is None or markers.find(pending) is None:
             self._pending = ""
             self._pass_text(pending)
+        return self._take()
 
-    def close(self, *, is_cut: bool = False) -> None:
+    def _take(self) -> list[str | BlockResult]:
+        """Return what was decided since the last time."""
+        out, self._out = self._out, []
+        return out
+
+    def close(self, *, is_cut: bool = False) -> list[str | BlockResult]:
         """End the channel, and decide about all that was held back. `is_cut`: the reply is known to be incomplete."""
         self._is_cut = is_cut
         self._read_next("")
@@ -186,6 +187,7 @@ class LeakFilter:
         if self._queue:
             self._tracker.close()
             self._drain(at_end=True)
+        return self._take()
 
     # ── reading ───────────────────────────────────────────────────────────────
 
@@ -214,6 +216,7 @@ class LeakFilter:
     def _pass_text(self, text: str) -> None:
         """Let text through, behind the undecided blocks."""
         if not self._reads_markdown:
+            self._tracker.add(text)
             self._deliver_text(text)
             return
         self._tracker.read()
@@ -234,17 +237,16 @@ class LeakFilter:
                 self._deliver_text(result)
             else:
                 self._emit(result)
-        self._tracker.skip()
 
     def _emit(self, result: BlockResult) -> None:
         """Deliver or report a block that is decided."""
         if result.remove:
             self._gap = (self._gap or "") if self._trims else None
             if result.raw:
-                self._report(result)
+                self._out.append(result)
             return
         if result.problem:
-            self._report(result)
+            self._out.append(result)
         self._deliver_text(result.raw)
 
     def _deliver_text(self, text: str) -> None:
@@ -256,8 +258,10 @@ class LeakFilter:
                 self._gap = gap
                 return
             self._gap = None
-            text = joining_space(self._delivered, gap) + rest
-        self._deliver(text)
+            text = joining_space(self._before, gap) + rest
+        if text:
+            self._before = (self._before + text)[-LOOKBEHIND:]
+            self._out.append(text)
 
     # ── outside a block ───────────────────────────────────────────────────────
 
@@ -361,8 +365,8 @@ class LeakFilter:
 
     def _think(self, text: str) -> None:
         """Deliver text that stands between tags of reasoning."""
-        if text and self._deliver_reasoning is not None:
-            self._deliver_reasoning(text)
+        if text:
+            self._out.append(BlockResult(text, [], is_reasoning=True))
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
@@ -492,7 +496,7 @@ class LeakFilter:
         else:
             self._count_failure()
             if raw[len(opener) :].strip():
-                self._report(BlockResult(raw, [], "it is not complete", remove=False))
+                self._out.append(BlockResult(raw, [], "it is not complete", remove=False))
             start = self._last_opener(raw)
             match = self._match_opener(raw, start) if start > 0 else None
             if (
@@ -581,7 +585,7 @@ class LeakFilter:
         self._failures += 1
         if self._failures == _PATIENCE:
             self._markers = self._find_markers(tuple(self._tags))
-            self._report(
+            self._out.append(
                 BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
             )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from cnllm.leaks.markers import Markers
 
-__all__ = ["LOOKAHEAD", "TagRun", "is_in_code", "joining_space", "stands_alone", "tag_end"]
+__all__ = ["LOOKAHEAD", "LOOKBEHIND", "TagRun", "is_in_code", "joining_space", "stands_alone", "tag_end"]
 
+LOOKBEHIND = 64  # characters of white space before a block that count
 LOOKAHEAD = 256  # characters behind a marker that decide whether a block begins, or whether the marker stands alone
 
 _WORD = r"[\w:./@-]"
@@ -21,7 +22,6 @@ _TAG_SO_FAR = re.compile(
 _SPACE = re.compile(r"\s*")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _CODE_SPAN = 2048  # characters over which a code span may reach
-_FAR = 64  # characters of white space that count
 
 
 def tag_end(text: str, start: int, end: int, *, final: bool) -> int | None:
@@ -117,17 +117,12 @@ def is_in_code(text: str, ticks: int, *, final: bool) -> bool | None:
     return None if not final and len(text) < _CODE_SPAN else span is not None
 
 
-def joining_space(pieces: Sequence[str], gap: str) -> str:
+def joining_space(before: str, gap: str) -> str:
     """Return the white space to write in place of a removed block.
 
-    `pieces` is the text before the block, `gap` the white space behind it. White space on both sides counts once,
+    `before` is the text before the block, `gap` the white space behind it. White space on both sides counts once,
     the end of a paragraph stays one, and a line that follows keeps its indentation.
     """
-    before = ""
-    for piece in reversed(pieces):
-        before = piece + before
-        if not piece.isspace() or len(before) > _FAR:
-            break
     if not before:
         return ""
     space = before[len(before.rstrip()) :]

@@ -16,11 +16,12 @@ __all__ = ["InlineBlock", "QuoteTracker"]
 
 _ENDS = ".!?…。！？"
 _TICKS = re.compile("`+")
+_MAX_UNREAD = 1024  # texts
 _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
 class QuoteTracker:
-    """A reader of a growing text: the list `pieces`, to which others append, and the text that is fed besides."""
+    """A reader of a growing text. What `add` gives is read when the first question or more text comes."""
 
     __slots__ = (
         "_blocks",
@@ -30,10 +31,7 @@ class QuoteTracker:
         "_inline",
         "_last",
         "_line",
-        "_offset",
         "_paragraph",
-        "_piece_index",
-        "_pieces",
         "_quoted",
         "_quoted_by_line",
         "_raw",
@@ -42,13 +40,13 @@ class QuoteTracker:
         "_tail",
         "_ticks",
         "_ticks_read",
+        "_unread",
         "line",
         "prose",
     )
 
-    def __init__(self, pieces: list[str]) -> None:
-        self._pieces = pieces
-        self._piece_index = self._offset = 0
+    def __init__(self, before: str = "") -> None:
+        self._unread = [before]
         self._structure = MarkdownStructure()
         self._inline = ParagraphTracker()
         self._line: list[str] = []  # the line so far, until its kind is known
@@ -67,24 +65,16 @@ class QuoteTracker:
         self.line = InlineLine()
         self.prose = 0  # pieces that are neither white space nor blocks
 
-    def before_pack(self, start: int) -> None:
-        """Prepare for joining the pieces from `start` on into one."""
-        if self._piece_index > start:
-            self._offset += sum(len(piece) for piece in self._pieces[start : self._piece_index])
-            self._piece_index = start
+    def add(self, text: str) -> None:
+        """Add text that need not be read so far."""
+        self._unread.append(text)
+        if len(self._unread) > _MAX_UNREAD:  # many short strings need much memory
+            self._unread = ["".join(self._unread)]
 
     def read(self) -> None:
-        """Read the new pieces."""
-        if self._pieces:
-            new_text = "".join(self._pieces[self._piece_index :])[self._offset :]
-            self.skip()
-            if new_text:
-                self.feed(new_text)
-
-    def skip(self) -> None:
-        """Mark all pieces as read."""
-        if self._pieces:
-            self._piece_index, self._offset = len(self._pieces) - 1, len(self._pieces[-1])
+        """Read the text that was added."""
+        text, self._unread = "".join(self._unread), []
+        self.feed(text)
 
     @property
     def is_quoted(self) -> bool:

@@ -1,11 +1,12 @@
 """The pieces of a reply: what a decoder reads from a chunk or a body, as values.
 
-A wire's decoder yields them in the order in which they stand there. The engine filters the texts, and collects all.
+A wire's decoder returns them in the order in which they stand there. The engine filters the texts, and collects
+everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
@@ -49,13 +50,13 @@ FINISH_RANKS: Final[dict[str | None, int]] = {
 """The meanings of the finish reasons that end a reply; the highest of several counts."""
 
 
-class TextPiece(Struct, frozen=True):
+class TextPiece(Struct, frozen=True, gc=False):
     """Text of the answer, as the wire has it: a delta or a snapshot."""
 
     text: str
 
 
-class ReasoningPiece(Struct, frozen=True):
+class ReasoningPiece(Struct, frozen=True, gc=False):
     """Text of the reasoning, and the field that it came in.
 
     The same text in another field counts as the same reasoning, unless this `is_only` one that counts.
@@ -233,5 +234,5 @@ class Decoder(Protocol):
     def reads_all(self) -> bool:
         """Whether every chunk has to be decoded in full for now, because its text may repeat what came."""
 
-    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
-        """Yield the pieces of one decoded chunk, or with `whole` of one body."""
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterable[Piece]:
+        """Return the pieces of one decoded chunk, or with `whole` of one body."""

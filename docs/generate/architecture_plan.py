@@ -157,8 +157,8 @@ STEPS = (
     Step("fitted history", "engine/history", "cnllm.engine.history.fit:fit"),
     Step("Plan", "engine/encode", "cnllm.engine.encode.build:build_request"),
     Step("bytes", "transports", "cnllm.transports:Transport"),
-    Step("events", "protocols/chat", "cnllm.protocols.chat.client_decode:ChatDecoder"),
+    Step("pieces", "protocols/chat", "cnllm.protocols.chat.client_decode:ChatDecoder"),
     Step("filtered", "leaks", "cnllm.leaks.filter:LeakFilter"),
-    Step("Reply", "engine/decode", "cnllm.engine.decode.reply_builder:ReplyBuilder"),
+    Step("Reply", "engine/decode", "cnllm.engine.decode.settle:settle"),
 )
 """The way of one call, from a name to a reply."""

@@ -39,8 +39,8 @@ def _incremental(flags: Flags) -> Flags:
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """Return the outcome of these pieces."""
-    fold = ReplyBuilder(model, flags, {}, text_call_filters(flags, read_options({"tools": tools}).tools, {}))
-    fold.whole = True
+    fold = ReplyBuilder(model, flags, calls=text_call_filters(flags, read_options({"tools": tools}).tools, {}))
+    fold.collected.whole = True
     events: list[Any] = []
     for piece in pieces:
         events += fold.add([ReasoningPiece(piece, "reasoning_content") if thinking else TextPiece(piece)])

@@ -32,9 +32,11 @@ def read_whole(model: Any, exchange: Exchange, plan: Any = None) -> Outcome:
         return Outcome(error.reply, error)
 
 
-def read_stream(model: Any, exchange: Exchange, pieces: Iterable[bytes], plan: Any = None) -> Outcome:
-    """Read as a stream in these pieces."""
-    parser = engine.StreamParser(model, plan=plan, status=exchange.status, headers=exchange.headers)
+def read_stream(
+    model: Any, exchange: Exchange, pieces: Iterable[bytes], plan: Any = None, *, full: bool = False
+) -> Outcome:
+    """Read as a stream in these pieces. With `full` no chunk is decoded quickly."""
+    parser = engine.StreamParser(model, plan=plan, status=exchange.status, headers=exchange.headers, keep_raw=full)
     events: list[Any] = []
     for piece in pieces:
         events += parser.feed(piece)

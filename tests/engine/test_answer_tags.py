@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Registry, engine
-from cnllm.engine.decode.answer_tags import AnswerTags
+from cnllm.engine.decode.answer_ends import AnswerTags
+from cnllm.protocols.pieces import TextPiece
 
 from .support import cuts, times
 
@@ -39,13 +40,23 @@ def cut_up(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
+def fed(tags: AnswerTags, text: str) -> str:
+    """What the tags let through of a piece."""
+    return "".join(item.text for item in tags.feed(TextPiece(text)) if isinstance(item, TextPiece))
+
+
+def rest(tags: AnswerTags) -> str:
+    """What the tags let through at the end."""
+    return "".join(item.text for item in tags.release() if isinstance(item, TextPiece))
+
+
 def stripped(pieces: list[str]) -> str:
     tags = AnswerTags(TAGS)
-    return "".join([*map(tags.feed, pieces), tags.end()])
+    return "".join([fed(tags, piece) for piece in pieces]) + rest(tags)
 
 
 @each(
-    "text, rest",
+    "text, kept",
     [
         (f"{OPEN}Hello{CLOSE}{END}", "Hello"),
         (f"\n{OPEN}Hello{CLOSE}\n{END}\n", "Hello"),
@@ -60,8 +71,8 @@ def stripped(pieces: list[str]) -> str:
         (f"a{CLOSE}<|close|>mess", f"a{CLOSE}<|close|>mess"),
     ],
 )
-def test_tags_go_from_both_ends_only(text: str, rest: str) -> None:
-    assert stripped([text]) == rest
+def test_tags_go_from_both_ends_only(text: str, kept: str) -> None:
+    assert stripped([text]) == kept
 
 
 @times(150)
@@ -117,11 +128,12 @@ def test_tags_go_from_a_whole_reply_and_from_a_stream_of_tokens() -> None:
 
 def test_white_space_without_an_end_does_not_wait() -> None:
     tags = AnswerTags(["<answer>", "</answer>"])
-    out = "".join(tags.feed(" " * 64) for _ in range(1000))
-    assert len(out) + len(tags.pending) == 64_000
-    assert len(tags.pending) <= 1024
+    out = "".join(fed(tags, " " * 64) for _ in range(1000))
+    waiting = rest(tags)
+    assert len(out) + len(waiting) == 64_000
+    assert len(waiting) <= 1024
 
 
 def test_an_opening_tag_alone_is_enough() -> None:
     tags = AnswerTags(["<answer>"])
-    assert tags.feed("<answer>42") + tags.end() == "42"
+    assert fed(tags, "<answer>42") + rest(tags) == "42"

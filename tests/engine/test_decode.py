@@ -108,7 +108,7 @@ lines = (chunks | usual | usual_calls).map(lambda c: written(c).encode("utf-8", 
 
 def begun(model: cnllm.Model, *indexes: int) -> ReplyBuilder:
     """A builder with calls of these indexes, whose arguments have begun."""
-    fold = ReplyBuilder(model, model.flags, {})
+    fold = ReplyBuilder(model, model.flags)
     for index in indexes:
         call = {"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": "["}}
         fold.add([CallPieces([call], whole=False)])
@@ -127,10 +127,10 @@ def gist(model: cnllm.Model, data: bytes, *calls: int) -> tuple[str, str | int |
             fold, bare = begun(model, *calls), begun(model, *calls)
             match fold.add([piece]):
                 case [cnllm.ToolCallDelta(at, text)]:
-                    assert [(call.id, call.name, call.extra) for call in fold.calls] == [
-                        (call.id, call.name, call.extra) for call in bare.calls
+                    assert [(call.id, call.name, call.extra) for call in fold.collected.calls.all] == [
+                        (call.id, call.name, call.extra) for call in bare.collected.calls.all
                     ]
-                    return text, fold.calls[at].place
+                    return text, fold.collected.calls.all[at].place
     return None
 
 

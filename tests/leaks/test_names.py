@@ -13,13 +13,10 @@ from .rules import FUNCTION_BARE
 
 def read(pieces: Sequence[str]) -> tuple[str, list[BlockResult]]:
     """The text that goes past, and what was a block."""
-    said: list[str] = []
-    found: list[BlockResult] = []
-    filter_ = LeakFilter([FUNCTION_BARE], None, said, said.append, found.append, trims=True)
-    for piece in pieces:
-        filter_.feed(piece)
-    filter_.close()
-    return "".join(said), found
+    filter_ = LeakFilter([FUNCTION_BARE], None, trims=True)
+    results = [result for piece in pieces for result in filter_.feed(piece)] + filter_.close()
+    text = "".join(result for result in results if isinstance(result, str))
+    return text, [result for result in results if not isinstance(result, str)]
 
 
 @each("text", ["<function=|>", "<function=\u009f>", "<function=a b c d>", "a <function=(x)> b", '<function="a|>'])

@@ -244,10 +244,7 @@ def test_the_work_of_judging_grows_with_the_text(text: str) -> None:
 
     def judge(times: int) -> None:
         prompt = PromptTexts(lambda: ['<tool_call>{"name":"x"}</tool_call>\n' * times], rules, {})
-        said: list[str] = []
-        filter_ = LeakFilter(
-            rules, {"rm": None}, said, said.append, lambda found: None, trims=True, quotes=prompt.contains
-        )
+        filter_ = LeakFilter(rules, {"rm": None}, trims=True, quotes=prompt.contains)
         for start in range(0, len(text) * times, 4096):
             filter_.feed((text * times)[start : start + 4096])
         filter_.close()

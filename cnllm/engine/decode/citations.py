@@ -68,11 +68,8 @@ class Citations:
             for new in self.add(_placed(item.citation, item.offset, length))
         ]
 
-    def settle_all(self, texts: Sequence[str]) -> list[Citation]:
-        """Return the new ones of all citations that wait, at the end of the reply."""
-        if not self._waiting:
-            return []
-        text = "".join(texts)
+    def settle_all(self, text: str) -> list[Citation]:
+        """Return the new ones of all citations that wait, at the end of the reply with this text."""
         out = self.settle(len(text))
         waiting, self._waiting = self._waiting, []
         places = _character_places(text, [item.citation for item in waiting])

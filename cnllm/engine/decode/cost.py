@@ -1,17 +1,18 @@
-"""Compute the cost of tokens by the registry's price."""
+"""Compute the cost of a reply by the registry's prices: of its tokens and of its web searches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from cnllm.engine.decode.hours import is_within, local_day
+from cnllm.jsonpath import get
 from cnllm.registry.flags import Price, WebSearch
-from cnllm.types import Cost, Usage
+from cnllm.types import Cost, Opaque, Part, ToolCall, Usage
 
-__all__ = ["add_fees", "cost_of", "is_off_peak", "promotion_of"]
+__all__ = ["add_fees", "cost_of", "is_off_peak", "promotion_of", "reported_searches", "search_count"]
 
 _ZERO = Decimal(0)
 _UTC = "+00:00"
@@ -88,6 +89,38 @@ def add_fees(cost: Cost | None, rules: WebSearch | None, searches: int | None) -
         return None
     count = 1 if rules.fee_per == "request" else searches
     return Cost(cost.amount + count * _exact_rate(rules.fee), cost.currency)
+
+
+def reported_searches(data: dict[str, Any], rules: WebSearch | None, known: int | None) -> int | None:
+    """Return the number of web searches that bodies and chunks report, with one more; None where none reports it."""
+    for path in (rules and rules.uses) or ():
+        value = get(data, path)
+        if type(value) is list:
+            known = max(known or 0, len(value))
+        elif type(value) is int and value >= 0:
+            known = value
+    return known
+
+
+def search_count(
+    rules: WebSearch | None, reported: int | None, calls: Sequence[ToolCall], parts: Sequence[Part], echo: str | None
+) -> int | None:
+    """Return the number of web searches of a reply; None where it is unknown.
+
+    `reported` is what the endpoint said, `echo` the function that stands for one search.
+    """
+    if rules is None or reported is not None:
+        return reported
+    if echo is not None:
+        return sum(call.name == echo for call in calls)
+    if rules.item is not None:
+        return sum(type(part) is Opaque and _is_item(part.data, rules.item) for part in parts)
+    return 1 if rules.always else None
+
+
+def _is_item(data: Any, kind: str) -> bool:
+    """Whether the data of a part are an item of this type."""
+    return type(data) is dict and data.get("type") == kind
 
 
 def _multiply(tokens: int, rate: float) -> Decimal:

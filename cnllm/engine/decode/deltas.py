@@ -1,17 +1,24 @@
-"""Tell deltas from snapshots, follow fields that repeat one another, and join the fragments of an item."""
+"""Stages that give each new text once: of deltas or snapshots, of halves of characters, of fields that repeat it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-__all__ = ["Deltas", "DuplicateField", "join_fragments", "pack_pieces"]
+from cnllm.engine.decode.collector import Collector
+from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, text_piece
+from cnllm.protocols.pieces import ReasoningPiece, TextPiece
+from cnllm.types import Note
+from cnllm.types.lenient_json import SurrogateBuffer
 
+__all__ = ["Deltas", "Duplicates", "Surrogates"]
+
+_SNAPSHOTS = ("cumulative", "either")  # modes in which a piece may be a snapshot
 _MIN_SNAPSHOT = 24  # characters; a shorter repetition may be chance
-_TEXT_KEYS = ("text", "summary")  # keys of an item of reasoning that arrive in fragments
 _MIN_SNAPSHOTS = 3  # snapshots in a row before deltas count as cumulative
+_MAX_REPEAT_CHECKS = 8  # comparisons of a text with all the reasoning so far
 
 
-class Deltas:
+class _Channel:
     """Tells pieces of text from snapshots of all the text so far, by the declared `mode`.
 
     `either`: the second delta decides, and a later one that contradicts it corrects the decision. Undeclared: only long
@@ -76,32 +83,121 @@ class Deltas:
         return text
 
 
+class Deltas:
+    """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far."""
+
+    __slots__ = ("_text", "_thought")
+
+    reads_text, reads_thought = True, True
+    is_idle = True
+
+    def __init__(self, mode: str | None) -> None:
+        self._text, self._thought = _Channel(mode), _Channel(mode)
+
+    @property
+    def lets_text(self) -> bool:
+        """Whether pieces are new text, as far as is known."""
+        return self._text.mode not in _SNAPSHOTS and self._thought.mode not in _SNAPSHOTS
+
+    lets_thought = lets_text
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether pieces of the reasoning may be snapshots."""
+        return self._thought.mode in _SNAPSHOTS
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return the new text; where all of it was misread, the right one behind a restart."""
+        if type(item) is not TextPiece and type(item) is not ReasoningPiece:
+            return [item]
+        in_reasoning = type(item) is ReasoningPiece
+        channel = self._thought if in_reasoning else self._text
+        new = channel.new(item.text)
+        if channel.restart is None:
+            return [] if not new else [item] if new is item.text else [_with_text(item, new)]
+        snapshot, channel.restart = channel.restart, None
+        note = Note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {channel.mode}")
+        return [Restart(text=not in_reasoning, thought=in_reasoning), note, _with_text(item, snapshot)]
+
+    def release(self) -> list[Item]:
+        """Return nothing: snapshots go on in the next part."""
+        return []
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return the halves of characters at the end of the newest snapshots."""
+        pairs = ((True, self._thought), (False, self._text))
+        return [text_piece(in_reasoning, channel.half) for in_reasoning, channel in pairs if channel.half]
+
+
+class Surrogates:
+    """The stage that joins the two halves of a character that arrive in two pieces."""
+
+    __slots__ = ("_text", "_thought", "is_idle", "lets_text", "lets_thought")
+
+    reads_text, reads_thought = True, True
+
+    def __init__(self) -> None:
+        self._text, self._thought = SurrogateBuffer(), SurrogateBuffer()
+        self.is_idle = self.lets_text = self.lets_thought = True  # while no half waits
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return text with whole characters."""
+        if type(item) is TextPiece or type(item) is ReasoningPiece:
+            if self.is_idle and item.text.isascii():
+                return [item]
+            text = (self._thought if type(item) is ReasoningPiece else self._text).join(item.text)
+            self._look()
+            return [] if not text else [item] if text is item.text else [_with_text(item, text)]
+        if type(item) is Restart:
+            for begins_again, buffer in ((item.text, self._text), (item.thought, self._thought)):
+                buffer.pending = "" if begins_again else buffer.pending
+            self._look()
+        return [item]
+
+    def _look(self) -> None:
+        """See whether a half waits."""
+        self.is_idle = self.lets_text = self.lets_thought = not (self._text.pending or self._thought.pending)
+
+    def release(self) -> list[Item]:
+        """Return nothing: the second half may come in the next part."""
+        return []
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return a replacement for each half that nothing followed."""
+        pairs = ((True, self._thought.rest()), (False, self._text.rest()))
+        return [text_piece(in_reasoning, text) for in_reasoning, text in pairs if text]
+
+
+def _with_text(item: TextPiece | ReasoningPiece, text: str) -> TextPiece | ReasoningPiece:
+    """Return a piece of the same kind with another text."""
+    return ReasoningPiece(text, item.field) if isinstance(item, ReasoningPiece) else TextPiece(text)
+
+
 def _without_half(text: str) -> str:
     """Return a text without half of a character at its end."""
     return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
 
 
 class DuplicateField:
-    """Follows how much of one field another field has repeated. Takes linear time: nothing is compared twice.
+    """Follows how much of one text another field has repeated. Takes linear time: nothing is compared twice.
 
-    White space at both ends of a field is ignored. `ahead` means that the field has more text than the other one.
+    `read` returns the text from a position on. White space at both ends of a field is ignored. `ahead` means that the
+    field has more text than the other one.
     """
 
-    __slots__ = ("_has_text", "_offset", "_piece", "_pieces", "_space", "ahead")
+    __slots__ = ("_at", "_has_text", "_other", "_position", "_read", "_space", "ahead")
 
-    def __init__(self, pieces: list[str], *, caught_up: bool = False) -> None:
-        self._pieces = pieces
-        self._piece = len(pieces) if caught_up else 0  # with `caught_up` all the text so far counts as repeated
-        self._offset = 0
-        self._has_text = caught_up
+    def __init__(self, read: Callable[[int], str], caught_up: int | None = None) -> None:
+        self._read = read
+        self._position = caught_up or 0  # all the text before it counts as repeated
+        self._other, self._at = "", 0  # a piece of the text, and the place in it where the position is
+        self._has_text = caught_up is not None
         self._space = ""  # white space at the end of the text so far
         self.ahead = False
 
-    def before_pack(self, start: int) -> None:
-        """Prepare for joining the pieces from `start` on."""
-        if self._piece > start:
-            self._offset += sum(len(piece) for piece in self._pieces[start : self._piece])
-            self._piece = start
+    def restart(self) -> None:
+        """Read the text again, which has changed."""
+        self._other, self._at = "", 0
 
     def new(self, text: str) -> str:
         """Return the part of a text that the other field does not have."""
@@ -114,17 +210,13 @@ class DuplicateField:
                 return ""
             self._has_text = True
             self._skip_space()
-        piece, offset, at = self._piece, self._offset, 0
-        while at < len(text) and piece < len(self._pieces):
-            other = self._pieces[piece]
-            size = min(len(other) - offset, len(text) - at)
-            if other[offset : offset + size] != text[at : at + size]:
-                return whole
-            at, offset = at + size, offset + size
-            if offset == len(other):
-                piece, offset = piece + 1, 0
-        self._piece, self._offset = piece, offset
-        rest = text[at:]
+        if len(self._other) - self._at < len(text):
+            self._other, self._at = self._read(self._position), 0
+        size = min(len(self._other) - self._at, len(text))
+        if self._other[self._at : self._at + size] != text[:size]:
+            return whole
+        self._position, self._at = self._position + size, self._at + size
+        rest = text[size:]
         if not rest.strip():
             self._space = rest
             return ""
@@ -133,137 +225,81 @@ class DuplicateField:
 
     def _skip_space(self) -> None:
         """Skip the white space at the beginning of the other field."""
-        while self._piece < len(self._pieces):
-            piece = self._pieces[self._piece]
-            rest = piece[self._offset :].lstrip()
-            if rest:
-                self._offset = len(piece) - len(rest)
-                return
-            self._piece, self._offset = self._piece + 1, 0
+        self._other = self._read(0)
+        self._position = self._at = len(self._other) - len(self._other.lstrip())
 
 
-def pack_pieces(pieces: list[str], start: int) -> int:
-    """Join the pieces from `start` on, in place; return the new start."""
-    joined = "".join(pieces[start:])
-    del pieces[start:]
-    pieces.append(joined)
-    return len(pieces)
+class Duplicates:
+    """The stage that lets reasoning through once, where several fields have it or one field has all of it again.
 
-
-def join_fragments(details: list[Any], snapshots: bool, part: str | None = None) -> list[Any]:
-    """Join fragments of one item again: neighbours with the same type and index, as their endpoints require.
-
-    `part` is the type of the parts of content that hold reasoning.
+    `collected` holds the reasoning so far. `source` is the field that it comes from.
     """
-    if part is not None and any(type(item) is dict and item.get("type") == part for item in details):
-        return _join_parts(details, snapshots, part)
-    out: list[Any] = []
-    texts: dict[str, _Fragments] = {}  # texts of the last item, where it has fragments
-    for item in details:
-        last = out[-1] if out else None
-        if (
-            type(item) is dict
-            and type(last) is dict
-            and item.get("type") == last.get("type")
-            and item.get("index") == last.get("index")
-            and (item.get("id") is None or last.get("id") in (None, item.get("id")))
-            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in _TEXT_KEYS)
-        ):
-            if not texts:
-                out[-1] = last = dict(last)
-                texts = {key: _Fragments(last[key]) for key in _TEXT_KEYS if type(last.get(key)) is str}
-            for key, value in item.items():
-                if type(value) is str and key in texts:
-                    texts[key].add(value, snapshots)
-                elif value is not None:
-                    last[key] = value
-                    if key in _TEXT_KEYS:
-                        texts.pop(key, None)
-                        if type(value) is str:
-                            texts[key] = _Fragments(value)
-        else:
-            _settle(out, texts)
-            texts = {}
-            out.append(item)
-    _settle(out, texts)
-    return out
 
+    __slots__ = ("_collected", "_fields", "_head", "_repeat_checks", "source")
 
-def _settle(out: list[Any], texts: dict[str, _Fragments]) -> None:
-    """Write the joined texts into the last item."""
-    for key, fragments in texts.items():
-        out[-1][key] = "".join(fragments.pieces)
+    reads_text, reads_thought = False, True
+    is_idle = lets_text = lets_thought = True
 
+    def __init__(self, collected: Collector) -> None:
+        self._collected = collected
+        self._fields: dict[str, DuplicateField] = {}  # fields that are not the source
+        self._head = ""  # the beginning of the reasoning
+        self._repeat_checks = _MAX_REPEAT_CHECKS
+        self.source: str | None = None
 
-def _join_parts(details: list[Any], snapshots: bool, part: str) -> list[Any]:
-    """Join the parts of content with reasoning that follow each other; other items stay as they are."""
-    out: list[Any] = []
-    texts: list[Any] = []  # of the last part: fragments of a text, texts of parts, and others as they are
-    for item in [*details, None]:
-        last = out[-1] if texts else None
-        continues = type(item) is dict and item.get("type") == part and type(item.get(part)) in (str, list)
-        if last is not None and not (continues and type(item[part]) is type(last[part])):
-            whole = [_inner_part(inner) for inner in texts]
-            last[part] = whole[0] if type(last[part]) is str else whole
-            texts = []
-        if not continues:
-            out += [] if item is None else [item]
-            continue
-        inner = [item[part]] if type(item[part]) is str else item[part]
-        if not texts:
-            out.append(dict(item))
-            texts = [_inner_fragments(one) for one in inner]
-            continue
-        out[-1].update({key: value for key, value in item.items() if key != part and value is not None})
-        for index, one in enumerate(map(_inner_fragments, inner)):
-            before = texts[-1]
-            if index == 0 and type(one) is tuple and type(before) is tuple and one[0] == before[0]:
-                before[1].add("".join(one[1].pieces), snapshots)
-            else:
-                texts.append(one)
-    return out
+    def feed(self, item: Item) -> list[Item]:
+        """Return reasoning that is new, and any other item."""
+        if type(item) is not ReasoningPiece:
+            return [item]
+        if item.is_only:
+            self.source = item.field
+        new = self._new(item.text, item.field)
+        return [] if not new else [item] if new == item.text else [ReasoningPiece(new, item.field)]
 
+    def release(self) -> list[Item]:
+        """Return nothing: nothing is held back."""
+        return []
 
-def _inner_fragments(inner: Any) -> Any:
-    """Return a text, or a part of text, as (its other keys, its fragments); anything else as it is."""
-    if type(inner) is str:
-        return None, _Fragments(inner)
-    if type(inner) is dict and type(inner.get("text")) is str:
-        return {**inner, "text": None}, _Fragments(inner["text"])
-    return inner
+    def end(self, ending: Ending) -> list[Item]:
+        """Return nothing: nothing is held back."""
+        return []
 
+    def restart(self) -> None:
+        """Compare with a text that has begun again."""
+        self._head = ""
+        for field in self._fields.values():
+            field.restart()
 
-def _inner_part(inner: Any) -> Any:
-    """Return what `_inner_fragments` was given, with all of its fragments."""
-    if type(inner) is not tuple:
-        return inner
-    text = "".join(inner[1].pieces)
-    return text if inner[0] is None else {**inner[0], "text": text}
+    def new_tagged(self, text: str) -> str:
+        """Return the part of reasoning between tags that no field has delivered."""
+        return self._new(text, TAGGED)
 
+    def _new(self, text: str, field: str) -> str:
+        """Return the new part of some reasoning."""
+        thought = self._collected.parts.thought
+        if self.source is None:
+            self.source = field
+        if field == self.source:
+            return "" if len(text) >= _MIN_SNAPSHOT and self._is_whole(text) else text
+        duplicate = self._fields.get(field)
+        if duplicate is None:
+            duplicate = self._fields[field] = DuplicateField(thought.since)
+        new = duplicate.new(text)
+        if duplicate.ahead:  # from now on the other field may repeat this one
+            self._fields[self.source] = DuplicateField(thought.since, thought.size)
+            del self._fields[field]
+            self.source = field
+        return new
 
-class _Fragments:
-    """The fragments of one text, joined once."""
-
-    __slots__ = ("pieces", "size")
-
-    def __init__(self, text: str) -> None:
-        self.pieces = [text]
-        self.size = len(text)
-
-    def add(self, text: str, snapshots: bool) -> None:
-        """Add a fragment.
-
-        With `snapshots`, a fragment that begins with all the text so far replaces it. A long one that equals all the
-        text so far is ignored.
-        """
-        if len(text) == self.size >= _MIN_SNAPSHOT:
-            self.pieces = ["".join(self.pieces)]
-            if text == self.pieces[0]:
-                return
-        if snapshots and len(text) >= self.size:
-            self.pieces = ["".join(self.pieces)]
-            if text.startswith(self.pieces[0]):
-                self.pieces, self.size = [text], len(text)
-                return
-        self.pieces.append(text)
-        self.size += len(text)
+    def _is_whole(self, text: str) -> bool:
+        """Whether a text repeats all the reasoning so far. A whole body and an ordered wire repeat nothing."""
+        collected = self._collected
+        if collected.parts.is_ordered or collected.whole or not collected.parts.thought or self._repeat_checks == 0:
+            return False
+        if len(self._head) < _MIN_SNAPSHOT:
+            self._head = collected.parts.thought.whole().strip()[:_MIN_SNAPSHOT]
+        text = text.strip()
+        if not text.startswith(self._head):
+            return False
+        self._repeat_checks -= 1
+        return text == collected.parts.thought.whole().strip()

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.engine.decode.collector import Collector
 from cnllm.errors import (
     BadKey,
     BadRequest,
@@ -35,6 +35,7 @@ from cnllm.errors import (
     QuotaExceeded,
     RateLimited,
     ReplayMissing,
+    StreamCut,
 )
 from cnllm.jsonpath import get, get_first
 from cnllm.registry.flags import ErrorRule, Flags
@@ -50,6 +51,7 @@ __all__ = [
     "HINTS",
     "Fault",
     "build_error",
+    "cut_error",
     "empty_reply_error",
     "error_event_fault",
     "read_fault",
@@ -144,7 +146,7 @@ def error_event_fault(data: Any) -> dict[str, Any]:
 def build_error(
     status: int,
     headers: Mapping[str, str],
-    builder: ReplyBuilder,
+    collected: Collector,
     reply: Reply,
     plan: Plan | None = None,
     facts: Callable[[], str] | None = None,
@@ -156,8 +158,8 @@ def build_error(
     """
     from cnllm.engine.decode import error_rules, retry_delay, wrong_url
 
-    fault = builder.fault
-    flags = builder.flags
+    fault = collected.fault
+    flags = collected.flags
     if fault is None:
         code = reply.raw_finish or "error"
         fault = Fault(f"the endpoint ended the reply with '{code}'", code, "", "")
@@ -167,16 +169,16 @@ def build_error(
         fault = _fault_in_data(
             fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY], status
         )
-    if builder.whole and not builder.answered and not fault.message and not fault.code and fault.number is None:
-        return empty_reply_error(status, builder, reply, plan)
+    if collected.whole and not collected.answered and not fault.message and not fault.code and fault.number is None:
+        return empty_reply_error(status, collected, reply, plan)
     number = _effective_status(status, fault.number)
     kind, retryable = _kind(flags.errors or [], number, fault)
-    if kind == "other" and builder.fault is None:
+    if kind == "other" and collected.fault is None:
         retryable = True
-    message, hint = fault.message or _default_message(number), _hint(kind, builder, facts)
+    message, hint = fault.message or _default_message(number), _hint(kind, collected, facts)
     if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
         message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
-        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", builder.registry_model.protocol), False
+        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collected.model.protocol), False
     return CLASSES[kind](
         message,
         status=status if status >= 300 or fault.number is None else fault.number,
@@ -189,14 +191,27 @@ def build_error(
     )
 
 
-def empty_reply_error(status: int, builder: ReplyBuilder, reply: Reply, plan: Plan | None = None) -> EndpointError:
+def cut_error(collected: Collector, reply: Reply) -> StreamCut:
+    """Return the exception for a reply that has not proven its end."""
+    note = next((note for note in reply.notes if note.code in ("finish-unknown", "finish-pending")), None)
+    word = "" if note is None else f"; its last finish reason is {note.said!r}"
+    if collected.whole:
+        message = f"the endpoint sent the reply before it was complete{word}"
+        return StreamCut(message, hint="the partial reply is in .reply; ask again later", reply=reply)
+    hint = "the partial reply is in .reply; if_cut='again-whole' repeats the request, 'keep' returns it"
+    if note is not None and note.code == "finish-unknown":
+        hint += f". {note.did.removeprefix('cut: ').capitalize()}"
+    return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
+
+
+def empty_reply_error(status: int, collected: Collector, reply: Reply, plan: Plan | None = None) -> EndpointError:
     """Return the exception for a reply that is empty without a reported reason."""
     import msgspec
 
-    data = replace_surrogates(builder.raw if builder.whole else builder.choiceless_chunk)
+    data = replace_surrogates(collected.raw if collected.whole else collected.choiceless_chunk)
     body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
     return EmptyReply(
-        f"the reply of {_endpoint(builder, plan)} is empty: no text, no reasoning, no tool call",
+        f"the reply of {_endpoint(collected, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,
         reply=reply,
@@ -204,11 +219,11 @@ def empty_reply_error(status: int, builder: ReplyBuilder, reply: Reply, plan: Pl
     )
 
 
-def _endpoint(builder: ReplyBuilder, plan: Plan | None) -> str:
+def _endpoint(collected: Collector, plan: Plan | None) -> str:
     """Return the model's full name, and the host of the request."""
-    address = plan.url if plan is not None else builder.flags.base_url or ""
+    address = plan.url if plan is not None else collected.flags.base_url or ""
     host = urlsplit(address).netloc.rpartition("@")[2]
-    return f"{builder.registry_model.name} at {host}" if host else builder.registry_model.name
+    return f"{collected.model.name} at {host}" if host else collected.model.name
 
 
 def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> Fault:
@@ -282,13 +297,13 @@ def _first_line(text: str) -> str:
     return line[:_MAX_LINE]
 
 
-def _hint(kind: str, builder: ReplyBuilder, facts: Callable[[], str] | None) -> str | None:
+def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> str | None:
     """Return the hint for a kind of error; for a retired model, its successor."""
-    status = builder.flags.status
+    status = collected.flags.status
     if status is not None and status.is_ == "retired" and status.use:
-        return f"{builder.registry_model.name} is retired; use {status.use}"
+        return f"{collected.model.name} is retired; use {status.use}"
     hint = HINTS.get(kind)
     if hint is None:
         return None
-    hint = hint.replace("{provider}", builder.registry_model.provider)
+    hint = hint.replace("{provider}", collected.model.provider)
     return f"{hint}; {facts()}" if kind == "replay" and facts is not None else hint

@@ -8,14 +8,15 @@ from typing import Any
 
 from cnllm.engine.decode import endpoint_errors
 from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, short_text
+from cnllm.engine.decode.cost import reported_searches
 from cnllm.engine.decode.json_array import JsonArrayElements, JsonLines
-from cnllm.engine.decode.reply_setup import reply_builder
+from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.sse import TOO_LONG, ErrorData, SseParser
 from cnllm.engine.decode.structured import OutputReader
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import ReplyTooLarge, StreamCut
+from cnllm.errors import ReplyTooLarge
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart, checks
@@ -44,11 +45,12 @@ class StreamParser:
         "_arrays",
         "_builder",
         "_busy",
-        "_counts_searches",
+        "_collected",
         "_damaged",
         "_decoder",
         "_fast_decode",
         "_fast_kinds",
+        "_flags",
         "_framing",
         "_full_reads",
         "_has_end_marker",
@@ -68,6 +70,7 @@ class StreamParser:
         "_reached_limit",
         "_reply",
         "_room",
+        "_search",
         "_status",
     )
 
@@ -100,7 +103,9 @@ class StreamParser:
         self._plan = plan
         self._status = status
         self._headers = checks.as_headers("headers", headers) if headers is not None else {}
+        self._flags = flags
         self._builder = reply_builder(model, flags, tools, plan)
+        self._collected = self._builder.collected
         answer = plan.answer if plan is not None else None
         self._output_reader = None if answer is None else OutputReader(answer, self._builder)
         self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(limits.event)
@@ -120,15 +125,14 @@ class StreamParser:
         self._has_resumed = False  # the answer went on after a finish reason
         self._full_reads = 0
         self._reply: Reply | None = None
-        self._fast_kinds: frozenset[str | int | None] = frozenset()
+        self._fast_kinds: set[str | int | None] = set()
         self._fast_decode: Any = None
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
         self._busy = False  # a filter waits for more text
-        leaks = self._builder.leaks
-        self._counts_searches = plan is not None and plan.search is not None
-        self._may_begin: Any = leaks.may_begin if leaks is not None else None
+        self._search = None if plan is None else plan.search
+        self._may_begin: Any = self._builder.may_begin
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -136,9 +140,9 @@ class StreamParser:
     def finished(self) -> bool:
         """Whether the stream has proven that the reply is complete; only usage may still come."""
         builder = self._builder
-        if not builder.finished or self._proof == "word-and-end":
+        if not self._collected.ended or self._proof == "word-and-end":
             return False
-        if self._proof == "word" and builder.has_nothing and builder.reported in ("stop", "tool_calls"):
+        if self._proof == "word" and builder.has_nothing and self._collected.finish_kind in ("stop", "tool_calls"):
             return False  # the answer may still come: no reply is empty
         return self._is_proven(marker=False, orderly=False)
 
@@ -157,7 +161,6 @@ class StreamParser:
         if self._mode != "sse" or self._has_ended:
             return self._begin_body(chunk)
         out: list[Event] = []
-        builder = self._builder
         fast_decode, max_size, kinds = self._fast_decode, self._max_fast_piece, self._fast_kinds
         is_any_size = max_size == sys.maxsize
         run: list[str] = []  # neighbours of one kind
@@ -186,33 +189,26 @@ class StreamParser:
         if chunk[-2:] != b"\n\n" and not self._has_ended:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
-        if len(builder.texts) > 1024 or len(builder.thoughts) > 1024:
-            builder.compact()
         return out if self._output_reader is None else self._output_reader.events(out)
 
-    def _deliver_run(self, field: str | int | None, run: list[str], out: list[Event]) -> None:
-        """Deliver plain pieces of one kind: `field` is the field of the reasoning, None for the answer.
+    def _deliver_run(self, kind: str | int | None, run: list[str], out: list[Event]) -> None:
+        """Deliver plain pieces of one kind (see `ReplyBuilder.plain_kinds`).
 
-        Markers of calls are looked for in all of them. A number is the index of the call whose arguments they are.
+        Markers of calls are looked for in all of them, but not in arguments.
         """
         builder, may_begin = self._builder, self._may_begin
-        if builder.finished and self._proof != "event":
-            builder.finished, self._has_resumed = False, True
-        if type(field) is int:
-            out += builder.add_arguments(field, run)
-            return
-        delta, pieces = (TextDelta, builder.texts) if field is None else (ReasoningDelta, builder.thoughts)
-        if may_begin is None or not (self._busy or may_begin(run[0] if len(run) == 1 else "".join(run))):
-            pieces += run
-            out += map(delta, run)
+        if self._collected.ended and self._proof != "event":
+            self._collected.ended, self._has_resumed = False, True
+        is_plain = may_begin is None or type(kind) is int
+        if is_plain or not (self._busy or may_begin(run[0] if len(run) == 1 else "".join(run))):
+            out += builder.add_run(kind, run)
             return
         for text in run:
-            if self._busy or may_begin(text):  # a marker may begin in this piece
-                out += builder.add_plain_text(field is not None, text)
+            if self._busy or len(run) == 1 or may_begin(text):  # a marker may begin in this piece
+                out += builder.add_plain(kind, text)
                 self._busy = not builder.is_idle
             else:
-                pieces.append(text)
-                out.append(delta(text))
+                out += builder.add_run(kind, [text])
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
@@ -253,8 +249,8 @@ class StreamParser:
         """Prepare for a stream of events."""
         self._head = []
         if self._raw is None:
-            make_decoder = wire(self._builder.registry_model.protocol).fast_decoder
-            self._fast_decode = None if make_decoder is None else make_decoder(self._builder.flags)
+            make_decoder = wire(self._collected.model.protocol).fast_decoder
+            self._fast_decode = None if make_decoder is None else make_decoder(self._flags)
 
     def _read_event(self, data: bytes, out: list[Event]) -> None:
         """Read the data of one event in full."""
@@ -273,32 +269,32 @@ class StreamParser:
             self._note_unreadable(data, error, out)
             return
         if type(decoded) is not dict:
-            out += self._builder.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
+            out += self._collected.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
             return
         if self._raw is not None:
             self._raw.append(decoded)
-        if self._counts_searches:
-            self._builder.count_searches(decoded)
-        if self._builder.finished and self._proof != "event":
+        if self._search is not None:
+            self._collected.searches = reported_searches(decoded, self._search, self._collected.searches)
+        if self._collected.ended and self._proof != "event":
             self._read_after_finish(decoded, out)
         else:
             out += self._builder.add(self._decoder.decode(decoded))
-        if not self._builder.answered:
-            self._builder.choiceless_chunk = decoded
+        if not self._collected.answered:
+            self._collected.choiceless_chunk = decoded
         self._update_fast_kinds()
 
     def _read_after_finish(self, decoded: dict[str, Any], out: list[Event]) -> None:
         """Read a chunk that follows a finish reason. If the answer goes on in it, that finish reason ended nothing."""
         builder = self._builder
-        count, was_idle = len(builder.calls), builder.is_idle
-        builder.finished = False
+        count, was_idle = len(self._collected.calls.all), builder.is_idle
+        self._collected.ended = False
         events = builder.add(self._decoder.decode(decoded))
         out += events
         is_held_back = was_idle and not builder.is_idle
-        if is_held_back or len(builder.calls) > count or any(type(event) in _CONTENT for event in events):
+        if is_held_back or len(self._collected.calls.all) > count or any(type(event) in _CONTENT for event in events):
             self._has_resumed = True
         else:
-            builder.finished = True
+            self._collected.ended = True
 
     def _read_error(self, data: bytes, out: list[Event]) -> None:
         """Read an event that is an error by its name, whatever form its data have."""
@@ -309,30 +305,20 @@ class StreamParser:
             decoded = data.decode("utf-8", "replace").strip()
         if self._raw is not None:
             self._raw.append(decoded)
-        if type(decoded) is dict and builder.fault is None:
+        if type(decoded) is dict and self._collected.fault is None:
             out += builder.add(self._decoder.decode(decoded))
-        if builder.fault is None:
-            builder.fault = endpoint_errors.error_event_fault(decoded)
-        self._fast_kinds = frozenset()
+        if self._collected.fault is None:
+            self._collected.fault = endpoint_errors.error_event_fault(decoded)
+        self._fast_kinds = set()
 
     def _update_fast_kinds(self) -> None:
         """Decide which kinds of piece the fast decoder may read from now on."""
-        builder = self._builder
-        self._busy = not builder.is_idle
-        if (builder.id is None or builder.model is None) and self._full_reads < _MAX_FULL_READS:
+        self._busy = not self._builder.is_idle
+        is_known = self._collected.id is not None and self._collected.reported_model is not None
+        if not is_known and self._full_reads < _MAX_FULL_READS:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
-        kinds: set[str | int | None] = builder.begun_calls
-        if builder.are_deltas_plain and not self._decoder.reads_all:
-            if (
-                builder.texts
-                and (builder.splitter is None or builder.splitter.has_ended)
-                and builder.continues_part("text")
-            ):
-                kinds.add(None)
-            if builder.thoughts and builder.source is not None and builder.continues_part("thought"):
-                kinds.add(builder.source)
-        self._fast_kinds = frozenset(kinds)
+        self._fast_kinds = set() if self._decoder.reads_all else self._builder.plain_kinds
 
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
         """Note data that is no JSON.
@@ -350,7 +336,7 @@ class StreamParser:
             did = f"skipped: {error}; the reply is incomplete"
         else:
             did = "skipped: not JSON"
-        out += self._builder.note("unreadable-chunk", "stream", short_text(data), did)
+        out += self._collected.note("unreadable-chunk", "stream", short_text(data), did)
 
     # ── end ──────────────────────────────────────────────────────────────────
 
@@ -410,27 +396,26 @@ class StreamParser:
         """Read a body in one piece."""
         builder = self._builder
         if self._status >= 300:
-            builder.fault = endpoint_errors.read_fault(self._status, self._headers, body, builder.flags)
+            self._collected.fault = endpoint_errors.read_fault(self._status, self._headers, body, self._flags)
             return
         body = body.removeprefix(BOM)
         if not body.strip():
-            builder.whole, builder.fault = True, endpoint_errors.EMPTY_BODY
+            self._collected.whole, self._collected.fault = True, endpoint_errors.EMPTY_BODY
             return
         try:
             decoded = decode_lenient(body)
         except NotJson:
-            builder.fault = endpoint_errors.read_fault(self._status, self._headers, body, builder.flags)
-            return
+            decoded = None
         if type(decoded) is not dict:
-            builder.fault = endpoint_errors.read_fault(self._status, self._headers, body, builder.flags)
+            self._collected.fault = endpoint_errors.read_fault(self._status, self._headers, body, self._flags)
             return
-        builder.whole = True
-        builder.raw = decoded
-        builder.count_searches(decoded)
+        self._collected.whole = True
+        self._collected.raw = decoded
+        self._collected.searches = reported_searches(decoded, self._search, None)
         out += builder.add(self._decoder.decode(decoded, whole=True))
-        builder.finished = builder.finished or builder.answered
-        if not builder.answered and builder.fault is None:
-            builder.fault = decoded
+        self._collected.ended = self._collected.ended or self._collected.answered
+        if not self._collected.answered and self._collected.fault is None:
+            self._collected.fault = decoded
 
     def _finish(self, out: list[Event], *, marker: bool, orderly: bool = True) -> None:
         """End the reply; `marker` means that the stream sent its end marker."""
@@ -440,8 +425,8 @@ class StreamParser:
         self._has_end_marker = marker
         builder = self._builder
         out += builder.end(proven=self._is_proven(marker=marker, orderly=orderly))
-        if not builder.whole:
-            builder.raw = self._raw
+        if not self._collected.whole:
+            self._collected.raw = self._raw
 
     def _is_proven(self, *, marker: bool, orderly: bool) -> bool:
         """Whether the reply has proven that it is complete.
@@ -451,16 +436,16 @@ class StreamParser:
         the answer went on after a finish reason, the next one needs an orderly end of the bytes as well.
         """
         builder = self._builder
-        if builder.whole:
-            return builder.reported != "pending"
+        if self._collected.whole:
+            return self._collected.finish_kind != "pending"
         if self._damaged:
             return False
         if self._proof == "event":
-            return builder.finished
+            return self._collected.ended
         if self._proof == "word-and-end":
-            return builder.finished and (orderly or marker)
-        terminator = builder.flags.stream.terminator if builder.flags.stream else None
-        if builder.finished and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
+            return self._collected.ended and (orderly or marker)
+        terminator = self._flags.stream.terminator if self._flags.stream else None
+        if self._collected.ended and (marker or (terminator != "done" and (orderly or not self._has_resumed))):
             return True
         # Some gateways mark the end of a reply that broke off; incomplete arguments reveal it.
         return marker and not builder.has_torn_arguments
@@ -474,7 +459,7 @@ class StreamParser:
         if not self._has_ended:
             self.end()
         if self._reply is None:
-            notes = self._plan.notes if self._plan is not None else list(self._builder.registry_model.notes)
+            notes = self._plan.notes if self._plan is not None else list(self._collected.model.notes)
             self._reply = self._builder.reply(notes)
             if self._output_reader is not None:
                 self._reply = self._output_reader.reply(self._reply)
@@ -484,24 +469,12 @@ class StreamParser:
         if reply.finish == "error":
             plan = self._plan
             facts = None if plan is None else lambda: request_facts(plan.body, len(plan.content), plan.flags)
-            raise endpoint_errors.build_error(self._status, self._headers, builder, reply, plan, facts)
+            raise endpoint_errors.build_error(self._status, self._headers, self._collected, reply, plan, facts)
         if reply.finish == "cut" and not (builder.is_empty and self._has_end_marker):
-            raise self._cut(reply)
+            raise endpoint_errors.cut_error(self._collected, reply)
         if builder.is_empty:
-            raise endpoint_errors.empty_reply_error(self._status, builder, reply, self._plan)
+            raise endpoint_errors.empty_reply_error(self._status, self._collected, reply, self._plan)
         return reply
-
-    def _cut(self, reply: Reply) -> StreamCut:
-        """Return the exception for a reply that has not proven its end."""
-        note = next((note for note in reply.notes if note.code in ("finish-unknown", "finish-pending")), None)
-        word = "" if note is None else f"; its last finish reason is {note.said!r}"
-        if self._builder.whole:
-            message = f"the endpoint sent the reply before it was complete{word}"
-            return StreamCut(message, hint="the partial reply is in .reply; ask again later", reply=reply)
-        hint = "the partial reply is in .reply; if_cut='again-whole' repeats the request, 'keep' returns it"
-        if note is not None and note.code == "finish-unknown":
-            hint += f". {note.did.removeprefix('cut: ').capitalize()}"
-        return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
 
 
 def parse_response(

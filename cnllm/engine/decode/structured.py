@@ -176,16 +176,16 @@ class OutputReader:
         events = [e for e in events if not (type(e) is NoteAdded and e.note.code == NOTES_LEFT_OUT)]
         if reply.finish == "stop":
             events += self._parse(reply.text)
-        events += self._builder.omitted_notes()
+        events += self._builder.collected.omitted_notes()
         return [*events, Finished(reply.finish, last.raw)]
 
     def _with_answer_text(self, base: Reply) -> tuple[Reply, list[Event]]:
         """Return the reply with the answer tool's call as its text, and the events that this adds."""
         extra: list[Event] = []
         assert self._index is not None
-        answer_call = self._builder.calls[self._index]  # calls are in the order of their indexes, not of their starts
-        call = self._builder.finished_call(answer_call)
-        text = answer_call.raw
+        # Calls are in the order of their indexes, not of their starts.
+        text = self._builder.collected.calls.all[self._index].raw
+        call = self._builder.finished_call(self._index)
         if call is not None and not text.strip():
             text += "{}"  # after the white space that was delivered
             extra.append(TextDelta("{}"))
@@ -194,9 +194,10 @@ class OutputReader:
         finish: Finish = base.finish
         if finish == "tool_calls" and not others and not incomplete:
             finish = "stop"
-            self._builder.forget(_FINISH_CODES)
-            if self._builder.raw_finish is not None and self._builder.reported is None:
-                extra += self._builder.note("finish-unknown", "finish", str(self._builder.raw_finish), finish)
+            collected = self._builder.collected
+            collected.notes.forget(_FINISH_CODES)
+            if base.raw_finish is not None and collected.finish_kind is None:
+                extra += collected.note("finish-unknown", "finish", base.raw_finish, finish)
         if prose := "".join(self._prose).strip():
             extra += self._note("answer-prose", prose, "left out: it stands beside the call that is the answer")
         for repeated in (c for c in base.tool_calls if c.name == self._tool and c is not call):
@@ -240,7 +241,7 @@ class OutputReader:
     def _note(self, code: NoteCode, subject: str, did: str) -> list[Event]:
         """Return the event of a note, with a subject of at most 1000 characters."""
         subject = subject if len(subject) <= 1000 else subject[:999] + "…"
-        return self._builder.note(code, "schema", subject, did)
+        return self._builder.collected.note(code, "schema", subject, did)
 
 
 def _is_outdated_finish(event: Event, finish: str) -> bool:

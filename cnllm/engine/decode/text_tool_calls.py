@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from cnllm.engine.decode.stage import Ending, Item, Restart, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
 from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
@@ -15,18 +16,19 @@ from cnllm.engine.options import Function
 from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers, unite_rules
+from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags, Leak
-from cnllm.types import Message, ToolResult
+from cnllm.types import Message, Note, ToolResult
 from cnllm.types.arguments import decode_arguments
 
 if TYPE_CHECKING:
-    from cnllm.engine.decode.reply_builder import ReplyBuilder
+    from cnllm.engine.decode.collector import Collector
     from cnllm.leaks.filter import BlockResult, LeakFilter
     from cnllm.leaks.grammars import ParsedCall
     from cnllm.leaks.prompt import PromptTexts
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["TextCalls", "Then", "marker_test", "removal", "text_call_filters"]
+__all__ = ["TextCalls", "Then", "marker_test", "text_call_filters"]
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -112,11 +114,14 @@ def _active_rules(
 
 
 class TextCalls:
-    """The filters on both channels of one reply, the answer and the reasoning.
+    """The stage that finds calls written as text, in the answer and in the reasoning of one reply.
 
     Reasoning may mention calls that are made later. A call in it counts only where the reasoning ends with it and the
     reply holds nothing else.
     """
+
+    reads_text, reads_thought = True, True
+    lets_text, lets_thought = True, True  # `may_begin` tells of each text whether it may pass by
 
     def __init__(
         self,
@@ -138,49 +143,41 @@ class TextCalls:
         self._sentences = sentences
         self._blocks: list[BlockResult] = []
         self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and the white space between them
+        # Most replies hold no character that may begin a marker: a filter is made when one appears.
+        self._answer_filter: LeakFilter | None = None
+        self._reasoning_filter: LeakFilter | None = None
+        self.is_reading = False
+        """Whether a marker may have begun: from then on `skip` has to know the texts that pass by."""
         self.thought_of = False
         self.has_tagged = False
         """Whether reasoning stood between tags in the middle of the answer."""
         self.excluded = ""
         """Why the caller wants no calls although there are tools."""
 
-    def begin(self, builder: ReplyBuilder) -> None:
-        """Begin with the reply of a builder."""
-        self._builder = builder
-        # Most replies hold no character that may begin a marker: a filter is made when one appears.
-        self._answer_filter: LeakFilter | None = None
-        self._reasoning_filter: LeakFilter | None = None
+    def attach(self, collected: Collector, new_tagged: Callable[[str], str]) -> None:
+        """Set the reply: what was collected of it, and what tells the part of tagged reasoning that is new."""
+        self._collected = collected
+        self._new_tagged = new_tagged
 
     def _make_filter(self, in_reasoning: bool) -> LeakFilter | None:
         """Make the filter of a channel, at its first character that may begin a marker."""
         if in_reasoning and (self._tools is None or not self._rules):
             return None  # no call is possible, and reasoning is not the answer: it stays as it came
+        self.is_reading = True
         from cnllm.leaks.filter import LeakFilter  # loads the grammars, which many programs never need
 
-        rules, builder, tools = self._rules, self._builder, self._tools
         if in_reasoning:
-            self._reasoning_filter = LeakFilter(
-                rules,
-                tools,
-                builder.thoughts,
-                self._deliver_reasoning,
-                self._tail.append,
-                trims=False,
-                quotes=self._is_quoted,
-            )
+            before = self._collected.parts.thought.whole()
+            self._reasoning_filter = LeakFilter(self._rules, self._tools, before, trims=False, quotes=self._is_quoted)
             return self._reasoning_filter
-        last = self._flag == FLAG
         self._answer_filter = LeakFilter(
-            rules,
-            tools,
-            builder.texts,
-            self._deliver_answer,
-            self._report,
+            self._rules,
+            self._tools,
+            self._collected.parts.text.whole(),
             trims=True,
             tags=self._tags,
-            deliver_reasoning=self._deliver_tagged,
             quotes=self._is_quoted,
-            last=last,
+            last=self._flag == FLAG,
         )
         return self._answer_filter
 
@@ -193,23 +190,6 @@ class TextCalls:
 
             self._quotations = PromptTexts(lambda: _user_and_result_texts(self._messages), self._rules, self._tools)
         return self._quotations.contains(block, calls)
-
-    def restart(self, in_reasoning: bool) -> None:
-        """Begin a channel again; the text of the other channel is about to be delivered again."""
-        other = self._answer_filter if in_reasoning else self._reasoning_filter
-        if other is not None:
-            other.close()
-        if in_reasoning:
-            self._tail.clear()
-        else:
-            self._flush_tail()
-            self._blocks.clear()
-        self.begin(self._builder)
-
-    def before_pack(self, in_reasoning: bool, start: int) -> None:
-        """Prepare for joining the pieces of a channel from `start` on."""
-        if (filter_ := self._reasoning_filter if in_reasoning else self._answer_filter) is not None:
-            filter_.before_pack(start)
 
     @property
     def may_begin(self) -> Callable[[str], object]:
@@ -229,136 +209,159 @@ class TextCalls:
 
     # ── while the reply arrives ──────────────────────────────────────────────
 
-    def feed(self, in_reasoning: bool, text: str) -> None:
+    def skip(self, in_reasoning: bool, texts: Sequence[str]) -> None:
+        """Take note of texts that passed by."""
+        if (filter_ := self._reasoning_filter if in_reasoning else self._answer_filter) is not None:
+            filter_.skip("".join(texts))
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return text of the reasoning or of the answer without the calls in it."""
+        if type(item) is not TextPiece and type(item) is not ReasoningPiece:
+            if type(item) is Restart:
+                self._restart(item)
+            return [item]
+        in_reasoning = type(item) is ReasoningPiece
+        filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
+        out: list[Item] = []
+        if filter_ is not None:
+            self._add(in_reasoning, filter_.feed(item.text), out)
+        elif not self._tail and not self._markers.may_begin(item.text):
+            out.append(item)
+        else:
+            self._feed(in_reasoning, item.text, out)
+        return out
+
+    def _restart(self, restart: Restart) -> None:
+        """Forget what was found in texts that begin again."""
+        if restart.thought:
+            self._reasoning_filter, self._tail = None, []
+        if restart.text:
+            self._answer_filter, self._blocks = None, []
+
+    def _feed(self, in_reasoning: bool, text: str, out: list[Item]) -> None:
         """Add text of the reasoning or of the answer."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         if filter_ is None and self._markers.may_begin(text):
             filter_ = self._make_filter(in_reasoning)
-        if filter_ is None:
-            (self._deliver_reasoning if in_reasoning else self._deliver_answer)(text)
-        else:
-            filter_.feed(text)
+        self._add(in_reasoning, [text] if filter_ is None else filter_.feed(text), out)
 
-    def release(self) -> None:
-        """Deliver text that may begin a marker, because its part of the reply is over."""
-        for filter_ in (self._reasoning_filter, self._answer_filter):
+    def release(self) -> list[Item]:
+        """Give text that may begin a marker, because its part of the reply is over."""
+        out: list[Item] = []
+        for in_reasoning, filter_ in ((True, self._reasoning_filter), (False, self._answer_filter)):
             if filter_ is not None:
-                filter_.release()
+                self._add(in_reasoning, filter_.release(), out)
+        return out
 
-    def _deliver_answer(self, text: str) -> None:
-        """Deliver text of the answer."""
-        if self._tail and text.strip():
-            self._flush_tail()
-        self._builder.deliver(False, text)
+    def _add(self, in_reasoning: bool, found: Sequence[str | BlockResult], out: list[Item]) -> None:
+        """Add what a filter found in its channel."""
+        for result in found:
+            if isinstance(result, str):
+                if in_reasoning:
+                    self._add_reasoning(result, out)
+                else:
+                    if self._tail and result.strip():
+                        self._flush_tail(out)
+                    out.append(TextPiece(result))
+            elif in_reasoning:
+                self._tail.append(result)
+            elif result.is_reasoning:
+                self.has_tagged = True
+                if new := self._new_tagged(result.raw):
+                    self._feed(True, new, out)
+            elif result.is_tag:  # at once: the tag was removed
+                did = removal(result.raw, result.problem)
+                out.append(self._note("tag-stripped", result.raw, did, "reasoning.tags"))
+            else:
+                self._blocks.append(result)
 
-    def _deliver_tagged(self, text: str) -> None:
-        """Deliver text of the answer that stands between tags of reasoning."""
-        self.has_tagged = True
-        self._builder.deliver_tagged(text)
-
-    def _report(self, block: BlockResult) -> None:
-        """Keep the result of a block for the end, and note at once that a tag was removed."""
-        if block.is_tag:
-            self._note("tag-stripped", block.raw, removal(block.raw, block.problem), flag="reasoning.tags")
-        else:
-            self._blocks.append(block)
-
-    def _deliver_reasoning(self, text: str) -> None:
-        """Deliver text of the reasoning."""
+    def _add_reasoning(self, text: str, out: list[Item]) -> None:
+        """Add text of the reasoning."""
         if self._tail and not text.strip():
             self._tail.append(text)
             return
-        self._flush_tail()
-        self._builder.deliver(True, text)
+        self._flush_tail(out)
+        out.append(text_piece(True, text))
 
-    def _flush_tail(self) -> None:
-        """Deliver blocks at the end of the reasoning as reasoning: more text followed them."""
-        tail, self._tail[:] = list(self._tail), []
+    def _flush_tail(self, out: list[Item]) -> None:
+        """Add blocks at the end of the reasoning as reasoning: more text followed them."""
+        tail, self._tail = self._tail, []
         for piece in tail:
             if isinstance(piece, str):
-                self._builder.deliver(True, piece)
+                out.append(text_piece(True, piece))
             elif piece.remove:
-                self._note("text-call-kept", piece.raw, "kept as reasoning: more text followed it")
-                self._builder.deliver(True, piece.raw)
+                out.append(self._note("text-call-kept", piece.raw, "kept as reasoning: more text followed it"))
+                out.append(text_piece(True, piece.raw))
             else:
-                self._note("text-call-kept", piece.raw, f"kept as reasoning: {piece.problem}")
+                out.append(self._note("text-call-kept", piece.raw, f"kept as reasoning: {piece.problem}"))
 
     # ── at the end of the reply ──────────────────────────────────────────────
 
-    def close(self, *, proven: bool, is_cut: bool) -> list[CallBuilder]:
-        """Close both channels and return the calls that were written as text, without repetitions.
-
-        `proven` means that the endpoint marked the end of the reply, `is_cut` that the reply is not complete.
-        """
-        builder = self._builder
+    def end(self, ending: Ending) -> list[Item]:
+        """Close both channels: the rest of the texts, then the calls that were written as text, without repetitions."""
+        out: list[Item] = []
+        collected = ending.collected
+        is_cut = not ending.proven or collected.finish_kind == "length"
         for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
             filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
             if filter_ is not None:
-                filter_.close(is_cut=is_cut)
-        if not self._tail and not self._blocks:
-            self._detach()
-            return []
-        wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in builder.calls}
-        if any(not isinstance(piece, str) and piece.calls for piece in self._tail):
-            if wire_calls or self._blocks or "".join(builder.texts).strip():
-                self._flush_tail()
-            else:
-                self.thought_of = True
-                self._blocks += [piece for piece in self._tail if not isinstance(piece, str)]
-                self._tail = []
-        else:
-            self._flush_tail()
-        out: list[CallBuilder] = []
-        for block in self._blocks:
-            self._add_calls(block, wire_calls, out)
-        stripped = any(block.remove and not block.calls for block in self._blocks)
-        if (
-            stripped
-            and proven
-            and not self.excluded
-            and not (out or wire_calls or builder.fault is not None or "".join(builder.texts).strip())
-        ):
-            self._fall_back()
-        self._detach()
-        return out
-
-    def _detach(self) -> None:
-        """Remove the references to the builder, so that a reply's memory is freed without the garbage collector."""
+                self._add(in_reasoning, filter_.close(is_cut=is_cut), out)
+        # The filters refer back to this stage: without them a reply's memory is freed without the garbage collector.
         self._answer_filter = self._reasoning_filter = None
-        del self._builder
+        if not self._tail and not self._blocks:
+            return out
+        has_text = bool(collected.parts.text.whole().strip()) or any(
+            type(i) is TextPiece and i.text.strip() for i in out
+        )
+        wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in collected.calls.all}
+        blocks = [piece for piece in self._tail if not isinstance(piece, str)]
+        if any(block.calls for block in blocks) and not (wire_calls or self._blocks or has_text):
+            self.thought_of = True
+            self._blocks += blocks
+            self._tail = []
+        else:
+            self._flush_tail(out)
+        calls: list[CallBuilder] = []
+        for block in self._blocks:
+            self._add_calls(block, wire_calls, calls, out)
+        stripped = any(block.remove and not block.calls for block in self._blocks)
+        is_nothing = not (calls or wire_calls or collected.fault is not None or has_text)
+        if stripped and is_nothing and ending.proven and not self.excluded:
+            self._fall_back(collected.parts.thought.whole(), out)
+        return [*out, *calls]
 
-    def _add_calls(self, block: BlockResult, wire_calls: set[bytes], out: list[CallBuilder]) -> None:
-        """Add the calls of a block to `out`, and note what became of the block."""
+    def _add_calls(self, block: BlockResult, wire_calls: set[bytes], calls: list[CallBuilder], out: list[Item]) -> None:
+        """Add the calls of a block to `calls`, and to `out` notes on what became of the block."""
         if not block.remove:
-            self._note("text-call-kept", block.raw or "markup", f"kept as text: {block.problem}")
+            out.append(self._note("text-call-kept", block.raw or "markup", f"kept as text: {block.problem}"))
             return
         if not block.calls:
             no_tools = "no tools were offered" if self._tools is None else "calls are not recovered"
             reason = block.problem or self.excluded or no_tools
-            self._note("text-call-stripped", block.raw, removal(block.raw, reason))
+            out.append(self._note("text-call-stripped", block.raw, removal(block.raw, reason)))
             return
         for parsed in block.calls:
             if parsed.arguments is not None and _call_key(parsed.name, parsed.arguments) in wire_calls:
                 did = removal(block.raw, f"{parsed.name} also came as a regular call")
-                self._note("text-call-twice", block.raw, did)
+                out.append(self._note("text-call-twice", block.raw, did))
                 continue
             call = CallBuilder(None, "text")
             call.name = parsed.name
             arguments = parsed.arguments
             call.pieces.append(parsed.raw if arguments is None else msgspec.json.encode(arguments).decode())
-            out.append(call)
-            self._note("text-call", block.raw, removal(block.raw, f"a call of {parsed.name}"))
+            calls.append(call)
+            out.append(self._note("text-call", block.raw, removal(block.raw, f"a call of {parsed.name}")))
         if block.problem:
-            self._note("text-call-kept", block.raw, block.problem)
+            out.append(self._note("text-call-kept", block.raw, block.problem))
 
-    def _fall_back(self) -> None:
+    def _fall_back(self, thought: str, out: list[Item]) -> None:
         """Answer with a sentence in place of a reply that was nothing but markup."""
         wish = next((wish for block in self._blocks if (wish := self._missing(block)) is not None), None)
-        texts = [*self._builder.thoughts, *(block.raw for block in self._blocks)]
-        sentence = self._sentences.sentence(wish, "".join(texts))
-        if sentence:
-            self._note("fallback", "an answer that is only markup", sentence, flag="fallback")
-            self._builder.deliver(False, sentence)
+        reasoning = [item.text for item in out if type(item) is ReasoningPiece]
+        texts = [thought, *reasoning, *(block.raw for block in self._blocks)]
+        if sentence := self._sentences.sentence(wish, "".join(texts)):
+            out.append(self._note("fallback", "an answer that is only markup", sentence, "fallback"))
+            out.append(TextPiece(sentence))
 
     def _missing(self, block: BlockResult) -> Wish | None:
         """Return what a block asks of a tool that is not offered; None where only the call is broken."""
@@ -368,13 +371,10 @@ class TextCalls:
         wish = call_wish(block.stripped_calls, block.raw)
         return None if wish is None or wish.tool in offered else wish
 
-    def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> None:
-        self._builder.add_note(code, flag or self._flag, subject, did)
-
-
-def removal(text: str, reason: str) -> str:
-    """Say how much was removed, and why."""
-    return f"removed from the text ({len(text)} characters): {reason}"
+    def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> Note:
+        """Return a note, with the origin of the flag that it names."""
+        flag = flag or self._flag
+        return Note(code, flag, subject, did, self._collected.model.where(flag))
 
 
 def _call_key(name: str, arguments: Any) -> bytes:

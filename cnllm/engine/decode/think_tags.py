@@ -6,13 +6,78 @@ Tags further on in the answer are found by `cnllm.leaks.filter`, which knows wha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, removal
 from cnllm.leaks.markers import Markers
+from cnllm.protocols.pieces import ReasoningPiece, TextPiece
+from cnllm.types import Note
 
-__all__ = ["TagSplitter"]
+__all__ = ["TagSplitter", "ThinkTags"]
 
 _MAX_STRAY_CLOSERS = 8  # closing tags without an opening one, at the beginning of a text, that are removed
+
+
+class ThinkTags:
+    """The stage that makes reasoning of what stands between tags at the head of the answer.
+
+    `new_tagged` returns the part of such reasoning that no field has delivered.
+    """
+
+    __slots__ = ("_new_tagged", "_splitter", "is_idle", "lets_text")
+
+    reads_text, reads_thought = True, False
+    lets_thought = True
+
+    def __init__(self, tags: list[str], at: str, new_tagged: Callable[[str], str]) -> None:
+        self._splitter = TagSplitter(tags, at)
+        self._new_tagged = new_tagged
+        self.is_idle = True  # while no beginning of a tag waits
+        self.lets_text = False  # once the text is behind the tags
+
+    @property
+    def has_block(self) -> bool:
+        """Whether reasoning stood between tags."""
+        return self._splitter.has_block
+
+    @property
+    def raw(self) -> str:
+        """Return the tagged blocks as they were written."""
+        return self._splitter.raw
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return the text, and the reasoning between tags in it."""
+        splitter = self._splitter
+        if type(item) is Restart and item.text:  # reasoning came out of the text that begins again
+            self._splitter, self.is_idle, self.lets_text = splitter.anew(), True, False
+            return [Restart(text=True, thought=item.thought or splitter.has_block)]
+        if self.lets_text or type(item) is not TextPiece:
+            return [item]
+        out = self._items(splitter.feed(item.text))
+        if stray := splitter.take_stray_closers():
+            out.append(Note("tag-stripped", "reasoning.tags", stray, removal(stray, "it closes nothing")))
+        return out
+
+    def release(self) -> list[Item]:
+        """Return the text that looked like the beginning of a tag: no tag goes on in another part."""
+        return [] if self.lets_text else self._items(self._splitter.release())
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return the text that looked like the beginning of a tag."""
+        return self._items(self._splitter.close())
+
+    def _items(self, pieces: Iterable[tuple[bool, str]]) -> list[Item]:
+        """Return the pieces of the splitter."""
+        self.is_idle = not self._splitter.pending
+        self.lets_text = self._splitter.has_ended
+        out: list[Item] = []
+        for in_reasoning, text in pieces:
+            if not in_reasoning:
+                out.append(TextPiece(text))
+            elif new := self._new_tagged(text):
+                out.append(ReasoningPiece(new, TAGGED))
+        return out
 
 
 class TagSplitter:
@@ -21,18 +86,18 @@ class TagSplitter:
     `tags` are an opening and a closing tag, then pairs of other spellings. With `at` = "start-open" the prompt template
     has written the opening tag, and an empty opening tag means that there is none: the text begins inside a block. A
     closing tag at the start, or again after a block, is removed: see `take_stray_closers`. `raw` is the text of the
-    tagged blocks with their tags.
+    tagged blocks with their tags, `pending` the text that is held back.
     """
 
     __slots__ = (
         "_at",
         "_close",
-        "_pending",
         "_raw",
         "_spare",
         "_state",
         "_stray",
         "_tags",
+        "pending",
         "unclosed",
     )
 
@@ -43,7 +108,7 @@ class TagSplitter:
         # before: only white space so far; inside: in a block; after: right after a block; plain: in the answer, and
         # tags are no longer recognised here
         self._state = "inside" if at == "start-open" else "before"
-        self._pending = ""
+        self.pending = ""
         self._raw: list[str] = []
         self._stray = ""
         self._spare = _MAX_STRAY_CLOSERS
@@ -56,7 +121,7 @@ class TagSplitter:
     @property
     def has_ended(self) -> bool:
         """Whether tag splitting has ended."""
-        return self._state == "plain" and not self._pending
+        return self._state == "plain" and not self.pending
 
     @property
     def has_block(self) -> bool:
@@ -76,15 +141,15 @@ class TagSplitter:
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """Feed text and return the pieces that can no longer be part of a tag."""
         out: list[tuple[bool, str]] = []
-        text = self._pending + text
-        self._pending = ""
+        text = self.pending + text
+        self.pending = ""
         while text:
             text = self._step(text, out)
         return out
 
     def close(self) -> list[tuple[bool, str]]:
         """End the text and return what was held back."""
-        pending, self._pending = self._pending, ""
+        pending, self.pending = self.pending, ""
         if not pending:
             return []
         if self._state == "inside":
@@ -94,7 +159,7 @@ class TagSplitter:
 
     def release(self) -> list[tuple[bool, str]]:
         """Return the text that is held back, because its part of the reply is over."""
-        if self._state in ("before", "after") and self._pending.strip():
+        if self._state in ("before", "after") and self.pending.strip():
             self._state = "plain"
         return self.close()
 
@@ -125,7 +190,7 @@ class TagSplitter:
                 self._state = "after"
                 return rest[len(tag) :]
             if self._may_open(rest) or self._may_close(rest):
-                self._pending = text
+                self.pending = text
                 return ""
         self._state = "plain"
         return text
@@ -141,7 +206,7 @@ class TagSplitter:
         if (tag := self._closed(rest)) is not None:
             return rest[len(tag) :]
         if rest and (self._may_close(rest) or (not self._raw and self._may_open(rest))):
-            self._pending = rest
+            self.pending = rest
             return ""
         if rest:
             self._state = "plain"
@@ -155,12 +220,12 @@ class TagSplitter:
                     self._raw.append(text[: len(text) - len(rest)] + tag)
                     return rest[len(tag) :]
                 if self._may_open(rest):
-                    self._pending = text
+                    self.pending = text
                     return ""
         match = self._close.find(text)
         if match is None:
             certain = len(text) - self._close.pending_length(text)
-            self._pending = text[certain:]
+            self.pending = text[certain:]
             if certain:
                 self._raw.append(text[:certain])
                 out.append((True, text[:certain]))

@@ -54,12 +54,24 @@ _SOUNDS = {
 class ChatDecoder:
     """The decoder of one reply."""
 
-    __slots__ = ("_audio", "_fields", "_flags", "_has_answer", "_has_content", "_legacy_texts", "_read")
+    __slots__ = (
+        "_audio",
+        "_fields",
+        "_flags",
+        "_has_answer",
+        "_has_content",
+        "_head",
+        "_is_answered",
+        "_legacy_texts",
+        "_read",
+    )
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
         self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+        self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
+        self._is_answered = False  # a choice came
         self._has_answer = False  # text or a call came
         self._has_content = False  # the content of a message came
         self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
@@ -70,32 +82,40 @@ class ChatDecoder:
         """Whether the content of the next chunk may repeat the text of the older field."""
         return bool(self._legacy_texts)
 
-    def decode(self, data: dict[str, Any], *, whole: bool = False) -> Iterator[Piece]:
-        """Yield the pieces of one chunk, or with `whole` of one body."""
+    def decode(self, data: dict[str, Any], *, whole: bool = False) -> list[Piece]:
+        """Return the pieces of one chunk, or with `whole` of one body."""
+        out: list[Piece] = []
         flags = self._flags
         if self._read is not None:
             data = self._read(data, whole)
-        yield Head(data.get("id"), data.get("model"), data.get("created"))
+        head = data.get("id"), data.get("model"), data.get("created")
+        if head != self._head:  # once, and not with each chunk
+            self._head = head
+            out.append(Head(*head))
         if (fault := find_fault(data, flags)) is not None:
-            yield Fault(fault)
+            out.append(Fault(fault))
         for key in EXTRA_KEYS:
             if type(value := data.get(key)) in (str, dict) and value:
-                yield ExtraPiece(key, value)
+                out.append(ExtraPiece(key, value))
         usage = get_first(data, flags.usage.at if flags.usage else None)
         if type(usage) is dict:
-            yield from count_pieces(usage, flags)
+            out += count_pieces(usage, flags)
         choices = data.get("choices")
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
-                yield from self._choice(choice, whole)
+                self._choice(choice, whole, out)
             elif type(choice) is dict:
                 dropped = f"choice {choice.get('index', position)!r}"
-                yield Note("choice-dropped", "n", dropped, "left out: the first choice is the reply")
-        yield from _sources(data, flags)
+                out.append(Note("choice-dropped", "n", dropped, "left out: the first choice is the reply"))
+        if flags.citations is not None:
+            out += _sources(data, flags)
+        return out
 
-    def _choice(self, choice: dict[str, Any], whole: bool) -> Iterator[Piece]:
+    def _choice(self, choice: dict[str, Any], whole: bool, out: list[Piece]) -> None:
         """Decode one choice."""
-        yield ANSWERED
+        if not self._is_answered:
+            self._is_answered = True
+            out.append(ANSWERED)
         for key in ("delta", "message") if not whole else ("message", "delta"):
             message = choice.get(key)
             if type(message) is dict:
@@ -103,29 +123,29 @@ class ChatDecoder:
                 is_repeat = key == "message" and not whole
                 if is_repeat and self._has_answer:
                     continue
-                yield from self._delta(message, whole=whole or is_repeat, is_repeat=is_repeat)
+                self._delta(message, out, whole=whole or is_repeat, is_repeat=is_repeat)
                 if whole:
                     break
         if type(choice.get("text")) is str and choice["text"]:
-            yield from self._legacy(choice)
+            self._legacy(choice, out)
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict and type(tokens := logprobs.get("content")) is list:
-            yield ExtraPiece("logprobs", tokens)
+            out.append(ExtraPiece("logprobs", tokens))
         if is_error(broken := choice.get("error")):
-            yield Fault(broken if type(broken) is dict else choice)
+            out.append(Fault(broken if type(broken) is dict else choice))
         if (finish := read_finish(choice.get("finish_reason"), self._flags)) is not None:
-            yield finish
+            out.append(finish)
             if finish.ends_reply:
-                yield ENDED
-                yield from self._end_audio()
+                out.append(ENDED)
+                self._end_audio(out)
 
-    def _text(self, text: str) -> Iterator[Piece]:
+    def _text(self, text: str, out: list[Piece]) -> None:
         """Give text of the answer, if there is any."""
         if text:
             self._has_answer = True
-            yield TextPiece(text)
+            out.append(TextPiece(text))
 
-    def _legacy(self, choice: dict[str, Any]) -> Iterator[Piece]:
+    def _legacy(self, choice: dict[str, Any], out: list[Piece]) -> None:
         """Decode the text field of the older API. It counts only while no message has content: hosts send both."""
         if self._has_content:
             return
@@ -135,9 +155,9 @@ class ChatDecoder:
             if type(message) is dict and any(message.get(field) == text for field in self._fields):
                 return  # it repeats the reasoning
         self._legacy_texts.append(text)
-        yield from self._text(text)
+        self._text(text, out)
 
-    def _content(self, text: str) -> Iterator[Piece]:
+    def _content(self, text: str, out: list[Piece]) -> None:
         """Decode content of a message, without the text that the older field has already given."""
         self._has_content = True
         if self._legacy_texts:
@@ -145,9 +165,9 @@ class ChatDecoder:
             is_ahead = len(legacy) > len(text) and legacy.startswith(text)
             self._legacy_texts = [legacy[len(text) :]] if is_ahead else []
             text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if is_ahead else text
-        yield from self._text(text)
+        self._text(text, out)
 
-    def _delta(self, message: dict[str, Any], *, whole: bool, is_repeat: bool) -> Iterator[Piece]:
+    def _delta(self, message: dict[str, Any], out: list[Piece], *, whole: bool, is_repeat: bool) -> None:
         """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
         has_reasoning = False
         for field in self._fields:
@@ -155,58 +175,58 @@ class ChatDecoder:
             if not value:
                 continue
             if type(value) is list:
-                yield Details(value)
+                out.append(Details(value))
                 value = "".join(_detail_text(item) for item in value)
             if not has_reasoning and type(value) is str and value:  # equal fields count once
                 has_reasoning = True
-                yield ReasoningPiece(value, f"message.{field}" if is_repeat else field)
+                out.append(ReasoningPiece(value, f"message.{field}" if is_repeat else field))
         content = message.get("content")
         if type(content) is str:
             if content:
-                yield from self._content(content)
+                self._content(content, out)
         elif type(content) is list:
-            yield from self._parts(content)
+            self._parts(content, out)
         elif type(content) is dict:
-            yield OpaquePiece(content)
+            out.append(OpaquePiece(content))
         if annotations := message.get("annotations"):
-            yield from _annotations(annotations)
+            out += _annotations(annotations)
         if images := message.get("images"):
-            yield from _images(images)
+            out += _images(images)
         if type(audio := message.get("audio")) is dict:
             self._add_audio(audio)
             if whole:
-                yield from self._end_audio()
+                self._end_audio(out)
         refusal = message.get("refusal")
         if type(refusal) is str and refusal:
-            yield REFUSED
-            yield from self._content(refusal)
+            out.append(REFUSED)
+            self._content(refusal, out)
         calls, old = message.get("tool_calls"), message.get("function_call")
         if not calls and type(old) is dict and (old.get("name") or old.get("arguments")):
             calls = [{"index": 0, "function": old}]
         if calls:
             self._has_answer = True
-            yield CallPieces(calls, whole)
+            out.append(CallPieces(calls, whole))
 
-    def _parts(self, parts: list[Any]) -> Iterator[Piece]:
+    def _parts(self, parts: list[Any], out: list[Piece]) -> None:
         """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
         part_type = self._flags.reasoning.part if self._flags.reasoning else None
         for part in parts:
             if type(part) is str:
                 if part:
-                    yield from self._content(part)
+                    self._content(part, out)
             elif type(part) is not dict:
                 continue
             elif part_type is not None and part.get("type") == part_type:
                 inner = part.get(part_type, part.get("text"))
                 inner = [inner] if type(inner) is not list else inner
-                yield Details([part])
+                out.append(Details([part]))
                 if text := "".join(_detail_text(p) for p in inner):
-                    yield ReasoningPiece(text, "content")
+                    out.append(ReasoningPiece(text, "content"))
             elif type(part.get("text")) is str:
                 if part["text"]:
-                    yield from self._content(part["text"])
+                    self._content(part["text"], out)
             else:
-                yield _medium(part)
+                out.append(_medium(part))
 
     def _add_audio(self, audio: dict[str, Any]) -> None:
         """Collect the spoken answer: a stream has its data and its transcript in pieces."""
@@ -219,7 +239,7 @@ class ChatDecoder:
             if audio.get(key) is not None:
                 self._audio[key] = audio[key]
 
-    def _end_audio(self) -> Iterator[Piece]:
+    def _end_audio(self, out: list[Piece]) -> None:
         """Give the spoken answer, if there is one."""
         audio, self._audio = self._audio, None
         if audio is None or not (pieces := [piece for piece in audio.pop("data") if piece]):
@@ -227,7 +247,7 @@ class ChatDecoder:
         data = pieces[0] if len(pieces) == 1 else _join_base64(pieces)
         extra = {**audio, "transcript": "".join(audio["transcript"])}
         seal = {"audio": {"id": audio["id"]}} if type(audio.get("id")) is str else None
-        yield MediaPiece(Media(_sound_type(data), data, extra=extra), seal)
+        out.append(MediaPiece(Media(_sound_type(data), data, extra=extra), seal))
 
 
 def _sources(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:

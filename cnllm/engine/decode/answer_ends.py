@@ -1,0 +1,179 @@
+"""Stages that remove what a server leaves around an answer: tags that a model writes there, and a stop text."""
+
+from __future__ import annotations
+
+from cnllm.engine.decode.stage import Ending, Item, Restart
+from cnllm.engine.decode.tool_calls import CallBuilder
+from cnllm.protocols.pieces import TextPiece
+from cnllm.types import Note
+
+__all__ = ["AnswerTags", "StopTexts"]
+
+_MAX_CLOSERS = 8  # closing tags in a row: behind more of them all is text
+_MAX_HELD = (
+    1024  # characters of tags and white space in a row, also bounded: the text that waits is read again with each piece
+)
+
+
+class AnswerTags:
+    """The stage that removes an opening tag at the start of an answer, and closing tags at its end.
+
+    `tags` are the opening tag, then the closing ones. A closing tag before more text is text itself. `are_seen`: the
+    stage before notices every tag, so that plain text without one may pass by.
+    """
+
+    __slots__ = ("_closers", "_has_begun", "_has_ended", "_opener", "_pending", "lets_text")
+
+    reads_text, reads_thought = True, False
+    lets_thought = True
+
+    def __init__(self, tags: list[str], *, are_seen: bool = False) -> None:
+        self._opener, *self._closers = tags
+        self.lets_text = are_seen  # a tag would be noticed in text that passes by
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin an answer."""
+        self._has_begun = False
+        self._has_ended = False  # all that follows is text
+        self._pending = ""  # text that may begin a tag, or a closing tag behind which nothing stands so far
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no text waits."""
+        return not self._pending
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return the text that is no tag around the answer."""
+        if type(item) is Restart and item.text:
+            self._begin()
+        if type(item) is not TextPiece:
+            return [item]
+        text = self._certain(item.text)
+        return [TextPiece(text)] if text else []
+
+    def _certain(self, text: str) -> str:
+        """Return the text that is no tag."""
+        if self._has_ended:
+            return text
+        text, self._pending = self._pending + text, ""
+        if not self._has_begun:
+            rest = text.lstrip()
+            if len(text) <= _MAX_HELD and len(rest) < len(self._opener) and self._opener.startswith(rest):
+                self._pending = text
+                return ""
+            self._has_begun = True
+            text = rest.removeprefix(self._opener) if rest.startswith(self._opener) else text
+        start = self._tail_start(text)
+        self._pending = text[start:]
+        return text[:start]
+
+    def release(self) -> list[Item]:
+        """Return what waited and is no tag: the part of the reply is over."""
+        text, self._pending = self._pending, ""
+        rest = text.rstrip()
+        while closer := next((tag for tag in self._closers if rest.endswith(tag)), ""):
+            text = rest = rest.removesuffix(closer).rstrip()
+        return [TextPiece(text)] if text else []
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return what waited and is no tag."""
+        return self.release()
+
+    def _tail_start(self, text: str) -> int:
+        """Return the start of the closing tags, or of the beginning of one, that end a text; its length if none do."""
+        position = 0
+        while (start := min((at for tag in self._closers if (at := text.find(tag, position)) >= 0), default=-1)) >= 0:
+            position, count = start, 0
+            while closer := next((tag for tag in self._closers if text.startswith(tag, position)), ""):
+                position, count = _skip_space(text, position + len(closer)), count + 1
+            if count > _MAX_CLOSERS or position - start > _MAX_HELD:
+                self._has_ended = True
+                return len(text)
+            if any(tag.startswith(text[position:]) for tag in self._closers):
+                return start
+        return len(text) - max((_overlap(text[position:], tag) for tag in self._closers), default=0)
+
+
+class StopTexts:
+    """The stage that removes a stop text at the end of an answer. It holds back text that may be one.
+
+    `removed` says that a stop text was removed.
+    """
+
+    __slots__ = ("_has_calls", "_pending", "_stops", "removed")
+
+    reads_text, reads_thought = True, False
+    lets_text, lets_thought = False, True  # all text of the answer is read
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = sorted(stops, key=len, reverse=True)
+        self._pending = ""
+        self._has_calls = False
+        self.removed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no text waits."""
+        return not self._pending
+
+    @property
+    def has_stop(self) -> bool:
+        """Whether the text that waits ends with a whole stop text: it is not known yet whether the answer ends here."""
+        return bool(self._pending) and any(self._pending.endswith(stop) for stop in self._stops)
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return the text that cannot be part of a stop text at the end."""
+        if type(item) is Restart and item.text:
+            self._pending = ""
+        self._has_calls = self._has_calls or type(item) is CallBuilder
+        if type(item) is not TextPiece:
+            return [item]
+        text = self._pending + item.text
+        size = self._waiting_size(text)
+        self._pending = text[len(text) - size :]
+        return [TextPiece(text[: len(text) - size])] if size < len(text) else []
+
+    def _waiting_size(self, text: str) -> int:
+        """Return how many characters at the end of a text may begin a stop text."""
+        for size in range(min(len(self._stops[0]), len(text)), 0, -1):
+            end = text[-size:]
+            if any(stop.startswith(end) for stop in self._stops):
+                return size
+        return 0
+
+    def release(self) -> list[Item]:
+        """Return nothing: the answer may end here."""
+        return []
+
+    def flush(self) -> list[Item]:
+        """Return the text that waits: the answer goes on behind it."""
+        text, self._pending = self._pending, ""
+        return [TextPiece(text)] if text else []
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return the text that waits, without a stop text where the answer ends with it."""
+        collected = ending.collected
+        text = self._pending
+        stop = next((stop for stop in self._stops if text.endswith(stop)), "")
+        is_end = collected.finish_kind in (None, "pending", "stop") and collected.fault is None and ending.proven
+        if not stop or not is_end or collected.calls.all or self._has_calls:
+            return self.flush()
+        self._pending = ""
+        self.removed = True
+        rest = text[: len(text) - len(stop)]
+        note = Note("stop-left-in", "params.stop", stop, "taken off the end of the text")
+        return [TextPiece(rest), note] if rest else [note]
+
+
+def _overlap(text: str, tag: str) -> int:
+    """Return how many characters at the end of a text may begin a tag."""
+    sizes = range(min(len(tag) - 1, len(text)), 0, -1)
+    return next((size for size in sizes if text.endswith(tag[:size])), 0)
+
+
+def _skip_space(text: str, position: int) -> int:
+    """Return the position behind white space."""
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position

@@ -1,0 +1,341 @@
+"""Keep the texts and the parts of a reply, and build the parts: in their order, where the wire has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from cnllm.engine.decode.details import join_fragments
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Seal,
+    Text,
+    TextDelta,
+    ToolCall,
+)
+from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
+
+__all__ = ["Block", "GrowingText", "PartKind", "Parts"]
+
+PartKind = Literal["text", "thought", "opaque", "media", "call"]
+
+Fragments = Literal["none", "pieces", "snapshots"]
+"""Whether items of reasoning came whole, in pieces, or in snapshots of all that came so far."""
+
+_PACK_SIZE = 1024  # short strings that may gather before they are joined
+
+
+class GrowingText(list[str]):
+    """A text that grows piece by piece: the list of its pieces, none of which is empty.
+
+    To add a piece takes constant time, to read the end takes time in its length.
+    """
+
+    __slots__ = ("_counted", "_size", "most")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size = 0  # characters of the counted pieces
+        self._counted = 0
+        self.most = _PACK_SIZE  # pieces, before the new ones are joined
+
+    @property
+    def size(self) -> int:
+        """Count the characters. Each piece is counted once."""
+        if self._counted < len(self):
+            self._size += sum(map(len, self[self._counted :]))
+            self._counted = len(self)
+        return self._size
+
+    def since(self, start: int) -> str:
+        """Return the text from a position on."""
+        size, found = self.size, []
+        for piece in reversed(self):
+            if size <= start:
+                break
+            size -= len(piece)
+            found.append(piece)
+        text = found[0] if len(found) == 1 else "".join(reversed(found))
+        return text[start - size :] if size < start else text
+
+    def whole(self) -> str:
+        """Return all the text."""
+        return "".join(self)
+
+    def begin_again(self) -> None:
+        """Begin again without text."""
+        self.clear()
+        self._size = self._counted = 0
+        self.most = _PACK_SIZE
+
+    def pack(self) -> None:
+        """Join the new pieces, because they are more than `most`: many short strings need much memory."""
+        size, start = self.size, self.most - _PACK_SIZE
+        self[start:] = ["".join(self[start:])]
+        self._size, self._counted, self.most = size, len(self), len(self) + _PACK_SIZE
+
+
+class Block:
+    """One part that is being read, on a wire that orders its parts.
+
+    `start` is the position of its text in all the text of its kind, `end` the one behind it, once another part of its
+    kind has begun. `seal` is the endpoint's signature, `part` the part as built, `is_current` whether it still holds.
+    """
+
+    __slots__ = ("data", "end", "is_current", "kind", "part", "seal", "start")
+
+    def __init__(self, kind: PartKind, start: int, data: Any) -> None:
+        self.kind: PartKind = kind
+        self.start = start
+        self.end: int | None = None
+        self.data = data
+        self.seal: Any = None
+        self.part: Part | None = None
+        self.is_current = False
+
+
+class Parts:
+    """The texts and the parts of one reply. `kind` is that of the part that is being read, on a wire that orders them.
+
+    `annotations` are what the endpoint sent about the answer, `details` structured items of its reasoning.
+    """
+
+    __slots__ = (
+        "_blocks",
+        "_by_number",
+        "_flags",
+        "_has_call",
+        "_last",
+        "_media",
+        "_model",
+        "_opaque",
+        "_reported",
+        "_unreported",
+        "annotations",
+        "details",
+        "is_ordered",
+        "kind",
+        "text",
+        "thought",
+    )
+
+    def __init__(self, model: Model, flags: Flags, *, ordered: bool) -> None:
+        self._model = model
+        self._flags = flags
+        self.is_ordered = ordered
+        self.text = GrowingText()
+        self.thought = GrowingText()
+        self.annotations: dict[str, Any] = {}
+        self.details: list[Any] = []
+        # On a wire without an order of parts:
+        self._opaque: list[Any] = []
+        self._media: list[Media] = []
+        # On a wire with one:
+        self.kind: PartKind | None = None
+        self._blocks: list[Block] = []
+        self._last: dict[str, Block] = {}  # of each kind
+        self._by_number: dict[int, Block] = {}  # by the decoder's number of the part
+        self._unreported = 0  # the first block that events may still report
+        self._reported = 0  # parts that events have reported
+        self._has_call = False
+
+    def put(self, in_reasoning: bool, text: str) -> Event:
+        """Add text of the reasoning or of the answer; return its event."""
+        texts = self.thought if in_reasoning else self.text
+        texts.append(text)
+        if len(texts) > texts.most:
+            texts.pack()
+        return ReasoningDelta(text) if in_reasoning else TextDelta(text)
+
+    def put_run(self, in_reasoning: bool, pieces: list[str]) -> Iterable[Event]:
+        """Add a run of pieces that continue the last part; return their events."""
+        texts = self.thought if in_reasoning else self.text
+        texts += pieces
+        if len(texts) > texts.most:
+            texts.pack()
+        return map(ReasoningDelta if in_reasoning else TextDelta, pieces)
+
+    def begin(self, kind: PartKind, data: Any = None) -> None:
+        """Begin a part, on a wire that orders its parts; its text is what is added next."""
+        texts = self._texts(kind)
+        block = Block(kind, 0 if texts is None else texts.size, data)
+        if (previous := self._last.get(kind)) is not None:
+            previous.end = block.start
+        self._last[kind] = block
+        self._blocks.append(block)
+        self._has_call = self._has_call or kind == "call"
+        self.kind = kind
+
+    def number(self, part: int | None) -> None:
+        """Remember the decoder's number of the part that began last."""
+        if part is not None and self._blocks:
+            self._by_number[part] = self._blocks[-1]
+
+    def add_opaque(self, data: Any) -> None:
+        """Add a part that only the endpoint understands, on a wire without an order of parts."""
+        self._opaque.append(data)
+
+    def add_media(self, media: Media, seal: Any) -> None:
+        """Add a medium, on a wire without an order of parts."""
+        media = replace(media, seal=None if seal is None else self.seal_of(seal))
+        if media not in self._media:  # some hosts repeat the whole message
+            self._media.append(media)
+
+    def _texts(self, kind: PartKind) -> GrowingText | None:
+        """Return the text of which parts of this kind are pieces."""
+        return self.text if kind == "text" else self.thought if kind == "thought" else None
+
+    def block(self, number: int | None) -> Block | None:
+        """Return the last part, or the one with this number, for a change; None where there is none.
+
+        The part is built again afterwards.
+        """
+        block = self._by_number.get(number) if number is not None else self._blocks[-1] if self._blocks else None
+        if block is not None:
+            block.is_current = False
+        return block
+
+    def seal_of(self, data: Any = None) -> Seal:
+        """Return the seal for data that goes back to this endpoint."""
+        return Seal(self._model.protocol, self._model.provider, self._model.id, data)
+
+    def end(self) -> list[Event]:
+        """End the last part; return events for the parts that are finished and were not reported yet.
+
+        None from the first call on: a call that is cut off is no part, and would move the parts after it.
+        """
+        self.kind = None
+        if self._has_call:
+            return []
+        parts = self._build(self._unreported, {})
+        self._unreported = len(self._blocks)
+        out: list[Event] = [BlockEnd(index, part) for index, part in enumerate(parts, self._reported)]
+        self._reported += len(parts)
+        return out
+
+    def last_ends(self, parts: tuple[Part, ...]) -> list[Event]:
+        """Return events for the parts of the whole reply that were not reported yet. Calls have their own."""
+        return [
+            BlockEnd(index, part)
+            for index, part in enumerate(parts)
+            if type(part) is not ToolCall and index >= self._reported
+        ]
+
+    def build(
+        self,
+        calls: dict[int, ToolCall],
+        *,
+        tagged: str = "",
+        fragments: Fragments = "pieces",
+        keeps_seal: bool = True,
+    ) -> tuple[Part, ...]:
+        """Return all parts, in order.
+
+        `calls` are the whole calls by the identity of their builders, `tagged` is reasoning with its tags, as written.
+        `fragments` tells in what form structured items of reasoning came. Without `keeps_seal` a call was taken out of
+        the reasoning, so that the endpoint's own copy no longer fits.
+        """
+        if self.is_ordered:
+            parts = self._build(0, calls, keeps_seal=keeps_seal)
+        else:
+            parts = []
+            thought, text = self.thought.whole(), self.text.whole()
+            if thought or self.details:
+                seal = self._thought_seal(tagged, fragments) if keeps_seal else None
+                parts.append(Reasoning(thought, seal))
+            if text:
+                parts.append(Text(text))
+            parts += [*self._media, *(Opaque(data, self.seal_of()) for data in self._opaque), *calls.values()]
+        last = next((i for i in range(len(parts) - 1, -1, -1) if type(parts[i]) is Text), None)
+        if self.annotations and last is not None:
+            parts[last] = replace(parts[last], extra=self.annotations)
+        return tuple(parts)
+
+    def _build(self, start: int, calls: dict[int, ToolCall], *, keeps_seal: bool = True) -> list[Part]:
+        """Return the parts of the blocks from `start` on. Only new and changed ones are built."""
+        parts: list[Part] = []
+        texts: dict[str, tuple[int, str]] = {}  # of each kind: a position, and the text from there on
+        for block in self._blocks[start:]:
+            if not block.is_current:
+                text = ""
+                if (growing := self._texts(block.kind)) is not None:
+                    if block.kind not in texts:
+                        texts[block.kind] = block.start, growing.since(block.start)
+                    offset, rest = texts[block.kind]
+                    text = rest[block.start - offset : None if block.end is None else block.end - offset]
+                block.part = self._part(block, text, calls, keeps_seal=keeps_seal)
+                block.is_current = block.kind != "call"
+            if block.part is not None:
+                parts.append(block.part)
+        return parts
+
+    def _part(self, block: Block, text: str, calls: dict[int, ToolCall], *, keeps_seal: bool) -> Part | None:
+        """Make the part of a block; None where the block is empty or its call is not whole."""
+        if block.kind == "call":
+            return calls.get(id(block.data))
+        if block.kind == "opaque":
+            return Opaque(block.data, self.seal_of())
+        data = _replace_surrogates(block.seal()) if callable(block.seal) else block.seal
+        seal = None if data is None else self.seal_of(data)
+        if block.kind == "media":
+            return replace(block.data, seal=seal)  # type: ignore[no-any-return]
+        if not text and seal is None:
+            return None
+        return Text(text, seal) if block.kind == "text" else Reasoning(text, seal if keeps_seal else None)
+
+    def _thought_seal(self, tagged: str, fragments: Fragments) -> Seal | None:
+        """Return the seal of the reasoning, on a wire without an order of parts: structured items, or tagged text."""
+        part = self._flags.reasoning.part if self._flags.reasoning else None
+        items = self.details
+        data: Any = items if fragments == "none" else join_fragments(items, fragments == "snapshots", part)
+        data = data or tagged or None
+        return None if data is None else self.seal_of(data)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything but calls has come, apart from parts that have begun."""
+        return bool(self.text or self.thought or self._opaque or self._media or self.details)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any part has begun, on a wire that orders them."""
+        return bool(self._blocks)
+
+    def restart(self, in_reasoning: bool) -> str:
+        """Forget the texts, because all of them arrive again. The order of the parts stays.
+
+        Return the text of the other kind, which was right.
+        """
+        for block in self._blocks:
+            block.start = 0
+            block.is_current = False
+            block.end = None if block is self._last.get(block.kind) else 0
+        self._unreported = self._reported = 0
+        other = self.text if in_reasoning else self.thought
+        other_text = other.whole()
+        self.text.begin_again()
+        self.thought.begin_again()
+        return other_text
+
+    def seal(self, data: Any, part: int | None) -> None:
+        """Attach the endpoint's signature to a part."""
+        if not self.is_ordered or (block := self.block(part)) is None:
+            return
+        if block.kind == "opaque":
+            block.data = _replace_surrogates(data)
+        elif block.kind != "call":
+            block.seal = data if callable(data) else _replace_surrogates(data)
+        elif callable(data):
+            block.data.late = data
+        elif type(data := _replace_surrogates(data)) is dict:
+            block.data.extra.update(data)

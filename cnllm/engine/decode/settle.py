@@ -1,0 +1,241 @@
+"""Decide at the end of a reply what it is: its finish, its whole and incomplete calls, the last notes, its cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.engine.decode.collector import Collector
+from cnllm.engine.decode.cost import add_fees, cost_of, is_off_peak, search_count
+from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
+from cnllm.engine.encode.call_rules import CallRules
+from cnllm.protocols import wire
+from cnllm.protocols.pieces import FINISH_RANKS
+from cnllm.registry.flags import Flags, Price, WebSearch
+from cnllm.registry.model import Model
+from cnllm.schemas.simplify import remove_nulls
+from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, ToolCall, Usage
+from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import replace_surrogates
+from cnllm.types.note_codes import NoteCode
+
+__all__ = ["NO_RULES", "ReplyRules", "Settled", "build_reply", "price_note", "settle", "silence_note"]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class ReplyRules(Struct, frozen=True):
+    """What the request says about its reply.
+
+    `names` are the caller's names of tools by those on the wire, `strict_forms` the parameters of tools that were sent
+    as strict. `max_output` are the most tokens, `stops` the stop texts. `search` are the rules of the web search that
+    was requested, `search_echo` is the function that stands for one search.
+    """
+
+    names: dict[str, str] = {}
+    strict_forms: Mapping[str, dict[str, Any]] = {}
+    calls: CallRules | None = None
+    max_output: int | None = None
+    stops: tuple[str, ...] = ()
+    search: WebSearch | None = None
+    search_echo: str | None = None
+
+
+NO_RULES = ReplyRules()
+
+
+class Settled(Struct, frozen=True):
+    """What was decided about a reply. `calls` are the whole calls by the identity of their builders."""
+
+    finish: Finish
+    calls: dict[int, ToolCall]
+    incomplete: list[ToolCall]
+    notes: list[Note]
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether any call is known, whole or not."""
+        return bool(self.calls or self.incomplete)
+
+
+def settle(collected: Collector, rules: ReplyRules, flags: Flags, *, proven: bool) -> Settled:
+    """Decide the finish from what arrived, and which calls are whole.
+
+    `proven` means that the endpoint marked the end of the reply.
+    """
+    reported = collected.finish_kind
+    word = replace_surrogates(collected.finish_word)
+    notes: list[Note] = []
+    calls: dict[int, ToolCall] = {}
+    incomplete: list[ToolCall] = []
+    broken = collected.fault is not None or reported == "error"
+    for call in collected.calls.all:
+        found, is_whole = _read_call(
+            call, collected, rules, notes, broken=broken or not proven, cut=reported in ("length", "content_filter")
+        )
+        if is_whole:
+            calls[id(call)] = found
+        elif call.name or found.raw:
+            incomplete.append(found)
+    finish = _finish(collected, word, flags, notes, proven=proven, has_calls=bool(calls or incomplete))
+    if rules.max_output is not None:
+        finish = _check_limit(collected, word, rules.max_output, finish, notes)
+    if renamed := collected.calls.ids.renamed:
+        subject = f"{len(renamed)} repeated call ids, the first {renamed[0]!r}"
+        notes.append(Note("ids-repeated", "tools.call_id_pattern", subject, "made unique"))
+    where = collected.model.where
+    if rules.calls is not None and finish in ("stop", "tool_calls"):
+        for ignored, subject, did in rules.calls.ignored_wishes([call.name for call in calls.values()]):
+            flag = "tools.parallel" if ignored == "parallel-ignored" else "tool_choice"
+            notes.append(Note(ignored, flag, subject, did, where(flag)))
+    price = flags.price
+    if price is not None and price.off_peak is not None:
+        note = price_note(collected.model, price, collected.usage, collected.created)
+        notes += [] if note is None else [note]
+    if finish == "length" and collected.parts.thought and not collected.parts.text and not calls:
+        did = "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning"
+        notes.append(Note("budget-spent-on-reasoning", "limits.output", "length", did))
+    return Settled(finish, calls, incomplete, notes)
+
+
+def _finish(
+    collected: Collector, word: str | None, flags: Flags, notes: list[Note], *, proven: bool, has_calls: bool
+) -> Finish:
+    """Return how the reply ended, and note where that differs from the endpoint's word."""
+    reported = collected.finish_kind
+    if collected.fault is not None or reported == "error":
+        return "error"
+    if not proven:
+        if word is not None and reported not in FINISH_RANKS:
+            notes.append(_unproven_note(collected.model, word, reported))
+        return "cut"
+    if collected.refused or reported == "content_filter":
+        return "content_filter"
+    if reported == "length":
+        return "length"
+    finish: Finish = "tool_calls" if has_calls else "stop"
+    # Where the wire has no word for calls, the calls themselves show that tools are called.
+    is_implied = reported == "stop" and finish == "tool_calls" and "tool_calls" not in (flags.finish or {}).values()
+    if word is not None and reported != finish and not is_implied:
+        origin = collected.model.where(f"finish.{word}") if reported else ""
+        code: NoteCode = "finish-follows" if reported in FINISH_RANKS else _unproven_code(reported)
+        notes.append(Note(code, "finish", word, finish, origin))
+    return finish
+
+
+def _unproven_note(model: Model, word: str, reported: str | None) -> Note:
+    """Note the finish reason of a reply that was cut, where no reply ends with that reason."""
+    did = "cut: this word says that the reply goes on"
+    if reported is None:
+        table = f"providers.{_toml_key(model.provider)}.on.{model.protocol}.finish"
+        line = f'{table}.{_toml_key(word)} = "stop"'
+        did = f"cut: an unknown word ends no stream. If a reply ends with it, declare it: {line}"
+    return Note(_unproven_code(reported), "finish", word, did)
+
+
+def _unproven_code(reported: str | None) -> NoteCode:
+    """Return the code of a note on a finish reason that ends no reply."""
+    return "finish-unknown" if reported is None else "finish-pending"
+
+
+def _toml_key(key: str) -> str:
+    """Return a key as TOML writes it."""
+    return key if _BARE_KEY.fullmatch(key) else msgspec.json.encode(key).decode()
+
+
+def _check_limit(collected: Collector, word: str | None, limit: int, finish: Finish, notes: list[Note]) -> Finish:
+    """Compare the tokens with the limit, and return the finish.
+
+    A reply that reached its limit may not be whole, even if the endpoint reports a normal end.
+    """
+    output = collected.usage.output
+    if output is None or output < limit or not limit or finish not in ("stop", "tool_calls"):
+        return finish
+    subject = f"{output} tokens of at most {limit}, and {word or 'no finish reason'}"
+    if finish == "stop" and not wire(collected.model.protocol).reports_length:
+        notes.append(Note("limit-reached", "finish", subject, "length: the reply ended at its limit"))
+        return "length"
+    notes.append(Note("limit-reached", "finish", subject, f"kept as {finish}, but the reply may be incomplete"))
+    return finish
+
+
+def _read_call(
+    call: CallBuilder, collected: Collector, rules: ReplyRules, notes: list[Note], *, broken: bool, cut: bool
+) -> tuple[ToolCall, bool]:
+    """Decode a call; return it, and whether it is whole."""
+    raw = call.raw
+    arguments, problem = decode_arguments(raw)
+    empty = raw.strip() in ("", "null")
+    if call.late is not None:
+        call.extra.update(replace_surrogates(call.late()) or {})
+    extra = collected.parts.seal_of(call.extra) if call.extra else None
+    name = rules.names.get(call.name, call.name)
+    if arguments is not None and name in rules.strict_forms:
+        arguments = remove_nulls(arguments, rules.strict_forms[name])
+    whole = not broken and bool(name) and not (cut and (problem is not None or empty))
+    if whole and call.is_whole is False:
+        whole, problem = False, problem or "the endpoint marked it as unfinished"
+    if whole and (markup := markup_in_names(name, arguments)):
+        arguments, problem = None, f"it contains markup: {markup}"
+    exclusion = None if rules.calls is None else rules.calls.exclusion(name)
+    is_excluded = exclusion is not None and bool(name)
+    if not whole:
+        return ToolCall(call.call_id, name, None, raw, call.via, problem or "it was cut off", extra, is_excluded), False
+    if exclusion is not None:
+        arguments, problem = None, exclusion.reason
+        did = f"never executed: {exclusion.reason}"
+        origin = collected.model.where(exclusion.flag)
+        notes.append(Note(exclusion.code, exclusion.flag, f"a call of {name!a}", did, origin))
+    return ToolCall(call.call_id, name, arguments, raw, call.via, problem, extra, is_excluded), True
+
+
+def price_note(model: Model, price: Price, usage: Usage, created: float | None) -> Note | None:
+    """Return a note where the price depends on an unknown time or unknown peak hours."""
+    if is_off_peak(price, created) is not None or cost_of(usage, price) is None:
+        return None
+    unknown = "the time of the reply" if created is None else "the peak hours"
+    flag = "price.off_peak"
+    did = f"the cost uses the price of peak hours: {unknown} is not known"
+    return Note("price-peak", flag, "cheaper outside the peak hours", did, model.where(flag))
+
+
+def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
+    """Return a note for a reply that ends normally and holds nothing but reasoning."""
+    if collected.parts.text.whole().strip():
+        return None
+    kinds = {type(part) for part in parts}
+    if not (collected.parts.thought or Reasoning in kinds) or Media in kinds:
+        return None
+    subject, did = "reasoning without text or a call", "the reply is incomplete: ask again, or with less reasoning"
+    return Note("answer-missing", "reasoning", subject, did)
+
+
+def build_reply(
+    collected: Collector, settled: Settled, parts: tuple[Part, ...], rules: ReplyRules, notes: list[Note]
+) -> Reply:
+    """Build the Reply. `notes` are those of the request and come first."""
+    calls = list(settled.calls.values())
+    searches = search_count(rules.search, collected.searches, calls, parts, rules.search_echo)
+    cost = cost_of(collected.usage, collected.flags.price, collected.created)
+    return Reply(
+        text=collected.parts.text.whole(),
+        reasoning=collected.parts.thought.whole(),
+        tool_calls=calls,
+        finish=settled.finish,
+        raw_finish=replace_surrogates(collected.finish_word),
+        usage=collected.usage,
+        cost=add_fees(cost, rules.search, searches),
+        model=replace_surrogates(collected.reported_model),
+        id=replace_surrogates(collected.id),
+        notes=[*notes, *collected.notes.all],
+        message=Message("assistant", parts, by=collected.model.name),
+        incomplete=settled.incomplete,
+        raw=collected.raw,
+        registry=collected.model.data_version,
+        citations=collected.citations.all,
+        extra=collected.extra,
+    )

@@ -1,0 +1,78 @@
+"""What passes through the row of stages between a wire's decoder and the collector, and what a stage is.
+
+A stage takes pieces and gives pieces. It changes texts of the answer, of the reasoning or of both, and passes on the
+rest. It may hold text back until it is certain, and give notes, and calls that it found.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from cnllm.engine.decode.collector import Collector
+from cnllm.engine.decode.tool_calls import CallBuilder
+from cnllm.protocols.pieces import Piece, ReasoningPiece, TextPiece
+
+__all__ = ["TAGGED", "Ending", "Item", "Restart", "Stage", "removal", "text_piece"]
+
+TAGGED = "(tags)"
+"""The field of reasoning that stands between tags in the answer, beside the names of fields."""
+
+
+class Restart(Struct, frozen=True):
+    """Texts of these kinds were misread and begin again: what a stage knows of them no longer holds."""
+
+    text: bool = False
+    thought: bool = False
+
+
+class Ending(Struct, frozen=True):
+    """The end of a reply: what was collected so far, and whether the endpoint marked the end."""
+
+    collected: Collector
+    proven: bool
+
+
+Item = Piece | Restart | CallBuilder
+"""What a stage takes and gives; a call is one that it found in a text."""
+
+
+class Stage(Protocol):
+    """One stage of the row. It belongs to one reply. Text of a kind that it does not read passes by."""
+
+    reads_text: bool
+    """Whether the stage reads text of the answer."""
+    reads_thought: bool
+    """Whether the stage reads text of the reasoning."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the stage holds nothing back."""
+
+    @property
+    def lets_text(self) -> bool:
+        """Whether plain text of the answer that goes on may pass by for now: the stage would not change it."""
+
+    @property
+    def lets_thought(self) -> bool:
+        """Whether plain text of the reasoning that goes on may pass by for now."""
+
+    def feed(self, item: Item) -> list[Item]:
+        """Return what becomes of an item."""
+
+    def release(self) -> list[Item]:
+        """Return what is held back only because a part of the reply was open that is over now."""
+
+    def end(self, ending: Ending) -> list[Item]:
+        """Return what is left at the end of the reply."""
+
+
+def text_piece(in_reasoning: bool, text: str) -> TextPiece | ReasoningPiece:
+    """Return a piece of the reasoning or of the answer, behind the stages that know the fields of reasoning."""
+    return ReasoningPiece(text, "") if in_reasoning else TextPiece(text)
+
+
+def removal(text: str, reason: str) -> str:
+    """Say how much was removed, and why."""
+    return f"removed from the text ({len(text)} characters): {reason}"
