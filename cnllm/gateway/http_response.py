@@ -27,7 +27,7 @@ _EVENT_STREAM = [
 
 
 class _Watch(NamedTuple):
-    """What becomes of a stream that is silent."""
+    """The measures against a stream that is silent."""
 
     exchange: Exchange
     ping: float

@@ -153,7 +153,7 @@ class CallPieces(Struct, frozen=True):
 
 
 class CallEnd(Struct, frozen=True):
-    """What the wire says about the last call with an index: whether it is whole. A call that is not never runs."""
+    """Says whether the last call with an index is whole, by the wire. A call that is not never runs."""
 
     index: Any
     is_whole: bool

@@ -56,7 +56,7 @@ _NAMES = {
 
 
 class SessionParts(Protocol):
-    """What this phase uses of its session."""
+    """The parts of a session that this phase uses."""
 
     settings: BatchSettings
     registry: Registry

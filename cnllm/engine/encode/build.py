@@ -150,7 +150,7 @@ class _Frame(Struct, frozen=True):
         return body, content
 
 
-class _Kept(Struct, frozen=True):
+class _CacheEntry(Struct, frozen=True):
     """Holds what the options of a call decided, without messages.
 
     `parts` are the parts of a body that its caller could change, as bytes: each request gets a copy of its own.
@@ -167,7 +167,7 @@ class _Kept(Struct, frozen=True):
         return replace(self.prepared, wire_tools=tuple([Function(*field) for field in tools]), **fields)
 
 
-def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, _Kept] | None]:
+def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
@@ -196,14 +196,14 @@ def _keep(prepared: Prepared, plan: Plan, key: bytes, images: bool) -> None:
     if len(memo) >= _MOST_PREPARED:
         memo.clear()
     parts = ([struct_values(tool) for tool in prepared.wire_tools], prepared.wire_schema, prepared.params)
-    kept = _Kept(
+    kept = _CacheEntry(
         replace(prepared, request=replace(prepared.request, messages=[])),
         marshal.dumps(parts, _MARSHAL),
     )
     memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
 
 
-def _frame(kept: _Kept, plan: Plan) -> _Frame | None:
+def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
     """Return the body without turns; None where it cannot be sent so."""
     prepared, codec = kept.copy(), wire(plan.model.protocol)
     options, flags = prepared.request.options, plan.flags
@@ -245,7 +245,7 @@ def _ledger(prepared: Prepared, notes: tuple[Note, ...]) -> Ledger:
     return ledger
 
 
-def _build(prepared: Prepared, turns: list[Message], kept: _Kept | None = None) -> Plan:
+def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = None) -> Plan:
     """Build the plan of a prepared request for its messages."""
     request, plan = prepared.request, prepared.plan
     options, flags, model = request.options, request.flags, request.model
