@@ -49,7 +49,7 @@ __all__ = ["Collector"]
 
 
 class Collector:
-    """What one reply holds so far.
+    """The content of one reply so far.
 
     `names` are the caller's names of tools by those on the wire, `rules` tell which calls are excluded.
     """

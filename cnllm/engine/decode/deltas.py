@@ -155,7 +155,7 @@ class Surrogates:
         return [item]
 
     def _look(self) -> None:
-        """See whether a half waits."""
+        """Find out whether a half waits."""
         self.is_idle = self.lets_text = self.lets_thought = not (self._text.pending or self._thought.pending)
 
     def release(self) -> list[Item]:

@@ -263,7 +263,7 @@ class ReplyBuilder:
     # ── the row ──────────────────────────────────────────────────────────────
 
     def _push(self, item: Item, at: int, out: list[Event]) -> None:
-        """Lead an item through the stages from one on. What a stage gives first arrives before the rest goes on."""
+        """Pass an item through the stages from one on. What a stage gives first arrives before the rest goes on."""
         stages, end = self._stages, len(self._stages)
         while True:
             kind = type(item)

@@ -29,7 +29,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class ReplyRules(Struct, frozen=True):
-    """What the request says about its reply.
+    """The statements of the request about its reply.
 
     `names` are the caller's names of tools by those on the wire, `strict_forms` the parameters of tools that were sent
     as strict. `max_output` are the most tokens, `stops` the stop texts. `search` are the rules of the web search that
@@ -49,7 +49,7 @@ NO_RULES = ReplyRules()
 
 
 class Settled(Struct, frozen=True):
-    """What was decided about a reply. `calls` are the whole calls by the identity of their builders."""
+    """The decisions about a reply. `calls` are the whole calls by the identity of their builders."""
 
     finish: Finish
     calls: dict[int, ToolCall]

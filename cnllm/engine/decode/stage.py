@@ -1,4 +1,4 @@
-"""What passes through the row of stages between a wire's decoder and the collector, and what a stage is.
+"""Items, which pass through the row of stages between a wire's decoder and the collector, and the form of a stage.
 
 A stage takes pieces and gives pieces. It changes texts of the answer, of the reasoning or of both, and passes on the
 rest. It may hold text back until it is certain, and give notes, and calls that it found.

@@ -167,7 +167,9 @@ class _CacheEntry(Struct, frozen=True):
         return replace(self.prepared, wire_tools=tuple([Function(*field) for field in tools]), **fields)
 
 
-def _find_kept(model: Model, options: dict[str, Any], stream: bool) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
+def _find_kept(
+    model: Model, options: dict[str, Any], stream: bool
+) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
     `marshal` refuses everything but Python's own types, and subclasses of them. What the client reads is left out.
