@@ -77,7 +77,7 @@ def test_importing_cnllm_imports_next_to_nothing() -> None:
     code = "import sys; sys.path += {!r}; before = set(sys.modules); import cnllm; print(*set(sys.modules) - before)"
     command = [sys.executable, "-S", "-c", code.format(sys.path)]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert set(out.split()) == {"__future__", "cnllm"}
+    assert set(out.split()) == {"__future__", "cnllm", "cnllm._version"}
 
 
 def test_the_root_imports_no_command(machine: Machine) -> None:
