@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,4 +82,18 @@ def test_requests_leave_no_cycles(tmp_path: Path) -> None:
             for kind, http in clients.items():
                 for _ in range(5):
                     KINDS[kind][1](http)
+    assert not found
+
+
+def test_a_client_that_goes_leaves_no_cycle(tmp_path: Path) -> None:
+    go_on = threading.Event()
+    upstream = Upstream(say("Hello.", wait=go_on))
+    with gateway_for(upstream, tmp_path) as http, cycles() as found:
+        for _ in range(10):
+            upstream.gone.clear()
+            with http.stream("POST", CHAT, json={**BODY, "stream": True}) as response:
+                next(response.iter_bytes())
+            go_on.set()
+            assert upstream.gone.wait(20)
+        assert http.get("/v1/models").status_code == 200
     assert not found
