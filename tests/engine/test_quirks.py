@@ -313,6 +313,16 @@ def test_the_engine_talks_to_an_endpoint_with_any_quirks(
         history += [cnllm.Message.tool(call.id, f"result {i}") for i, call in enumerate(reply.tool_calls)]
 
 
+def test_an_object_in_the_place_of_choices_says_something_if_it_has_reasoning_alone(home: Home) -> None:
+    model = home('reasoning.fields = ["thinking"]\nreply.choices = "."')
+    parser = engine.StreamParser(model)
+    for delta in ({"role": "assistant"}, {"thinking": "Hm."}, {"content": "Yes."}):
+        parser.feed(b"data: %b\n\n" % json.dumps({"id": "r", "model": "m", "delta": delta}).encode())
+    parser.feed(b'data: {"usage": {"prompt_tokens": 7}}\n\ndata: {"delta": {}, "finish_reason": "stop"}\n\n')
+    reply = parser.close()
+    assert (reply.reasoning, reply.text, reply.finish) == ("Hm.", "Yes.", "stop")
+
+
 @times(60)
 @given(quirks, st.booleans())
 def test_the_simulator_takes_and_writes_the_same_form(home: Home, quirks: Quirks, stream: bool) -> None:

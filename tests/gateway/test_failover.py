@@ -163,11 +163,11 @@ def test_14_a_target_that_takes_no_prefill_gets_none(tmp_path: Path) -> None:
 
 def test_15_a_target_that_recovers_is_used_again(tmp_path: Path) -> None:
     down: Script = [refused(503, "busy")]
-    rules = "cooldown = 0.3\n"
+    rules = "cooldown = 1.0\n"
     with serving(tmp_path, [down, down, healthy(model="m")], [healthy()], rules) as (http, one, other):
         assert [asked(http).models for _ in range(3)] == [{"two/m"}] * 3
         assert (len(one.received), len(other.received)) == (2, 3)
-        time.sleep(0.35)
+        time.sleep(1.05)
         assert [asked(http).models for _ in range(2)] == [{"one/m"}] * 2
 
 

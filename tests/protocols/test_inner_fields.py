@@ -75,6 +75,11 @@ def exchanged(call: Json, response: Json) -> Json:
     return {"contents": [*turns, {"role": "user", "parts": [response]}]}
 
 
+def _of(kind: str, blocks: dict[str, Json]) -> Json:
+    """The block of a type; an empty one where there is none."""
+    return blocks.get(kind, {})
+
+
 def sample(protocol: str, place: str, kind: str) -> tuple[Json, Json] | None:
     """A body with an object at a place, and the object; None where no request has one of its own.
 
@@ -106,14 +111,21 @@ def sample(protocol: str, place: str, kind: str) -> tuple[Json, Json] | None:
             block = {"name": "f", "input": "x"}
             body = called({"id": "c1", "type": "custom", "custom": block})
         case "openai-chat", "messages[].content[]", _:
-            block = {
-                "text": TEXT,
-                "image_url": {"type": "image_url", "image_url": {"url": URL}},
-                "input_audio": {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
-                "file": {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}},
-                "refusal": {"type": "refusal", "refusal": "No."},
-            }.get(kind, {})
-            block = copy.deepcopy(block)
+            block = copy.deepcopy(
+                _of(
+                    kind,
+                    {
+                        "text": TEXT,
+                        "image_url": {"type": "image_url", "image_url": {"url": URL}},
+                        "input_audio": {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
+                        "file": {
+                            "type": "file",
+                            "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="},
+                        },
+                        "refusal": {"type": "refusal", "refusal": "No."},
+                    },
+                )
+            )
             body = chat({"role": "assistant" if kind == "refusal" else "user", "content": [TEXT, block]})
         case "openai-chat", "messages[].content[].image_url", _:
             block = {"url": URL}
@@ -128,23 +140,28 @@ def sample(protocol: str, place: str, kind: str) -> tuple[Json, Json] | None:
             body = said(TEXT)
             block = body["messages"][0]
         case "anthropic-messages", "messages[].content[]", _:
-            block = {
-                "text": TEXT,
-                "thinking": {"type": "thinking", "thinking": "hm"},
-                "tool_use": CALL[MESSAGES],
-                "image": IMAGE,
-                "document": DOCUMENT,
-                "search_result": FOUND,
-            }.get(kind, {})
-            block = copy.deepcopy(block)
+            block = copy.deepcopy(
+                _of(
+                    kind,
+                    {
+                        "text": TEXT,
+                        "thinking": {"type": "thinking", "thinking": "hm"},
+                        "tool_use": CALL[MESSAGES],
+                        "image": IMAGE,
+                        "document": DOCUMENT,
+                        "search_result": FOUND,
+                    },
+                )
+            )
             if kind == "tool_result":
                 body = answered(TEXT)
                 block = body["messages"][-1]["content"][0]
             else:
                 body = said(block, "assistant" if kind in ("thinking", "tool_use") else "user") if block else {}
         case "anthropic-messages", "messages[].content[].content[]", _:
-            block = {"text": TEXT, "image": IMAGE, "document": DOCUMENT, "search_result": FOUND}.get(kind, {})
-            block = copy.deepcopy(block)
+            block = copy.deepcopy(
+                _of(kind, {"text": TEXT, "image": IMAGE, "document": DOCUMENT, "search_result": FOUND})
+            )
             body = answered(block)
         case "openai-responses", "tools[]", "function" | "custom":
             block = {"type": kind, "name": "f", **({"parameters": SCHEMA} if kind == "function" else {})}
@@ -189,15 +206,23 @@ def sample(protocol: str, place: str, kind: str) -> tuple[Json, Json] | None:
             else:
                 return None
         case "openai-responses", "input[].content[]" | "input[].output[]", _:
-            block = {
-                "input_text": {"type": "input_text", "text": "Hi"},
-                "output_text": {"type": "output_text", "text": "Hi"},
-                "refusal": {"type": "refusal", "refusal": "No."},
-                "input_image": {"type": "input_image", "image_url": URL},
-                "input_audio": {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
-                "input_file": {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGk="},
-            }.get(kind, {})
-            block = copy.deepcopy(block)
+            block = copy.deepcopy(
+                _of(
+                    kind,
+                    {
+                        "input_text": {"type": "input_text", "text": "Hi"},
+                        "output_text": {"type": "output_text", "text": "Hi"},
+                        "refusal": {"type": "refusal", "refusal": "No."},
+                        "input_image": {"type": "input_image", "image_url": URL},
+                        "input_audio": {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
+                        "input_file": {
+                            "type": "input_file",
+                            "filename": "a.txt",
+                            "file_data": "data:text/plain;base64,aGk=",
+                        },
+                    },
+                )
+            )
             if place == "input[].output[]":
                 if kind in ("output_text", "refusal", "input_audio"):
                     return None  # no result has one

@@ -11,6 +11,7 @@ from cnllm import (
     BlockEnd,
     Citation,
     CitationAdded,
+    Event,
     Finished,
     Registry,
     Reply,
@@ -343,7 +344,7 @@ def test_no_sources_are_an_empty_list() -> None:
 @pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-responses"])
 def test_a_source_that_comes_after_its_text_has_ended_reaches_the_client(protocol: str) -> None:
     call = ToolCall("c1", "f", {}, "{}")
-    events = [
+    events: list[Event] = [
         TextDelta("Sunny."),
         BlockEnd(0, Text("Sunny.")),
         ToolCallStart(0, "c1", "f"),

@@ -18,6 +18,7 @@ from cnllm.types.arguments import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
 
+_SAID = ("content", "tool_calls", "refusal", "function_call", "annotations", "images", "audio")
 _NO_REPLY, _NO_MESSAGES, _NO_TOOLS, _NO_CALL = ReplyPaths(), Messages(), Tools(), CallPaths()
 
 
@@ -96,6 +97,8 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
     paths = _paths(flags)
     if paths is None:
         return None
+    fields = (flags.reasoning.fields if flags.reasoning else None) or ()
+    said = (*_SAID, *fields, *paths.thoughts)
 
     def read(data: dict[str, Any], whole: bool) -> dict[str, Any]:
         """Translate a chunk, or with `whole` a body. Nothing in it is changed."""
@@ -104,18 +107,20 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
             return {**data, "choices": [_choice(choice, data, paths, whole) for choice in found]}
         choice = _choice(found, data, paths, whole)
         body = {key: value for key, value in data.items() if key != "choices"}
-        return {**body, "choices": [choice]} if type(choice) is dict and _is_answer(choice, paths) else body
+        return {**body, "choices": [choice]} if type(choice) is dict and _is_answer(choice, said) else body
 
     return read
 
 
-def _is_answer(choice: dict[str, Any], paths: _Paths) -> bool:
-    """Whether an object that may be the only choice says anything: a chunk of usage or an error is an object, too."""
+def _is_answer(choice: dict[str, Any], said: tuple[str, ...]) -> bool:
+    """Whether an object that may be the only choice says anything: a chunk of usage or an error is an object, too.
+
+    `said` are the keys of messages that hold something of an answer.
+    """
     if choice.get("finish_reason") is not None:
         return True
-    keys = ("content", "tool_calls", "refusal", *paths.thoughts)
     messages = [choice[key] for key in ("delta", "message") if key in choice]
-    return any(message.get(key) is not None for message in messages for key in keys)
+    return any(message.get(key) is not None for message in messages for key in said)
 
 
 def _choice(choice: Any, body: dict[str, Any], paths: _Paths, whole: bool) -> Any:
