@@ -50,6 +50,7 @@ def test_names_are_nouns_and_verbs() -> None:
     assert not list(name_findings([Definition("a.py", 1, "function", "tell", None)]))
 
 
+@pytest.mark.long
 def test_every_exception_is_used_and_has_a_reason() -> None:
     used = set()
     for folder in CODE:

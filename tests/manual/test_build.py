@@ -28,6 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -> None:
     first = (site / "index.html").read_text(encoding="utf-8")
     for name in ("tutorial/getting-started", "reference/flags", "explanation/glossary", "develop/contributing"):
@@ -39,6 +40,7 @@ def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -
     assert remote == [], "a page of the manual loads nothing from elsewhere"
 
 
+@pytest.mark.long
 def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     pages = read_pages(site)
     assert len(pages) > 150

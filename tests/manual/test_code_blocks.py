@@ -133,7 +133,15 @@ def _is_client(value: Any) -> bool:
     return isinstance(value, Client) or type(value).__module__.split(".")[0] in ("openai", "anthropic", "google")
 
 
-@pytest.mark.parametrize("path", pages(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def _cases() -> Iterator[Any]:
+    """Yield each page. Blocks of Chinese pages are those of their English twins, so that only .ci/long runs them."""
+    for path in pages():
+        name = path.relative_to(ROOT).as_posix()
+        is_twin = not CHINESE.isdisjoint(path.relative_to(ROOT).parts)
+        yield pytest.param(path, id=name, marks=[pytest.mark.long] if is_twin else [])
+
+
+@pytest.mark.parametrize("path", list(_cases()))
 def test_the_blocks_of_a_page_run_or_say_why_not(
     path: Path, endpoints: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

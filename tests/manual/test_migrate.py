@@ -91,6 +91,7 @@ def words(code: str) -> set[str]:
     return found | ({code} if code.isidentifier() else set())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_cell_runs(
     path: Path,

@@ -56,7 +56,7 @@ def pyright() -> dict[Place, str]:
     }
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
+@pytest.mark.parametrize("checker", [mypy, pytest.param(pyright, marks=pytest.mark.long)])
 def test_wrong_programs_are_refused_at_the_marked_line_and_right_ones_accepted(
     checker: Callable[[], dict[Place, str]],
 ) -> None:
