@@ -19,11 +19,13 @@ class WebSearch(Struct, frozen=True):
     """A web search as the caller wants it: the number of results, and the domains to search; None leaves it open.
 
     `other_settings` names further settings of a client's own form of the search, which have no equal in other forms.
+    `is_offer`: a client lists the search among its tools, where agents have it in every request.
     """
 
     count: int | None = None
     domains: tuple[str, ...] | None = None
     other_settings: tuple[str, ...] = ()
+    is_offer: bool = False
 
     @staticmethod
     def of_client(settings: Mapping[str, Any], domains: Any = None, known: Collection[str] = ()) -> WebSearch:

@@ -167,6 +167,28 @@ def test_reasoning_is_off_where_it_cannot_be_on(registry: Registry) -> None:
     assert "tools" not in made.body
 
 
+@pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES, GEMINI])
+def test_a_search_beside_the_functions_of_an_agent_turns_no_reasoning_off(registry: Registry, protocol: str) -> None:
+    function: dict[str, Any] = {"name": "f", "description": "d"}
+    functions: dict[str, Any] = {
+        MESSAGES: {**function, "input_schema": {"type": "object"}},
+        RESPONSES: {**function, "type": "function", "parameters": {"type": "object"}, "strict": False},
+        GEMINI: {"functionDeclarations": [function]},
+    }
+    model = registry.resolve("thinks/some")
+    offered = [*BODIES[protocol]["tools"], functions[protocol]]
+    made = client_plan(model, protocol, tools=offered)
+    assert made.body.get("think") is not False
+    assert [tool["type"] for tool in made.body["tools"]] == ["function"]
+    assert ("web-search", "web_search") in notes(made)
+    if protocol in FORCED:
+        made = client_plan(model, protocol, tools=offered, **FORCED[protocol])
+        assert made.body["think"] is False
+        assert {"type": "find"} in made.body["tools"]
+    alone = client_plan(model, protocol)
+    assert (alone.body["think"], alone.body["tools"]) == (False, [{"type": "find"}])
+
+
 def test_models_say_whether_they_search(registry: Registry) -> None:
     names = ["tool/m", "body/m", "other-wire/m", "searcher/m", "thinks/some", "thinks/always", "none/m"]
     found = [capabilities(registry.resolve(name))["web-search"].value for name in names]

@@ -257,7 +257,7 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
     for index, tool in enumerate(offered):
         if tool not in searches or (tool.protocol == model.protocol and own is not None and is_search(tool, own)):
             continue
-        search = offered[index] = Tool(SEARCH, search=tool.search)
+        search = offered[index] = Tool(SEARCH, search=replace(tool.search, is_offer=True))
     if search is not None:
         options["tools"] = offered
     if data.search is not None and not (data.protocol == model.protocol and _is_own_key(data, own)):

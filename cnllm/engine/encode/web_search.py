@@ -62,6 +62,11 @@ def place_search(request: Draft, ledger: Ledger) -> Placed:
     if options.choice == "none" and rules.tool is None:
         ledger.note("web-search", _FLAG, "tool_choice='none'", "the search is not turned on")
         return Placed(request.with_options(replace(options, search=None)))
+    is_beside = search.is_offer and bool(options.tools) and not _is_forced(options)
+    if is_beside and rules.reasoning is False and "reasoning" in request.mode:  # as agents offer it in every request
+        did = "left out: the endpoint does not search while the model reasons; demand the search, or turn reasoning off"
+        _change(ledger, f"{_FLAG}.reasoning", SEARCH, did)
+        return Placed(request.with_options(replace(options, search=None)))
     patch: dict[str, Any] = {}
     merge_patch(patch, rules.set or {})
     tool: dict[str, Any] | None = None

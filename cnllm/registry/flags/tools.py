@@ -263,7 +263,8 @@ class WebSearch(Base, frozen=True):
     reasoning: Annotated[
         bool | None,
         flag(
-            "Whether the endpoint searches while the model reasons. If not, reasoning is off for this call.",
+            "Whether the endpoint searches while the model reasons. If not, reasoning is off for this call; a search "
+            "that a client offers beside its functions is left out.",
             "Some endpoints refuse the combination.",
             reasons={"true": "one vendor, with two addresses"},
         ),
