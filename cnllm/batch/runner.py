@@ -264,6 +264,8 @@ class Runner:
             self._tally.refusal(now)
         if attempt.next == "close":
             self._close_lane(lane, attempt.outcome)
+            if attempt.cost is None:
+                self._charge(job, attempt)
         if attempt.next in ("again", "close"):
             self._ready.appendleft(job)
         elif attempt.next == "retry" and self.stop.kind is None:
@@ -273,15 +275,19 @@ class Runner:
 
     def _retry(self, job: Job, attempt: Attempt) -> None:
         """Mark a row again; or write its failure, where the cap leaves no room for another attempt."""
+        if self._charge(job, attempt):
+            self._mark(job)
+        else:
+            self._finish(job, attempt.outcome, 0)
+
+    def _charge(self, job: Job, attempt: Attempt) -> bool:
+        """Charge an attempt, and reserve for another one; return whether the cap leaves room for it."""
         charged = job.reserved if attempt.cost is None else attempt.cost
         self._budget.settle(job.reserved, attempt.cost)
         job.charged += charged or 0
         has_room = self._budget.has_room(job.reserved)
         self._budget.reserve(job.reserved)
-        if has_room:
-            self._mark(job)
-        else:
-            self._finish(job, attempt.outcome, 0)
+        return has_room
 
     def _close_lane(self, lane: Lane, outcome: Outcome) -> None:
         """Stop using a key that does not work. Without another one the run ends."""

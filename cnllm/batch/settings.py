@@ -102,7 +102,8 @@ def make_settings(
     concurrency, max_cost, cache = given.get("concurrency", "auto"), given.get("max_cost"), given.get("cache", False)
     if concurrency != "auto" and (type(concurrency) is not int or concurrency < 1):
         raise ValueError(f"concurrency={concurrency!r}; 'auto' or a number from 1 is expected")
-    own: dict[str, Any] = {name: value for name, value in given.items() if name in BatchSettings.__struct_fields__}
+    settings = BatchOptions.__annotations__.keys() & set(BatchSettings.__struct_fields__)
+    own: dict[str, Any] = {name: value for name, value in given.items() if name in settings}
     own |= {
         "requests": os.fspath(requests) if isinstance(requests, os.PathLike) else requests,
         "options": {name: value for name, value in given.items() if name not in own},

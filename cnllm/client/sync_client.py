@@ -89,7 +89,8 @@ class Client(BaseClient, RunMethods):
     @with_options
     def call(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
         """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and the errors of `plan`."""
-        return Stream[Any](*self._open_call(model, messages, False, options)).reply
+        stream: Stream[Any] = Stream(*self._open_call(model, messages, False, options))  # a subscript costs a call
+        return stream.reply
 
     @overload
     def stream(

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note
-from cnllm.types.client_data import ClientData, counted
+from cnllm.types.client_data import EMPTY, ClientData, counted
 from cnllm.types.web_search import WebSearch
 
 __all__ = ["client_options"]
@@ -18,7 +18,6 @@ _COUNTED = ("keep", "forward", "drop")
 _READ = ("translate", "media", "describe", "search", "return", "keep")
 """The outcomes of blocks whose own keys have rows."""
 _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemInstruction")
-_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def client_options(
@@ -141,7 +140,7 @@ def _inner_keys(protocol: str, body: Mapping[str, Any]) -> tuple[dict[tuple[str,
                     continue
             if not silent.issuperset(item):
                 for key, value in item.items():
-                    if key not in silent and value not in _EMPTY:
+                    if key not in silent and value not in EMPTY:
                         count(place, kind, key)
             for key, child in children:
                 inner = item.get(key)

@@ -133,7 +133,7 @@ class Allowance:
         limits = hello.endpoint
         if limits not in self._controllers:
             self._controllers[limits] = Controller(
-                concurrency=limits.concurrency, most=limits.most, requests=limits.requests, tokens=limits.tokens
+                concurrency=limits.concurrency, requests=limits.requests, tokens=limits.tokens
             )
         self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(now, hello))
 

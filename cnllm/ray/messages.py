@@ -11,12 +11,11 @@ __all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Need", "WorkerReport"]
 
 
 class EndpointLimits(Struct, frozen=True, array_like=True):
-    """The limits of an endpoint that are known or set: a fixed concurrency, the most that it may adapt to, a minute's
-    requests and tokens. Workers with the same values share them."""
+    """The limits of an endpoint that are known or set: a fixed concurrency, and a minute's requests and tokens.
+    Workers with the same values share them."""
 
     name: str
     concurrency: int | None
-    most: int
     requests: float | None
     tokens: float | None
 

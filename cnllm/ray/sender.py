@@ -58,12 +58,19 @@ class _RemotePermit:
 
     def end(self, attempt: Attempt) -> None:
         """Report what became of the row, and its answer."""
-        row, cost, seconds = self._row, attempt.cost, attempt.seconds
-        done = Done(self._ticket, attempt.kind, row.reserved, cost, attempt.tokens, attempt.retry_after)
-        done = msgspec.structs.replace(done, seconds=seconds)
-        if attempt.outcome.state == DONE:
-            reply = msgspec.json.encode(result_of(attempt.outcome))
-            done = msgspec.structs.replace(done, key=row.key, reply=reply, owned=row.owned)
+        row, is_answered = self._row, attempt.outcome.state == DONE
+        done = Done(
+            self._ticket,
+            attempt.kind,
+            row.reserved,
+            attempt.cost,
+            attempt.tokens,
+            attempt.retry_after,
+            key=row.key if is_answered else None,
+            reply=msgspec.json.encode(result_of(attempt.outcome)) if is_answered else None,
+            owned=is_answered and row.owned,
+            seconds=attempt.seconds,
+        )
         self._tell(done)
 
     def drop(self) -> None:
@@ -214,7 +221,7 @@ class RowSender:
     def _refuse_all(self, reason: str) -> None:
         """Finish all rows that wait without sending them."""
         while self._waiting:
-            error = {"type": CAP, "message": f"not attempt: {reason}", "status": None, "retryable": True}
+            error = {"type": CAP, "message": f"not sent: {reason}", "status": None, "retryable": True}
             self._settle(self._waiting.popleft(), result_of(Outcome(FAILED, None, error)))
 
     def _fail(self, error: BaseException) -> None:

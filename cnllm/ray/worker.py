@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from cnllm.batch.controller import MOST, Controller
+from cnllm.batch.controller import Controller
 from cnllm.batch.lane import Lane, wrap_transport
 from cnllm.batch.lanes import idempotency_header
 from cnllm.batch.outcome import fault_outcome
@@ -63,7 +63,6 @@ class Asker:
         self._endpoint = EndpointLimits(
             f"{self._model.name} {url.partition('?')[0]} {settings.key_env or ''}",
             batch.concurrency,
-            MOST,
             batch.rpm or self._rates.requests,
             batch.tpm or self._rates.tokens,
         )

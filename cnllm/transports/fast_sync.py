@@ -86,7 +86,7 @@ class _Connection:
 
 
 class _Pool:
-    """_Connections shared by threads. A forked process starts with an empty pool."""
+    """Connections shared by threads. A forked process starts with an empty pool."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

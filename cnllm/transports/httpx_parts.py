@@ -234,9 +234,8 @@ def _response_began(error: BaseException) -> bool:
     """Whether a byte of a response arrived before this error. False also for transports that hide it."""
     current: BaseException | None = error
     while current is not None:
-        if (
-            type(current).__module__.partition(".")[0] == "h11"
-        ):  # h11 refuses received bytes; httpcore reports missing ones
+        # h11 refuses received bytes; httpcore reports missing ones.
+        if type(current).__module__.partition(".")[0] == "h11":
             return True
         traceback = current.__traceback__
         while traceback is not None:

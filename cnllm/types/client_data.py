@@ -7,7 +7,10 @@ from typing import Any
 
 from cnllm.types.web_search import WebSearch
 
-__all__ = ["ClientData", "counted"]
+__all__ = ["EMPTY", "ClientData", "counted"]
+
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+"""Values of keys that say nothing: to leave one out needs no note."""
 
 
 def counted(path: str, count: int) -> str:

@@ -288,7 +288,8 @@ class Parts:
         data = _replace_surrogates(block.seal()) if callable(block.seal) else block.seal
         seal = None if data is None else self.seal_of(data)
         if block.kind == "media":
-            return replace(block.data, seal=seal)  # type: ignore[no-any-return]
+            media: Media = replace(block.data, seal=seal)
+            return media
         if not text and seal is None:
             return None
         return Text(text, seal) if block.kind == "text" else Reasoning(text, seal if keeps_seal else None)

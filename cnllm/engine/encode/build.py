@@ -90,7 +90,10 @@ def build_request(
         if kept is not None:
             plan = _build(kept.prepared, turns, kept)
         else:
-            wish = read_options(settings, call, model.flags.params or ()) if wish is None else wish
+            if wish is None:  # the options are known with other messages
+                assert key is not None
+                settings = {**settings, **marshal.loads(key)[0]}
+                wish = read_options(settings, call, model.flags.params or ())
             prepared = prepare(draft(model, turns, wish, stream=stream, images=images), settings)
             if type(prepared) is Rerouted:
                 return _notes_first(client_notes, _build_over(prepared, given), model)
@@ -163,8 +166,8 @@ class _CacheEntry(Struct, frozen=True):
     def copy(self) -> Prepared:
         """Return what was prepared, with parts that nobody else has."""
         tools, schema, params = marshal.loads(self.parts)
-        fields = {"wire_schema": schema, "params": params}
-        return replace(self.prepared, wire_tools=tuple([Function(*field) for field in tools]), **fields)
+        wire_tools = tuple([Function(*field) for field in tools])
+        return replace(self.prepared, wire_tools=wire_tools, wire_schema=schema, params=params)
 
 
 def _find_kept(

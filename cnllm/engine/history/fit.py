@@ -20,7 +20,7 @@ from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.client_data import counted
+from cnllm.types.client_data import EMPTY, counted
 
 __all__ = ["fit", "is_plain"]
 
@@ -73,7 +73,7 @@ def _note_lost_keys(messages: Sequence[Message], has_names: bool, rules: Message
             counts["name"] = counts.get("name", 0) + 1
         if message.extra is not None:
             for key, value in message.extra.items():
-                if value not in (None, "", [], {}):
+                if value not in EMPTY:
                     counts[key] = counts.get(key, 0) + 1
     if counts:
         for path in rules.fields or ():

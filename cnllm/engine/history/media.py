@@ -14,6 +14,7 @@ from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
+from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.documents import block_kind, block_parts, file_text, pdf_text, unreadable_line
 from cnllm.types.media import (
@@ -149,20 +150,11 @@ def _refusal(kind: MediaKind, flags: Flags) -> str | None:
 
 
 _HELD_KEYS = frozenset(
-    [
+    (
         *("type", "title", "source", "content", "context", "filename", "name", "format", "displayName", "text"),
-        *(
-            "image_url",
-            "file_data",
-            "file_url",
-            "file_id",
-            "input_audio",
-            "tabs",
-            "state_changes",
-            "tool_name",
-            CACHE_MARK,
-        ),
-    ]
+        *("image_url", "file_data", "file_url", "file_id", "input_audio", "tabs", "state_changes", "tool_name"),
+        CACHE_MARK,
+    )
 )
 """Keys of files and blocks that their text holds, or that have notes of their own."""
 
@@ -177,7 +169,7 @@ def _sealed_content(result: ToolResult) -> list[Any]:
 def _note_lost_keys(keys: Mapping[str, Any], ledger: Ledger) -> None:
     """Note the keys of a file or a block that is sent in another form, which does not hold them."""
     for key, value in keys.items():
-        if key not in _HELD_KEYS and value not in (None, "", [], {}):
+        if key not in _HELD_KEYS and value not in EMPTY:
             ledger.note("key-foreign", "messages", f"{key} of a file", "left out: it is sent in another form")
 
 

@@ -18,7 +18,7 @@ from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
-from cnllm.types.client_data import counted
+from cnllm.types.client_data import EMPTY, counted
 from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
 
@@ -81,7 +81,7 @@ def _sealed_keys(data: Any) -> Iterator[str]:
     for key, value in data.items() if type(data) is dict else ():
         if type(value) is dict and key in _INNER_SEALS:
             yield from _sealed_keys(value)
-        elif value not in (None, "", [], {}):
+        elif value not in EMPTY:
             yield key
 
 

@@ -281,7 +281,7 @@ class Call:
             if self.plan.if_cut != "error":
                 yield Observed("cut", str(transport_error or cut))
             if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
-                return (yield from self._retry_whole(parser, last, cut, transport_error))
+                return (yield from self._retry_whole(last, cut))
             self._delivered = True
             yield FinalEvents(last)
             if self.plan.if_cut == "keep" and cut.reply is not None:
@@ -387,9 +387,7 @@ class Call:
 
     # ── recovery ─────────────────────────────────────────────────────────────
 
-    def _retry_whole(
-        self, parser: StreamParser, last: list[Event], cut: StreamCut, transport_error: TransportError | None
-    ) -> Steps:
+    def _retry_whole(self, last: list[Event], cut: StreamCut) -> Steps:
         """Repeat the call without streaming.
 
         Delivered text is not delivered again if the new reply continues it.
@@ -470,7 +468,8 @@ def _through(steps: Steps, pass_on: Callable[[list[Event]], list[Event]]) -> Ste
         try:
             effect = steps.send(answer)
         except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+            reply: Reply = stop.value
+            return reply
         answer = yield type(effect)(pass_on(effect)) if isinstance(effect, list) else effect
 
 

@@ -275,7 +275,8 @@ def hold_events(steps: Steps, held: HeldEvents) -> Steps:
         try:
             effect = steps.send(answer)
         except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+            reply: Reply = stop.value
+            return reply
         except CnllmError:
             yield FinalEvents(held.after_failure())
             raise
