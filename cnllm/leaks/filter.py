@@ -158,8 +158,7 @@ class LeakFilter:
         self._fed += len(text)
         self._read_next(text)
         self._read(final=False)
-        out, self._out = self._out, []
-        return out
+        return self._take()
 
     def release(self) -> list[str | BlockResult]:
         """Let the beginning of a marker through when the part of the reply that contains it ends."""

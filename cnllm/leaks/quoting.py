@@ -21,7 +21,7 @@ _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
 class QuoteTracker:
-    """A reader of a growing text. What `add` gives is read when the first question or more text comes."""
+    """A reader of a growing text. What `add` gives waits for `read`, which comes before a question or `feed`."""
 
     __slots__ = (
         "_blocks",

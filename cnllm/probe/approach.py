@@ -294,7 +294,7 @@ _HINTS = {
 
 def _line(url: str, answer: ProbeAnswer) -> str:
     host = urlsplit(url).netloc or url
-    words = " ".join(answer.message.split())[:200]
+    words = on_one_line(answer.message, 200)
     match answer.problem:
         case "key":
             return f"{host} does not accept the key: {words}"

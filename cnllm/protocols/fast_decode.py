@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["chat_chunk_decoder", "optional_struct"]
+__all__ = ["chat_chunk_decoder"]
 
 _BEGINNINGS = ("", "{")  # of arguments; a piece of white space alone is as rare as one that begins an object
 _FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
@@ -47,7 +47,7 @@ def chat_chunk_decoder(
     reasoning_fields = tuple(dict.fromkeys(reasoning_fields))
     fields = (*reasoning_fields[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(reasoning_fields))])
     first, second = fields
-    delta = optional_struct(
+    delta = _optional_struct(
         [
             ("content", str | None),
             ("calls", list[_CallPiece] | None),
@@ -56,8 +56,8 @@ def chat_chunk_decoder(
         {"calls": "tool_calls", **{f"f{i}": name for i, name in enumerate(fields)}},
         (*rare_delta, *reasoning_fields[_FIELDS:]),
     )
-    choice = optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
-    chunk = optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
+    choice = _optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
+    chunk = _optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
     decode = msgspec.json.Decoder(chunk).decode
 
     def read(text: bytes) -> tuple[str, str | int | None] | None:
@@ -84,7 +84,7 @@ def chat_chunk_decoder(
     return read
 
 
-def optional_struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
+def _optional_struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
     """Return a Struct with these optional fields, and with rare ones that may only be null."""
     declared = {*rename.values(), *(name for name, _ in fields if name not in rename)}
     names = {f"r{i}": name for i, name in enumerate(dict.fromkeys(rare)) if name not in declared}

@@ -16,6 +16,7 @@ from cnllm.types import Media, Note, Usage
 __all__ = [
     "ANSWERED",
     "ENDED",
+    "FACTS",
     "FINISH_RANKS",
     "REFUSED",
     "Annotations",
@@ -225,6 +226,12 @@ Piece = (
     | Mark
     | Note
 )
+
+
+FACTS: Final = frozenset(
+    (Head, Mark, FinishWord, Counts, Details, PartSeal, CallEnd, Annotations, ExtraPiece, Fault, Note)
+)
+"""The kinds of pieces that say something about the reply, and neither are nor begin a part of it."""
 
 
 class Decoder(Protocol):

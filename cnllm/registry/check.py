@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
 
 from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
@@ -376,7 +375,7 @@ def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[Fault]
 def unnamed_model(name: str, table: Any) -> Fault:
     """Return the fault of a model whose name has no provider: its head lacks quotes, or the provider."""
     keys = [name]
-    flags = {field.encode_name for field in fields(Table)}
+    flags = _fields(Table).keys()
     while type(table) is dict and table and not flags & table.keys():
         keys.append(next(iter(table)))
         table = table[keys[-1]]

@@ -194,7 +194,7 @@ class Resolver:
             if provider not in self.layers.names("providers"):
                 raise self.layers.error([section, alias], f"alias '{alias}' names no model: '{provider}/{id}'")
             if document.builtin:
-                provider, id = self._apply_preference(aliases[alias], self.layers.names("models"))
+                provider, id = self._apply_preference(aliases[alias])
             return provider, id, alias
         return None
 
@@ -209,9 +209,10 @@ class Resolver:
             for section in ("aliases", "family_aliases")
         }
 
-    def _apply_preference(self, target: str, models: dict[str, None]) -> tuple[str, str]:
+    def _apply_preference(self, target: str) -> tuple[str, str]:
         """Return the target, or the same id at a provider that the user prefers."""
         provider, id = _split(target)
+        models = self.layers.names("models")
         for preferred in self.preferred_providers:
             if f"{preferred}/{id}" in models:
                 return preferred, id

@@ -23,6 +23,7 @@ from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
 from cnllm.registry.problem import Problem
+from cnllm.registry.resolver import registry_spelling
 from cnllm.registry.toml_lines import key_lines
 from cnllm.registry_files.check import check
 
@@ -183,7 +184,7 @@ def set_alias(text: str, alias: str, target: str, label: str) -> str:
     """Return the text with this alias, and without another spelling of it. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
     aliases: dict[str, str] = data.get("aliases", {})
-    spelling = _spelling(aliases, alias)
+    spelling = registry_spelling(aliases, alias)
     expected = {**data, "aliases": {**aliases, spelling or alias: target}}
     by_hand = f"set it by hand, under [aliases]: {_line(alias, target)}"
     return _edit(text, expected, label, by_hand, lambda lines: _put_alias(lines, spelling, alias, target))
@@ -192,7 +193,7 @@ def set_alias(text: str, alias: str, target: str, label: str) -> str:
 def remove_alias(text: str, alias: str, label: str) -> str:
     """Return the text without this alias, in whatever case it is written. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
-    spelling = _spelling(data.get("aliases", {}), alias)
+    spelling = registry_spelling(data.get("aliases", {}), alias)
     if spelling is None:  # another process was faster
         return text
     expected = {**data, "aliases": {key: value for key, value in data["aliases"].items() if key != spelling}}
@@ -260,11 +261,6 @@ def _number(lines: list[str], path: list[str]) -> int:
     if number is None:
         raise _UnknownFormError
     return number - 1
-
-
-def _spelling(names: dict[str, Any], name: str) -> str | None:
-    """Return a name as it is written, whatever its case; None where it is absent."""
-    return next((n for n in names if n.casefold() == name.casefold()), None)
 
 
 def _put_alias(lines: list[str], spelling: str | None, alias: str, target: str) -> None:

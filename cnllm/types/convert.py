@@ -35,6 +35,9 @@ CACHE_MARKS = (CACHE_MARK, "prompt_cache_breakpoint")
 """That key, and the one for which chat completions have another word."""
 _ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
+    "refusal",
+    "error",
+    "function_call",
     "role",
     "content",
     "tool_calls",
@@ -45,7 +48,6 @@ _KNOWN_KEYS = {
     "by",
     "parts",
 }
-_KNOWN_KEYS |= {"refusal", "error", "function_call"}
 _EXPECTED = "a string, a part (cnllm.Text, cnllm.Media, …), or a list of them"
 _PARTS = (Text, Media, Reasoning, ToolCall, ToolResult, Opaque)
 
@@ -244,7 +246,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
                 _text_value(data, "tool_call_id"),
                 result_text([p.text for p in texts if type(p) is Text]),
                 data.get("name"),
-                data.get("error") is True or bool(_as_bool(data.get("error"))),
+                _as_bool(data.get("error")),
                 tuple(p for p in texts if type(p) is Media),
                 blocks=tuple(p for p in texts if type(p) is Opaque),
             )

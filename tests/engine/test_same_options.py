@@ -40,6 +40,19 @@ CONVERSATIONS: list[Any] = [
         {"role": "user", "content": "And b?"},
     ],
 ]
+
+
+def test_what_is_kept_of_a_request_with_other_messages_is_no_object_of_the_caller() -> None:
+    model = REGISTRY.resolve("zai/glm-4.6v")
+    mine, own = copy.deepcopy(TOOLS[:1]), copy.deepcopy(TOOLS[:1])
+    picture = CONVERSATIONS[2]
+    engine.build_request(model, "Hi", tools=mine)
+    engine.build_request(model, picture, tools=mine)
+    mine[0]["function"]["parameters"]["properties"]["q"]["type"] = "integer"
+    later = engine.build_request(model, picture, tools=own)
+    assert [tool.parameters for tool in later.tools] == [PARAMETERS]
+
+
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={

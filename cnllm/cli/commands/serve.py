@@ -273,8 +273,8 @@ def _check_words(params: dict[str, Any]) -> None:
     keys = {
         "--key": params["key"],
         "--admin-key": params["admin_key"],
-        _VARIABLE: read_secret("serve_key") or None,
-        _ADMIN: read_secret("admin_key") or None,
+        _VARIABLE: read_secret("serve_key"),
+        _ADMIN: read_secret("admin_key"),
     }
     for option, key in keys.items():
         if key is not None and (fault := key_fault(key)):

@@ -86,7 +86,7 @@ def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bo
         return Client(registry, transport, simulate=simulate, api_key=api_key)
 
     def show(mode: Mode, result: TaskResult) -> None:
-        kind = "native tools" if mode == "native" else "tools in the prompt"
+        kind = _HEADS[mode]
         stdio.print_line(f"{model.name}, {kind}, {result.task}: {result.problem or 'right'}")
 
     transport = client_factory.base_transport(registry, simulate=simulate)

@@ -152,10 +152,12 @@ class Collector:
     def _add_extra(self, key: str, value: Any) -> list[Event]:
         """Add data about the reply without a field of their own."""
         value = _replace_surrogates(value)
-        if not value or self.extra.get(key) == value:
+        if not value:
             return []
         if key == "logprobs":
             self.extra.setdefault(key, []).extend(value)
+        elif self.extra.get(key) == value:
+            return []
         else:
             self.extra[key] = value
         return [ExtraAdded({key: value})]
@@ -198,16 +200,12 @@ class Collector:
 
     # ── calls ────────────────────────────────────────────────────────────────
 
-    def caller_name(self, name: str) -> str:
-        """Return the caller's name of a tool."""
-        return self._names.get(name, name)
-
     def named(self, events: list[Event]) -> list[Event]:
         """Return events with the callers' names of the tools, and whether a call is excluded."""
         return [self._named_start(event) if type(event) is ToolCallStart else event for event in events]
 
     def _named_start(self, start: ToolCallStart) -> Event:
-        name = self.caller_name(start.name)
+        name = self._names.get(start.name, start.name)
         is_excluded = self._rules is not None and self._rules.exclusion(name) is not None
         return ToolCallStart(start.index, start.id, name, is_excluded) if is_excluded or name != start.name else start
 
@@ -241,4 +239,4 @@ class Collector:
                 self.calls.start(call, out)
         out = self.named(out)
         out += map(CitationAdded, self.citations.all)
-        return [*out, ExtraAdded(self.extra)] if self.extra else out
+        return [*out, ExtraAdded(dict(self.extra))] if self.extra else out

@@ -25,7 +25,7 @@ from cnllm.types import (
 )
 from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 
-__all__ = ["Block", "GrowingText", "PartKind", "Parts"]
+__all__ = ["PartKind", "Parts"]
 
 PartKind = Literal["text", "thought", "opaque", "media", "call"]
 
@@ -256,9 +256,10 @@ class Parts:
             if text:
                 parts.append(Text(text))
             parts += [*self._media, *(Opaque(data, self.seal_of()) for data in self._opaque), *calls.values()]
-        last = next((i for i in range(len(parts) - 1, -1, -1) if type(parts[i]) is Text), None)
-        if self.annotations and last is not None:
-            parts[last] = replace(parts[last], extra=self.annotations)
+        if self.annotations:
+            last = next((i for i in range(len(parts) - 1, -1, -1) if type(parts[i]) is Text), None)
+            if last is not None:
+                parts[last] = replace(parts[last], extra=self.annotations)
         return tuple(parts)
 
     def _build(self, start: int, calls: dict[int, ToolCall], *, keeps_seal: bool = True) -> list[Part]:

@@ -10,6 +10,7 @@ The same code serves a stream and a whole body, on every wire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from cnllm.engine.options import read_options
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.pieces import (
+    FACTS,
     CallPieces,
     CitationPiece,
     MediaPiece,
@@ -124,8 +126,8 @@ class ReplyBuilder:
         self._stages = [stage for stage in row if stage is not None]
         self._at_calls = 0 if calls is None else self._stages.index(calls)
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
-        self._next_text = _next_places([stage.reads_text for stage in self._stages])
-        self._next_thought = _next_places([stage.reads_thought for stage in self._stages])
+        self._next_text = _next_places(tuple([stage.reads_text for stage in self._stages]))
+        self._next_thought = _next_places(tuple([stage.reads_thought for stage in self._stages]))
 
     # ── what the parser asks ─────────────────────────────────────────────────
 
@@ -200,6 +202,9 @@ class ReplyBuilder:
     def _add(self, piece: Piece, out: list[Event]) -> None:
         """Add a piece: texts go through the row, the rest to the collector."""
         collected = self.collected
+        if type(piece) in FACTS:
+            out += collected.add(piece)
+            return
         match piece:
             case TextPiece() | ReasoningPiece():
                 if collected.parts.is_ordered and type(piece) is not self._last_kind:
@@ -237,8 +242,6 @@ class ReplyBuilder:
                     collected.parts.add_media(media, replace_surrogates(seal))
             case CitationPiece():
                 out += collected.add_citation(piece, is_placed=not self._is_text_changed)
-            case _:
-                out += collected.add(piece)
 
     def add_run(self, kind: str | int | None, pieces: list[str]) -> Iterable[Event]:
         """Add plain pieces of one of the `plain_kinds`, in none of which a marker begins; return their events."""
@@ -396,13 +399,13 @@ class ReplyBuilder:
         return build_reply(self.collected, self.settled, self._parts, self._rules, notes)
 
 
-def _next_places(reads: list[bool]) -> list[int]:
+@lru_cache(maxsize=64)
+def _next_places(reads: tuple[bool, ...]) -> tuple[int, ...]:
     """Return for each place in a row, and for its end, the first place from there on where a stage reads."""
     places = [len(reads)]
     for place in range(len(reads) - 1, -1, -1):
         places.append(place if reads[place] else places[-1])
-    places.reverse()
-    return places
+    return tuple(reversed(places))
 
 
 def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> ReplyBuilder:
@@ -446,7 +449,7 @@ def _offered_calls(
     is_offer_known: bool = True,
 ) -> TextCalls | None:
     """Return the stage for calls in text as if `tools` had been offered."""
-    offered = read_options({"tools": tools}).tools
+    offered = () if tools is None else read_options({"tools": tools}).tools
     then = then or (flags.call or {}).get("recover_text_calls")
     prompted = is_prompted(flags, "adjust")
     return text_call_filters(flags, offered, {}, then, prompted=prompted, script=script, is_offer_known=is_offer_known)

@@ -205,7 +205,7 @@ def price_note(model: Model, price: Price, usage: Usage, created: float | None) 
 
 def silence_note(collected: Collector, parts: Sequence[Part]) -> Note | None:
     """Return a note for a reply that ends normally and holds nothing but reasoning."""
-    if collected.parts.text.whole().strip():
+    if any(map(str.strip, collected.parts.text)):
         return None
     kinds = {type(part) for part in parts}
     if not (collected.parts.thought or Reasoning in kinds) or Media in kinds:

@@ -10,8 +10,7 @@ import msgspec
 
 from cnllm.engine.decode.stage import Ending, Item, Restart, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
-from cnllm.engine.history.prompted_tools import FLAG
-from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
+from cnllm.engine.history.prompted_tools import FLAG, markup_rules
 from cnllm.engine.options import Function
 from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
@@ -310,7 +309,7 @@ class TextCalls:
         self._answer_filter = self._reasoning_filter = None
         if not self._tail and not self._blocks:
             return out
-        has_text = bool(collected.parts.text.whole().strip()) or any(
+        has_text = any(map(str.strip, collected.parts.text)) or any(
             type(i) is TextPiece and i.text.strip() for i in out
         )
         wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in collected.calls.all}

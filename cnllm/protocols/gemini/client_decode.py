@@ -45,10 +45,10 @@ __all__ = ["GeminiDecoder", "fast_decoder"]
 
 _THOUGHT = "thought"
 _CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
-# The keys of a candidate about the exchange, not about the answer.
 _ABOUT = ("tokenCount", "avgLogprobs", "safetyRatings")
 """Keys of a candidate that `Reply.extra` has."""
 _EXCHANGE_KEYS = ("content", "finishReason", "finishMessage", "index", "logprobsResult", *_ABOUT)
+"""Keys of a candidate about the exchange, not about the answer."""
 
 
 class GeminiDecoder:
@@ -74,7 +74,8 @@ class GeminiDecoder:
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:
             yield from count_pieces(self._merge_usage(usage), self._flags)
-        yield ExtraPiece("modelStatus", data.get("modelStatus"))
+        if status := data.get("modelStatus"):
+            yield ExtraPiece("modelStatus", status)
         candidates = data.get("candidates")
         for position, candidate in enumerate(candidates if type(candidates) is list else ()):
             if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
@@ -95,8 +96,10 @@ class GeminiDecoder:
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
             yield from _citations(candidate.get("groundingMetadata"))
         for key in _ABOUT:
-            yield ExtraPiece(key, candidate.get(key))
-        yield ExtraPiece("logprobs", _logprobs(candidate.get("logprobsResult")))
+            if value := candidate.get(key):
+                yield ExtraPiece(key, value)
+        if logprobs := _logprobs(candidate.get("logprobsResult")):
+            yield ExtraPiece("logprobs", logprobs)
         reason = candidate.get("finishReason")
         if (finish := read_finish(reason, self._flags)) is None:
             return

@@ -93,7 +93,8 @@ def _response(data: dict[str, Any], flags: Flags, records: OutputRecords, *, is_
                     yield from complete_item(item, record, flags, records)
     if is_final:
         for key in _ABOUT:
-            yield ExtraPiece(key, data.get(key))
+            if value := data.get(key):
+                yield ExtraPiece(key, value)
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         merge_counts(records.usage, usage)

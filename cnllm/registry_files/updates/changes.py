@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, MODEL_NAME, is_amount
 from cnllm.registry.model import Model
-from cnllm.registry.registry import Registry
 from cnllm.registry_files.compare import FLAGS, entries_for, is_near, is_rounded, number_pairs
 from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
 
