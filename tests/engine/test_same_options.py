@@ -44,7 +44,8 @@ CONVERSATIONS: list[Any] = [
 
 def test_what_is_kept_of_a_request_with_other_messages_is_no_object_of_the_caller() -> None:
     model = REGISTRY.resolve("zai/glm-4.6v")
-    mine, own = copy.deepcopy(TOOLS[:1]), copy.deepcopy(TOOLS[:1])
+    mine: list[Any] = copy.deepcopy(TOOLS[:1])
+    own = copy.deepcopy(TOOLS[:1])
     picture = CONVERSATIONS[2]
     engine.build_request(model, "Hi", tools=mine)
     engine.build_request(model, picture, tools=mine)

@@ -29,7 +29,7 @@ from cnllm.ray.messages import (
 
 
 def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
-    endpoint = EndpointLimits("e", limits.get("concurrency"), 1000, limits.get("requests"), None)  # type: ignore[arg-type]
+    endpoint = EndpointLimits("e", limits.get("concurrency"), limits.get("requests"), None)  # type: ignore[arg-type]
     return Hello(place, endpoint, "run", str(folder / "ledger"), "CNY", cap, committed)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cnllm import Registry, Reply, engine
 from cnllm.protocols import PROTOCOLS, fields
+from cnllm.types import ExtraAdded
 
 Json = dict[str, Any]
 REGISTRY = Registry.load()
@@ -269,3 +270,30 @@ def test_details_of_counts_have_the_names_of_the_client_s_wire(target: str, clie
     reply = engine.parse_response(endpoint(target), 200, {}, json.dumps(body).encode())
     assert reply.usage.cached == 1
     assert engine.encode_reply(client, reply)["usage"][names[client]] == {"cached_tokens": 1, "audio_tokens": 2}
+
+
+def test_log_probabilities_of_equal_tokens_are_as_many_as_the_tokens() -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "ha"}, "logprobs": {"content": [token("ha", 0.0)]}}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    parser = engine.StreamParser(REGISTRY.resolve("deepseek/deepseek-flash"))
+    parser.feed(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in (chunk, chunk, end)))
+    reply = parser.close()
+    assert (reply.text, len(reply.extra["logprobs"])) == ("haha", 2)
+
+
+def test_a_count_that_grows_in_a_stream_is_told_each_time() -> None:
+    usage: Json = {"input_tokens": 3, "output_tokens": 1, "server_tool_use": {"web_search_requests": 1}}
+    later: Json = {"output_tokens": 2, "server_tool_use": {"web_search_requests": 2}}
+    message = {"type": "message", "id": "m", "role": "assistant", "content": [], "usage": usage}
+    chunks: list[Json] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": later},
+        {"type": "message_stop"},
+    ]
+    parser = engine.StreamParser(REGISTRY.resolve("anthropic/claude-haiku-4-5"))
+    events = parser.feed(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks))
+    told = [event.extra["usage"]["server_tool_use"] for event in events if type(event) is ExtraAdded]
+    assert told == [{"web_search_requests": 1}, {"web_search_requests": 2}]
+    assert parser.close().extra["usage"]["server_tool_use"] == {"web_search_requests": 2}
