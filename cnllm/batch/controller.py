@@ -29,13 +29,13 @@ from msgspec import Struct
 
 from cnllm.batch.pace import Pace
 
-__all__ = ["MOST", "Controller", "Kind", "Ticket", "Trail"]
+__all__ = ["Controller", "Kind", "Ticket", "Trail"]
 
 Kind = Literal["accepted", "rate", "burst", "overloaded", "failed"]
-"""What became of a request, as far as it concerns the bounds."""
+"""The outcomes of a request that concern the bounds."""
 
 MINUTE = 60.0
-MOST = 1000
+_MOST = 1000
 """The most requests at a time of a concurrency that adapts."""
 _SLOT = 0.25  # seconds of a trail that are counted together
 _FIRST = 4.0
@@ -78,7 +78,7 @@ class Controller:
         self,
         *,
         concurrency: int | None = None,
-        most: int = MOST,
+        most: int = _MOST,
         requests: float | None = None,
         tokens: float | None = None,
     ) -> None:
@@ -243,8 +243,8 @@ class Controller:
             return
         span = min(MINUTE, now - (now if self._start is None else self._start))
         is_first = not self._learned or self._doubts
-        says_nothing = is_first and not self._has_answers  # what is on its way may be refused, too
-        self._taken = (0 if says_nothing else self._trail.total(now, span), span)
+        is_uninformative = is_first and not self._has_answers  # the endpoint may refuse every open request
+        self._taken = (0 if is_uninformative else self._trail.total(now, span), span)
         self._has_answers = False
         if retry_after is not None or is_too_fast:
             self._learn(now, retry_after or 0.0)

@@ -25,7 +25,7 @@ _FINAL = ("quota", "rate", "busy", "network")
 """What another path of the same host will not change."""
 _HELLO = [Message("user", "Say hello in one short sentence.")]
 _SELF_PATHS = ("/props", "/version")
-"""Where servers of one's own describe themselves, below the root of the host."""
+"""Paths below the root of a host where self-hosted servers describe themselves."""
 
 _WINDOWS = (
     "context_length",

@@ -281,7 +281,7 @@ def test_log_probabilities_of_equal_tokens_are_as_many_as_the_tokens() -> None:
     assert (reply.text, len(reply.extra["logprobs"])) == ("haha", 2)
 
 
-def test_a_count_that_grows_in_a_stream_is_told_each_time() -> None:
+def test_a_count_that_grows_in_a_stream_is_an_event_each_time() -> None:
     usage: Json = {"input_tokens": 3, "output_tokens": 1, "server_tool_use": {"web_search_requests": 1}}
     later: Json = {"output_tokens": 2, "server_tool_use": {"web_search_requests": 2}}
     message = {"type": "message", "id": "m", "role": "assistant", "content": [], "usage": usage}
@@ -294,6 +294,6 @@ def test_a_count_that_grows_in_a_stream_is_told_each_time() -> None:
     ]
     parser = engine.StreamParser(REGISTRY.resolve("anthropic/claude-haiku-4-5"))
     events = parser.feed(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks))
-    told = [event.extra["usage"]["server_tool_use"] for event in events if type(event) is ExtraAdded]
-    assert told == [{"web_search_requests": 1}, {"web_search_requests": 2}]
+    found = [event.extra["usage"]["server_tool_use"] for event in events if type(event) is ExtraAdded]
+    assert found == [{"web_search_requests": 1}, {"web_search_requests": 2}]
     assert parser.close().extra["usage"]["server_tool_use"] == {"web_search_requests": 2}

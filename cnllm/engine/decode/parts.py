@@ -251,7 +251,7 @@ class Parts:
             parts = []
             thought, text = self.thought.whole(), self.text.whole()
             if thought or self.details:
-                seal = self._thought_seal(tagged, fragments) if keeps_seal else None
+                seal = self._reasoning_seal(tagged, fragments) if keeps_seal else None
                 parts.append(Reasoning(thought, seal))
             if text:
                 parts.append(Text(text))
@@ -295,7 +295,7 @@ class Parts:
             return None
         return Text(text, seal) if block.kind == "text" else Reasoning(text, seal if keeps_seal else None)
 
-    def _thought_seal(self, tagged: str, fragments: Fragments) -> Seal | None:
+    def _reasoning_seal(self, tagged: str, fragments: Fragments) -> Seal | None:
         """Return the seal of the reasoning, on a wire without an order of parts: structured items, or tagged text."""
         part = self._flags.reasoning.part if self._flags.reasoning else None
         items = self.details

@@ -35,7 +35,7 @@ class Ending(Struct, frozen=True):
 
 
 Item = Piece | Restart | CallBuilder
-"""What a stage takes and gives; a call is one that it found in a text."""
+"""An item of the row: a piece, a restart, or a call that a stage found in a text."""
 
 
 class Stage(Protocol):

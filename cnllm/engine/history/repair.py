@@ -405,7 +405,7 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
     if clean is not call:
         ledger.note("text-mended", "messages", f"{subject} hold half of a character", "replaced by U+FFFD")
         call = clean
-    if call.excluded:  # nobody executes it, and the model's text goes back unchanged
+    if call.excluded:  # cnllm does not execute it, and sends the model's text back unchanged
         call = _with_valid_name(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
     if call.arguments is None:
         inner = unwrap_object(call.raw)
