@@ -21,6 +21,7 @@ MOST_OPTIONS = 200
 MOST_FIELDS = 100
 """The most fields of a query."""
 
+_MOST_BYTES = 4  # of a character in UTF-8
 _EXCERPT_LENGTH = 40  # characters of a name that is refused
 
 
@@ -45,11 +46,10 @@ def check_body(body: Mapping[str, Any]) -> None:
         check_name("model", model, "model")
     if type(id := body.get("previous_response_id")) is str:
         check_name("id", id, "previous_response_id")
-    for name, value in body.items():
-        _check_option(name)
+    _check_options(body)
+    for value in body.values():
         if type(value) is dict:
-            for inner in value:
-                _check_option(inner)
+            _check_options(value)
     if len(body) > MOST_OPTIONS:
         known = frozenset().union(*(fields(protocol).body_keys for protocol in PROTOCOLS))
         if (count := sum(name not in known for name in body)) > MOST_OPTIONS:
@@ -60,9 +60,10 @@ def check_request(request: Request) -> None:
     """Raise `RequestFailed` for a decoded request with names of tools or with headers that are too long."""
     if request.model:
         check_name("model", request.model, "model")
-    for name, value in (request.options.get("extra_headers") or {}).items():
+    options = request.options
+    for name, value in (options.get("extra_headers") or {}).items():
         check_name("header", value, name)
-    for index, tool in enumerate(request.options.get("tools") or ()):
+    for index, tool in enumerate(options.get("tools") or ()):
         function = tool.get("function") if isinstance(tool, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if type(name) is str and len(name) > LONGEST["tool"]:
@@ -79,11 +80,14 @@ def _long_tool(name: str, place: str) -> RequestFailed:
     return _failed(f"{place}: at most {LONGEST['tool']} characters are allowed, and {_excerpt(name)} has more")
 
 
-def _check_option(name: str) -> None:
+def _check_options(options: Mapping[str, Any]) -> None:
     """Raise `RequestFailed` for the name of an option that is too long."""
     most = LONGEST["option"]
-    if _is_longer(name, most):
-        raise _failed(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
+    if not options or max(map(len, options)) * _MOST_BYTES <= most:
+        return
+    for name in options:
+        if _is_longer(name, most):
+            raise _failed(f"the name of an option has at most {most} bytes, and {_excerpt(name)} has more")
 
 
 def _is_longer(name: str, most: int) -> bool:

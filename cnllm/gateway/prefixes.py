@@ -39,8 +39,7 @@ class Prefixes:
 
     def follow(self, owner: str, plan: Plan, parts: Fingerprint) -> tuple[Thread, PrefixRecord, Note | None]:
         """Return the conversation that a request of a client goes on with, and whether it begins as before."""
-        turns = parts.turns
-        key = (owner, plan.model.name, plan.url, turns[0][1] if turns else b"")
+        key = (owner, plan.model.name, plan.url, parts.first_turn)
         threads = self._threads.setdefault(key, [])
         self._threads.move_to_end(key)
         if len(self._threads) > _MOST:

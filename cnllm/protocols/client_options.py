@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemI
 def client_options(
     options: Mapping[str, Any],
     protocol: str,
-    feature_headers: Iterable[str],
+    feature_headers: Collection[str],
     headers: Mapping[str, str] | None,
     read_search: Callable[[Mapping[str, Any]], WebSearch | None],
     body: Mapping[str, Any],
@@ -39,7 +39,7 @@ def client_options(
     if own or "extra_body" in out:
         extra = out.get("extra_body", {})
         out["extra_body"] = ClientData(protocol, extra, read_search(extra), own)
-    if headers:
+    if headers and feature_headers:
         values = {str(name).lower(): value for name, value in headers.items()}
         if features := {name: values[name] for name in feature_headers if values.get(name)}:
             out["extra_headers"] = ClientData(protocol, features)

@@ -94,6 +94,14 @@ _ARTICLES = {
     "array": "an array",
     "object": "an object",
 }
+_CLASSES: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "string": (str,),
+    "number": (float, int),
+    "integer": (int,),
+    "array": (list,),
+    "object": (dict,),
+}
 _DECODED: tuple[Outcome, ...] = ("translate", "answer")
 _ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
 
@@ -101,13 +109,14 @@ _ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
 class Field(Struct, frozen=True):
     """One row: its outcome, the name that other wires know, and the types of its value; none where any will do.
 
-    `reason` says why a field of a reply is left out.
+    `classes` are Python's types of such values. `reason` says why a field of a reply is left out.
     """
 
     outcome: Outcome
     meaning: str
     types: tuple[str, ...] = ()
     reason: str = ""
+    classes: tuple[type, ...] = ()
 
 
 class Fields(Struct, frozen=True):
@@ -178,7 +187,8 @@ def _places(rows: Rows) -> dict[str, dict[str, Field]]:
                     raise ValueError(f"{place}: {name} stands twice")
                 types = tuple(match["types"].split("|")) if match["types"] else ()
                 reason = "" if isinstance(names, str) else names[name]
-                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types, reason)
+                classes = tuple(kind for word in types for kind in _CLASSES[word])
+                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types, reason, classes)
     return out
 
 
@@ -195,7 +205,9 @@ def require_types(body: Mapping[str, Any], fields: Fields) -> None:
     rows = fields.request[""]
     for name, value in body.items():
         row = rows.get(name)
-        if value is None or row is None or not row.types or (kind := _kind(value)) in row.types:
+        if row is None or not row.types or value is None or type(value) in row.classes:  # most of them
+            continue
+        if (kind := _kind(value)) in row.types:
             continue
         if kind == "integer" and "number" in row.types:
             continue

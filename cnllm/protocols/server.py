@@ -90,7 +90,10 @@ def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:
     if name is not None:
         return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
     is_answer = message.role == "assistant"
-    if not any(part.seal is not None or (is_answer and type(part) is Reasoning) for part in message.parts):
+    for part in message.parts:
+        if part.seal is not None or (is_answer and type(part) is Reasoning):
+            break
+    else:
         return message
     parts = tuple([_with_seal(part, stamp) if is_answer else _without_ids(part) for part in message.parts])
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):

@@ -82,7 +82,12 @@ class Fingerprint(Struct, frozen=True):
     @property
     def turns(self) -> tuple[_Mark, ...]:
         """Return the messages without those of the system."""
-        return tuple(mark for mark in self.messages if not mark[0].endswith(_SYSTEM_LABELS))
+        return tuple([mark for mark in self.messages if not mark[0].endswith(_SYSTEM_LABELS)])
+
+    @property
+    def first_turn(self) -> bytes:
+        """Return the digest of the first message that is not the system's; empty where there is none."""
+        return next((digest for place, digest, _ in self.messages if not place.endswith(_SYSTEM_LABELS)), b"")
 
 
 class PrefixLoss(Struct, frozen=True):
@@ -95,11 +100,14 @@ class PrefixLoss(Struct, frozen=True):
 
 def fingerprint(body: Mapping[str, Any]) -> Fingerprint:
     """Return the parts of a body without their words."""
-    return Fingerprint(*(tuple(map(_mark, _raw_items(body, names))) for names in (_TOOLS, _SYSTEM, _MESSAGES)))
+    return Fingerprint(_marks(body, _TOOLS), _marks(body, _SYSTEM), _marks(body, _MESSAGES))
 
 
 def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
     """Return where a request stops to begin as an earlier one did, as `first_break` does; without any words."""
+    is_same = after.tools == before.tools and after.system == before.system
+    if is_same and after.messages[: len(before.messages)] == before.messages:  # most often
+        return None
     kept = 0
     for old, new, last in (
         (before.tools, after.tools, False),
@@ -157,9 +165,13 @@ _CAUSES = {
 """The cause of a difference, by whether the old part stands later now, and whether the new one stood later before."""
 
 
-def _mark(item: _Item) -> _Mark:
+def _marks(body: Mapping[str, Any], names: Sequence[str]) -> tuple[_Mark, ...]:
+    """Return the parts of a section without their words."""
+    return tuple([_mark(place, value) for place, value in _raw_items(body, names)])
+
+
+def _mark(place: str, value: Any) -> _Mark:
     """Return a part without its words."""
-    place, value = item
     try:
         data = _encode(value)
         if _CACHE_MARK in data:
@@ -176,21 +188,22 @@ def _items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
 
 def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
     """Return the parts of a section as they are, cache marks included."""
-    name = next((name for name in names if body.get(name) is not None), None)
-    if name is None:
+    for name in names:
+        if (value := body.get(name)) is not None:
+            break
+    else:
         return []
-    value = body[name]
-    values = value if isinstance(value, list) else [value]
-    places = [name] if not isinstance(value, list) else [f"{name}[{number}]" for number in range(len(value))]
-    return [(f"{place}{_label(item)}", item) for place, item in zip(places, values, strict=True)]
+    if not isinstance(value, list):
+        return [(f"{name}{_label(value)}", value)]
+    return [(f"{name}[{number}]{_label(item)}", item) for number, item in enumerate(value)]
 
 
 def _label(item: Any) -> str:
     """Return the role or the name of a part, in brackets."""
-    if not isinstance(item, Mapping):
+    if type(item) is not dict:
         return ""
-    function = item.get("function")
-    name = item.get("role") or item.get("name") or (function.get("name") if isinstance(function, Mapping) else None)
+    if not (name := item.get("role") or item.get("name")) and type(function := item.get("function")) is dict:
+        name = function.get("name")
     return f" ({name})" if isinstance(name, str) else ""
 
 

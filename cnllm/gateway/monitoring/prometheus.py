@@ -19,6 +19,7 @@ __all__ = ["FOLDER", "Metrics", "drop_process", "shared_folder"]
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which processes share their metrics."""
 
+_HISTOGRAMS = frozenset(name for name, metric in METRICS.items() if metric.kind == "histogram")
 _MOST = 4096  # sets of labels of one metric: a registry with more models counts the others together
 
 
@@ -32,7 +33,9 @@ class Metrics:
         self._registry: Any = None
         self._metrics: dict[str, Any] = {}
         self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._counts: dict[tuple[str, tuple[str, ...]], float] = {}  # since the last scrape
         self._is_missing = False
+        self._is_shared = False  # with other processes, any of which may answer a scrape
 
     def start(self) -> None:
         """Make the metrics. Without `prometheus-client` nothing is counted."""
@@ -43,6 +46,7 @@ class Metrics:
         except ImportError:
             self._is_missing = True
             return
+        self._is_shared = FOLDER in os.environ
         self._registry = prometheus_client.CollectorRegistry()
         for name, metric in METRICS.items():
             options: dict[str, Any] = {"registry": self._registry}
@@ -68,32 +72,44 @@ class Metrics:
             self._apply(updates(entry, model))
 
     def _apply(self, changes: Iterable[Update]) -> None:
-        """Apply changes."""
-        for change in changes:
-            key = (change.name, change.labels)
-            child = self._children.get(key)
-            if child is None:
-                labels = change.labels
-                if len(self._children) >= _MOST:
-                    labels = tuple("other" for _ in labels)
-                child = self._metrics[change.name].labels(*labels)
-                if len(self._children) < _MOST:
-                    self._children[key] = child
-            if METRICS[change.name].kind == "histogram":
-                child.observe(change.value)
+        """Apply changes. Counters are added up until a scrape asks for them, unless another process may answer it."""
+        counts = self._counts
+        for name, labels, value in changes:
+            if name in _HISTOGRAMS:
+                self._child(name, labels).observe(value)
             else:
-                child.inc(change.value)
+                key = (name, labels)
+                counts[key] = counts.get(key, 0.0) + value
+        if self._is_shared or len(counts) > _MOST:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Add the counts to their counters."""
+        counts, self._counts = self._counts, {}
+        for (name, labels), value in counts.items():
+            self._child(name, labels).inc(value)
+
+    def _child(self, name: str, labels: tuple[str, ...]) -> Any:
+        """Return the counter or histogram of a set of labels; beyond the bound that of all others."""
+        child = self._children.get((name, labels))
+        if child is None:
+            has_place = len(self._children) < _MOST
+            child = self._metrics[name].labels(*(labels if has_place else ("other",) * len(labels)))
+            if has_place:
+                self._children[name, labels] = child
+        return child
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Return the metrics of all processes and their media type, in the format that a scraper accepts."""
         self.start()
         if self._is_missing:
             raise CnllmError("metrics need prometheus-client", hint=install_command("serve"))
+        self._flush()
         from prometheus_client import CollectorRegistry, multiprocess
         from prometheus_client.exposition import choose_encoder
 
         registry = self._registry
-        if FOLDER in os.environ:
+        if self._is_shared:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         encode, media_type = choose_encoder(accept)

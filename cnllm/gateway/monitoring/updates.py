@@ -46,12 +46,8 @@ class Metric(Struct, frozen=True):
     buckets: tuple[float, ...] = ()
 
 
-class Update(Struct, frozen=True):
-    """A change of a metric: an amount to add, or a value to observe."""
-
-    name: str
-    labels: tuple[str, ...]
-    value: float = 1.0
+Update = tuple[str, tuple[str, ...], float]
+"""A change of a metric: its name, the values of its labels, and an amount to add, or a value to observe."""
 
 
 METRICS: dict[str, Metric] = {
@@ -101,51 +97,51 @@ METRICS: dict[str, Metric] = {
 def updates(entry: Entry, model: str) -> Iterator[Update]:
     """Yield the changes that a finished request makes. `model` is the label of its model, empty for none."""
     status = str(entry.status or 0)
-    yield Update("cnllm_requests_total", (entry.verb, entry.protocol, model, status, _outcome(entry)))
+    yield "cnllm_requests_total", (entry.verb, entry.protocol, model, status, _outcome(entry)), 1.0
     if entry.key:
-        yield Update("cnllm_key_requests_total", (entry.key, status))
+        yield "cnllm_key_requests_total", (entry.key, status), 1.0
         if entry.cost is not None:
-            yield Update("cnllm_key_cost_total", (entry.key, entry.cost.currency), float(entry.cost.amount))
+            yield "cnllm_key_cost_total", (entry.key, entry.cost.currency), float(entry.cost.amount)
     for labels in entry.soft_budgets:
-        yield Update("cnllm_soft_budget_requests_total", labels)
+        yield "cnllm_soft_budget_requests_total", labels, 1.0
     if entry.verb != "generate" or not model:
         return
     if entry.error:
-        yield Update("cnllm_errors_total", (model, entry.error))
+        yield "cnllm_errors_total", (model, entry.error), 1.0
     if entry.first is not None:
-        yield Update("cnllm_first_token_seconds", (model,), entry.first)
+        yield "cnllm_first_token_seconds", (model,), entry.first
     if entry.tokens_per_second is not None:
-        yield Update("cnllm_output_tokens_per_second", (model,), entry.tokens_per_second)
+        yield "cnllm_output_tokens_per_second", (model,), entry.tokens_per_second
     if entry.finish:
         yield from _of_reply(entry, model)
     if entry.cut:
-        yield Update("cnllm_cuts_total", (model,))
+        yield "cnllm_cuts_total", (model,), 1.0
     if entry.recovered:
-        yield Update("cnllm_recoveries_total", (model,))
+        yield "cnllm_recoveries_total", (model,), 1.0
     for note in entry.notes:
         code = note.code if note.code in _codes() else _OTHER
-        yield Update("cnllm_notes_total", (model, flag_label(note.flag), code))
+        yield "cnllm_notes_total", (model, flag_label(note.flag), code), 1.0
     if entry.tool_calls:
-        yield Update("cnllm_tool_calls_total", (model,), entry.tool_calls)
+        yield "cnllm_tool_calls_total", (model,), entry.tool_calls
     if entry.tool_results:
-        yield Update("cnllm_tool_results_total", (model,), entry.tool_results)
+        yield "cnllm_tool_results_total", (model,), entry.tool_results
     if entry.tool_errors:
-        yield Update("cnllm_tool_errors_total", (model,), entry.tool_errors)
+        yield "cnllm_tool_errors_total", (model,), entry.tool_errors
     if entry.broken:
-        yield Update("cnllm_broken_chains_total", (model, entry.broken))
+        yield "cnllm_broken_chains_total", (model, entry.broken), 1.0
 
 
 def _of_reply(entry: Entry, model: str) -> Iterator[Update]:
     """Yield the changes by the reply of a model."""
-    yield Update("cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds)
+    yield "cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds
     if entry.cost is None:
-        yield Update("cnllm_cost_unknown_total", (model,))
+        yield "cnllm_cost_unknown_total", (model,), 1.0
     else:
-        yield Update("cnllm_cost_total", (model, entry.cost.currency), float(entry.cost.amount))
+        yield "cnllm_cost_total", (model, entry.cost.currency), float(entry.cost.amount)
     if (usage := entry.usage) is not None:
         for kind in ("input", "output", "reasoning", "cached", "cache_write"):
             if count := getattr(usage, kind):
-                yield Update("cnllm_tokens_total", (model, kind), count)
+                yield "cnllm_tokens_total", (model, kind), count
 
 
 def _outcome(entry: Entry) -> str:

@@ -35,6 +35,7 @@ from cnllm.types import (
     ReasoningDelta,
     Reply,
     Request,
+    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -179,13 +180,14 @@ _PRIVATE_KEYS = (_DETAILS, "by", "parts", "images", "audio")
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
-    if len(message) == 2 and type(message.get("content")) is str and message.get("role") in _PLAIN_ROLES:
-        return Message.from_dict(message)
+    role, text = message.get("role"), message.get("content")
+    if len(message) == 2 and type(text) is str and role in _PLAIN_ROLES:
+        return Message(role, (Text(text),) if text else ())
     details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
         plain["tool_calls"] = [_as_function(call) for call in plain["tool_calls"]]
-    if message.get("role") == "assistant" and "content" not in plain:
+    if role == "assistant" and "content" not in plain:
         plain["content"] = None
     if plain.get("role") == "function":
         plain["role"] = "tool"
@@ -199,7 +201,7 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
             else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
         )
         parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
-    images = message.get("images") if message.get("role") == "assistant" else None
+    images = message.get("images") if role == "assistant" else None
     for image in images if isinstance(images, list) else ():
         if isinstance(image, dict) and (media := as_media(image)) is not None:
             parts.append(media)
