@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from msgspec import Struct
 
@@ -18,16 +18,14 @@ from cnllm.registry.registry import resolve_model
 from cnllm.types import Note, Reply
 
 if TYPE_CHECKING:
-    from cnllm.types.call_options import Answer, BaseOptions, BaseRunOptions, CallOptions, RunOptions
+    from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
     from cnllm.types.message_types import Messages
 
 __all__ = ["Fitted", "call", "fit", "run", "stream"]
 
 
 @overload
-def call(
-    model: str | Model, messages: Messages, *, schema: type[Answer] | None = None, **options: Unpack[BaseOptions]
-) -> Reply[Answer]: ...
+def call(model: str | Model, messages: Messages, **options: Unpack[TypedOptions[Answer]]) -> Reply[Answer]: ...
 
 
 @overload
@@ -43,33 +41,20 @@ def call(model: str | Model, messages: Messages, **options: Unpack[CallOptions])
 
 @overload
 def stream(
-    model: str | Model,
-    messages: Messages,
-    *,
-    by: Literal["sentence"] | None = None,
-    schema: type[Answer] | None = None,
-    **options: Unpack[BaseOptions],
+    model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[TypedOptions[Answer]]
 ) -> AbstractContextManager[Stream[Answer]]: ...
 
 
 @overload
 def stream(
-    model: str | Model,
-    messages: Messages,
-    *,
-    by: Literal["sentence"] | None = None,
-    **options: Unpack[CallOptions],
+    model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
 ) -> AbstractContextManager[Stream[Any]]: ...
 
 
 @with_options
 @contextmanager
 def stream(
-    model: str | Model,
-    messages: Messages,
-    *,
-    by: Literal["sentence"] | None = None,
-    **options: Unpack[CallOptions],
+    model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
 ) -> Iterator[Stream[Any]]:
     """Stream a reply with a temporary `Client`; see `Client.stream`."""
     with Client() as client, client.stream(model, messages, by=by, **options) as events:
@@ -77,9 +62,7 @@ def stream(
 
 
 @overload
-def run(
-    model: str | Model, messages: Messages, *, schema: type[Answer] | None = None, **options: Unpack[BaseRunOptions]
-) -> Run[Answer]: ...
+def run(model: str | Model, messages: Messages, **options: Unpack[TypedRunOptions[Answer]]) -> Run[Answer]: ...
 
 
 @overload

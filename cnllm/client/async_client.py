@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
-from cnllm.client.async_run import AsyncRunMethods
+from cnllm.client.async_run import AsyncRun
 from cnllm.client.async_stream import AsyncCallRun, AsyncStream, DeferredStream
-from cnllm.client.base import BaseClient, is_httpx_transport
+from cnllm.client.base import BaseClient
 from cnllm.client.call_driver import CallSetup
 from cnllm.client.event_loop import run_in_thread
-from cnllm.client.telemetry import OnEvent
+from cnllm.client.runs import loop_stopped_error, prepare_loop
 from cnllm.client.tool_sets import has_set_options
-from cnllm.client.verb_help import with_options
+from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.engine.run.call import Call
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
 from cnllm.types import Reply, checks
-from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
 
-    from cnllm.types.call_options import Answer, BaseOptions, CallOptions
+    from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
     from cnllm.types.message_types import Messages
-    from cnllm.types.route import Fallback
+
+    AsyncHttpTransport = AsyncTransport | httpx.AsyncBaseTransport
+else:
+    AsyncHttpTransport = Any
 
 __all__ = ["AsyncClient", "AsyncStream"]
 
 
-class AsyncClient(BaseClient, AsyncRunMethods):
+class AsyncClient(BaseClient[AsyncHttpTransport]):
     """The same verbs as `Client`, awaited; on asyncio or trio."""
 
-    def __init__(
-        self,
-        registry: Registry | None = None,
-        transport: AsyncTransport | httpx.AsyncBaseTransport | None = None,
-        simulate: bool = False,
-        api_key: str | None = None,
-        *,
-        timeout: float | Timeouts | None = None,
-        retry: Retry | None = None,
-        limits: Limits | None = None,
-        on_event: OnEvent | None = None,
-        raw_log: bool | str | os.PathLike[str] | None = None,
-        fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log, fallback)
-        if transport is not None and is_httpx_transport(transport, "handle_async_request"):
-            transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
-        self._connections = transport
-        self._open_transport()
+    _is_async = True
+    _httpx_adapter = AsyncHttpx
+    _default_transport = staticmethod(default_async_transport)
 
     def with_registry(self, registry: Registry) -> Self:
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
@@ -65,30 +50,9 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         client._open_transport()
         return client
 
-    def _open_transport(self) -> None:
-        """Set the transport: connections, or the simulator of the registry; with a raw log, what records it."""
-        transport: Any = self._connections
-        if transport is None and self.simulate:
-            from cnllm.simulator.transport import AsyncSimTransport
-
-            transport = AsyncSimTransport(self.registry)
-        elif transport is None:
-            transport = self._connections = default_async_transport()
-        self._warm = getattr(transport, "warm", None)
-        if self._raw_log is not None:
-            from cnllm.cassette import AsyncRecorder
-
-            transport = AsyncRecorder(transport, self._raw_log.write, self._secrets)
-        self._transport = transport
-
     @overload
     async def call(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseOptions],
+        self, model: str | Model, messages: Messages, **options: Unpack[TypedOptions[Answer]]
     ) -> Reply[Answer]: ...
 
     @overload
@@ -109,38 +73,58 @@ class AsyncClient(BaseClient, AsyncRunMethods):
 
     @overload
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[TypedOptions[Answer]]
     ) -> AsyncStream[Answer]: ...
 
     @overload
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[CallOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]: ...
 
     @with_options
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[CallOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> AsyncStream[Any]:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
         if has_set_options(options):
             return self._deferred_stream(model, messages, True, options, by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
+
+    @overload
+    async def run(
+        self, model: str | Model, messages: Messages, **options: Unpack[TypedRunOptions[Answer]]
+    ) -> AsyncRun[Answer]: ...
+
+    @overload
+    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]: ...
+
+    @with_run_options
+    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]:
+        """Run the tool loop; see `Client.run`. Tools, `approve` and `on_step` may be async functions."""
+        loop = prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)
+        async with AsyncRun(*loop) as run:
+            async for _ in run:
+                pass
+        if run.stopped != "done":
+            raise loop_stopped_error(run)
+        return run
+
+    @overload
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[TypedRunOptions[Answer]]
+    ) -> AsyncRun[Answer]: ...
+
+    @overload
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[RunOptions]
+    ) -> AsyncRun[Any]: ...
+
+    @with_run_options
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[RunOptions]
+    ) -> AsyncRun[Any]:
+        """Return the run for `async with` and `async for`; see `Client.run_stream`."""
+        return AsyncRun(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
     def prepare(
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]
@@ -168,10 +152,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
 
     async def aclose(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
-        self._closed = True
-        if self._checker is not None:
-            self._checker.close()
-        if (held := self._take_held_sets()) is not None:
+        if (held := self._begin_close()) is not None:
             await run_in_thread(held.release)
         close = getattr(self._transport, "aclose", None)
         if close is not None:

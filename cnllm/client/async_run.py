@@ -10,103 +10,27 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
-from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
+from cnllm.client.runs import RunState
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
-from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
-from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
-from cnllm.registry.model import Model
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from cnllm.types.call_options import Answer, BaseRunOptions, RunOptions
-    from cnllm.types.message_types import Messages
+    pass
 
-__all__ = ["AsyncRun", "AsyncRunMethods"]
-
-
-class AsyncRunMethods:
-    """The tool-loop verbs of `AsyncClient`."""
-
-    _open_call: Callable[..., Any]
-    _on_event: Callable[..., Any] | None
-
-    @overload
-    async def run(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseRunOptions],
-    ) -> AsyncRun[Answer]: ...
-
-    @overload
-    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]: ...
-
-    @with_run_options
-    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]:
-        """Run the tool loop; see `Client.run`. Tools, `approve` and `on_step` may be async functions."""
-        loop = prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)
-        async with AsyncRun(*loop) as run:
-            async for _ in run:
-                pass
-        if run.stopped != "done":
-            raise loop_stopped_error(run)
-        return run
-
-    @overload
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseRunOptions],
-    ) -> AsyncRun[Answer]: ...
-
-    @overload
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[RunOptions],
-    ) -> AsyncRun[Any]: ...
-
-    @with_run_options
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[RunOptions],
-    ) -> AsyncRun[Any]:
-        """Return the run for `async with` and `async for`; see `Client.run_stream`."""
-        return AsyncRun(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
+__all__ = ["AsyncRun"]
 
 
 class AsyncRun(RunState[Answer_co]):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        options: LoopSettings,
-        toolbox: Any,
-        open_call: Callable[[CallModel], Any],
-        tools: RunTools | None = None,
-    ) -> None:
-        super().__init__(loop, options, toolbox, open_call, tools)
-        self._effects = loop.effects()
+    def _begin(self) -> None:
+        self._effects = self._loop.effects()
         self._outcome: Any = None
         self._pending_events: deque[Event] = deque()
         self._current_call: tuple[Any, Any] | None = None  # the open call, and its events

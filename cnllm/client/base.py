@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -52,22 +52,32 @@ class _KeyHolder:
 _client_keys: WeakKeyDictionary[_KeyHolder, str] = WeakKeyDictionary()
 
 
-class BaseClient:
-    """Prepares a request, for both clients."""
+AnyTransport = TypeVar("AnyTransport")
 
+
+class BaseClient(Generic[AnyTransport]):
+    """Prepares a request, for both clients. `_is_async` says which of the two a client is."""
+
+    _is_async: bool
+    _httpx_adapter: Callable[[Any], Any]
+    _default_transport: Callable[[], Any]
+    _connections: Any
     _transport: Any
+    _warm: Any
 
     def __init__(
         self,
-        registry: Registry | None,
-        simulate: bool,
-        api_key: str | None,
-        timeout: float | Timeouts | None,
-        retry: Retry | None,
-        limits: Limits | None,
-        on_event: OnEvent | None,
+        registry: Registry | None = None,
+        transport: AnyTransport | None = None,
+        simulate: bool = False,
+        api_key: str | None = None,
+        *,
+        timeout: float | Timeouts | None = None,
+        retry: Retry | None = None,
+        limits: Limits | None = None,
+        on_event: OnEvent | None = None,
         raw_log: bool | str | os.PathLike[str] | None = None,
-        fallback: Any = None,
+        fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None = None,
     ) -> None:
         self._fallback: Fallback | None = None
         self._cooldowns: Cooldowns | None = None
@@ -103,6 +113,36 @@ class BaseClient:
 
             folder = raw_log_folder(raw_log)
             self._raw_log = None if folder is None else RawLog(folder)
+        if transport is not None and is_httpx_transport(transport, is_async=self._is_async):
+            self._connections = self._httpx_adapter(transport)
+        else:
+            self._connections = transport
+        self._open_transport()
+
+    def _open_transport(self) -> None:
+        """Set the transport: connections, or the simulator of the registry; with a raw log, what records it."""
+        transport: Any = self._connections
+        if transport is None and self.simulate:
+            from cnllm.simulator import transport as simulators
+
+            transport = (simulators.AsyncSimTransport if self._is_async else simulators.SimTransport)(self.registry)
+        elif transport is None:
+            transport = self._connections = self._default_transport()
+        self._warm = getattr(transport, "warm", None)
+        if self._raw_log is not None:
+            from cnllm import cassette
+
+            recorder: Any = cassette.AsyncRecorder if self._is_async else cassette.Recorder
+            transport = recorder(transport, self._raw_log.write, self._secrets)
+        self._transport = transport
+
+    def _begin_close(self) -> HeldSets | None:
+        """Refuse later calls, end the checks of inputs, and return the open sets of tools, which are to be released."""
+        self._closed = True
+        if self._checker is not None:
+            self._checker.close()
+        held, self._held_sets = self._held_sets, None
+        return held
 
     def _require_open(self) -> None:
         """Raise `ClientClosed` after `close`."""
@@ -172,11 +212,6 @@ class BaseClient:
 
             self._checker = InputChecker()
         return self._checker
-
-    def _take_held_sets(self) -> HeldSets | None:
-        """Return the open sets, which are no longer the client's."""
-        held, self._held_sets = self._held_sets, None
-        return held
 
     def _registry_params(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options with those in `params` that are parameters of any model in the registry."""
@@ -261,8 +296,9 @@ def _check_key(api_key: Any) -> str | None:
     return api_key
 
 
-def is_httpx_transport(transport: Any, handle: str) -> bool:
+def is_httpx_transport(transport: Any, *, is_async: bool) -> bool:
     """Whether a transport is one of httpx's. False for one that has `send`. Raise `TypeError` for anything else."""
+    handle = "handle_async_request" if is_async else "handle_request"
     try:
         is_httpx, has_send = hasattr(transport, handle), callable(getattr(transport, "send", None))
     except Exception as error:

@@ -45,7 +45,7 @@ from cnllm.types.totals import total_cost, total_usage
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["LoopSettings", "RunState", "RunTools", "loop_stopped_error", "prepare_loop"]
+__all__ = ["LoopSettings", "RunState", "loop_stopped_error", "prepare_loop"]
 
 
 def check_seconds(name: str, value: Any) -> None:
@@ -204,6 +204,10 @@ class RunState(Generic[Answer_co]):
             from cnllm.sentences import BySentence
 
             self._sentences = BySentence()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set what only one of the two loops has."""
 
     def _deliver(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events to deliver: unchanged, or by sentence."""

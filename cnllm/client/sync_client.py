@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
-from cnllm.client.base import BaseClient, is_httpx_transport
+from cnllm.client.base import BaseClient
 from cnllm.client.call_driver import CallSetup
-from cnllm.client.sync_run import RunMethods
+from cnllm.client.runs import loop_stopped_error, prepare_loop
+from cnllm.client.sync_run import Run
 from cnllm.client.sync_stream import Stream
-from cnllm.client.telemetry import OnEvent
 from cnllm.client.tool_sets import has_set_options
-from cnllm.client.verb_help import with_options
+from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.engine.run.call import Call
-from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.transports import Httpx, Transport, default_transport
 from cnllm.types import Reply
-from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
 
-    from cnllm.types.call_options import Answer, BaseOptions, CallOptions
+    from cnllm.types.call_options import Answer, CallOptions, RunOptions, TextUnit, TypedOptions, TypedRunOptions
     from cnllm.types.message_types import Messages
-    from cnllm.types.route import Fallback
+
+    HttpTransport = Transport | httpx.BaseTransport
+else:
+    HttpTransport = Any
 
 __all__ = ["Client", "Stream"]
 
 
-class Client(BaseClient, RunMethods):
+class Client(BaseClient[HttpTransport]):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers from
@@ -45,42 +45,13 @@ class Client(BaseClient, RunMethods):
     at another endpoint.
     """
 
-    def __init__(
-        self,
-        registry: Registry | None = None,
-        transport: Transport | httpx.BaseTransport | None = None,
-        simulate: bool = False,
-        api_key: str | None = None,
-        *,
-        timeout: float | Timeouts | None = None,
-        retry: Retry | None = None,
-        limits: Limits | None = None,
-        on_event: OnEvent | None = None,
-        raw_log: bool | str | os.PathLike[str] | None = None,
-        fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log, fallback)
-        if simulate and transport is None:
-            from cnllm.simulator.transport import SimTransport
-
-            transport = SimTransport(self.registry)
-        elif transport is not None and is_httpx_transport(transport, "handle_request"):
-            transport = Httpx(cast("httpx.BaseTransport", transport))
-        self._transport: Any = default_transport() if transport is None else transport
-        self._warm = getattr(self._transport, "warm", None)
-        if self._raw_log is not None:
-            from cnllm.cassette import Recorder
-
-            self._transport = Recorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
+    _is_async = False
+    _httpx_adapter = Httpx
+    _default_transport = staticmethod(default_transport)
 
     @overload
     def call(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseOptions],
+        self, model: str | Model, messages: Messages, **options: Unpack[TypedOptions[Answer]]
     ) -> Reply[Answer]: ...
 
     @overload
@@ -94,39 +65,75 @@ class Client(BaseClient, RunMethods):
 
     @overload
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[TypedOptions[Answer]]
     ) -> Stream[Answer]: ...
 
     @overload
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[CallOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> Stream[Any]: ...
 
     @with_options
     def stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[CallOptions],
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[CallOptions]
     ) -> Stream[Any]:
         """Return a context manager over the reply's events. Nothing is sent before it is entered or iterated.
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
         return Stream(*self._open_call(model, messages, True, options), by)
+
+    @overload
+    def run(
+        self, model: str | Model, messages: Messages, **options: Unpack[TypedRunOptions[Answer]]
+    ) -> Run[Answer]: ...
+
+    @overload
+    def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]: ...
+
+    @with_run_options
+    def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]:
+        """Call the model, execute the tools it calls, send back their results, and repeat until it has finished.
+
+        Raise `LoopStopped(run)` when it has not: after `max_steps` calls of the model, or when the same calls gave the
+        same results `max_repeats` times in a row, or when its last reply is not whole. `run.stopped` gives the reason,
+        and `run.messages` is a history that can be continued. Other errors are those of `call`, and carry the run as
+        `.run`.
+
+        `tools` are functions, or `cnllm.Tool`s with one: async ones are awaited, others get a thread, at most
+        `max_parallel` at a time. A tool that takes longer than its `timeout` (or `tool_timeout` seconds) is abandoned.
+        The error of a call goes to the model as its result. `approve(call)` is called before a tool runs and returns
+        True, False, or a reason for refusing. `on_step(step)` is called after each step. Other options are as for
+        `call`.
+        """
+        with Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)) as run:
+            for _ in run:
+                pass
+        if run.stopped != "done":
+            raise loop_stopped_error(run)
+        return run
+
+    @overload
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[TypedRunOptions[Answer]]
+    ) -> Run[Answer]: ...
+
+    @overload
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[RunOptions]
+    ) -> Run[Any]: ...
+
+    @with_run_options
+    def run_stream(
+        self, model: str | Model, messages: Messages, *, by: TextUnit = None, **options: Unpack[RunOptions]
+    ) -> Run[Any]:
+        """Return `run` as a context manager over the events of every step; each step ends with a `Finished`.
+
+        It ends without an error when the loop was stopped: `run.stopped` gives the reason. `run.cancel()` ends it from
+        anywhere; so does leaving the `with` block. A step whose stream is cut is repeated without streaming, and only
+        the missing part is delivered. With `by="sentence"` its text comes in whole sentences.
+        """
+        return Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
     def prepare(
         self, model: str | Model, messages: Messages, *, stream: bool, **options: Unpack[CallOptions]
@@ -155,10 +162,7 @@ class Client(BaseClient, RunMethods):
 
     def close(self) -> None:
         """Close the connections, and the servers of tools. A later call raises `ClientClosed`."""
-        self._closed = True
-        if self._checker is not None:
-            self._checker.close()
-        if (held := self._take_held_sets()) is not None:
+        if (held := self._begin_close()) is not None:
             held.release()
         close = getattr(self._transport, "close", None)
         if close is not None:

@@ -7,122 +7,29 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self
 
-from cnllm.client.runs import LoopSettings, RunState, RunTools, loop_stopped_error, prepare_loop
+from cnllm.client.runs import RunState
 from cnllm.client.sync_stream import CallRun
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
-from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
-from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
-from cnllm.registry.model import Model
 from cnllm.types import Answer_co, Event, Finished
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
-    from cnllm.types.call_options import Answer, BaseRunOptions, RunOptions
-    from cnllm.types.message_types import Messages
 
-__all__ = ["Run", "RunMethods"]
-
-
-class RunMethods:
-    """The tool-loop verbs of `Client`."""
-
-    _open_call: Callable[..., Any]
-    _on_event: Callable[..., Any] | None
-
-    @overload
-    def run(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseRunOptions],
-    ) -> Run[Answer]: ...
-
-    @overload
-    def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]: ...
-
-    @with_run_options
-    def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]:
-        """Call the model, execute the tools it calls, send back their results, and repeat until it has finished.
-
-        Raise `LoopStopped(run)` when it has not: after `max_steps` calls of the model, or when the same calls gave the
-        same results `max_repeats` times in a row, or when its last reply is not whole. `run.stopped` gives the reason,
-        and `run.messages` is a history that can be continued. Other errors are those of `call`, and carry the run as
-        `.run`.
-
-        `tools` are functions, or `cnllm.Tool`s with one: async ones are awaited, others get a thread, at most
-        `max_parallel` at a time. A tool that takes longer than its `timeout` (or `tool_timeout` seconds) is abandoned.
-        The error of a call goes to the model as its result. `approve(call)` is called before a tool runs and returns
-        True, False, or a reason for refusing. `on_step(step)` is called after each step. Other options are as for
-        `call`.
-        """
-        with Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)) as run:
-            for _ in run:
-                pass
-        if run.stopped != "done":
-            raise loop_stopped_error(run)
-        return run
-
-    @overload
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        schema: type[Answer] | None = None,
-        **options: Unpack[BaseRunOptions],
-    ) -> Run[Answer]: ...
-
-    @overload
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[RunOptions],
-    ) -> Run[Any]: ...
-
-    @with_run_options
-    def run_stream(
-        self,
-        model: str | Model,
-        messages: Messages,
-        *,
-        by: Literal["sentence"] | None = None,
-        **options: Unpack[RunOptions],
-    ) -> Run[Any]:
-        """Return `run` as a context manager over the events of every step; each step ends with a `Finished`.
-
-        It ends without an error when the loop was stopped: `run.stopped` gives the reason. `run.cancel()` ends it from
-        anywhere; so does leaving the `with` block. A step whose stream is cut is repeated without streaming, and only
-        the missing part is delivered. With `by="sentence"` its text comes in whole sentences.
-        """
-        return Run(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
+__all__ = ["Run"]
 
 
 class Run(RunState[Answer_co]):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        options: LoopSettings,
-        toolbox: Any,
-        open_call: Callable[[CallModel], Any],
-        tools: RunTools | None = None,
-    ) -> None:
-        super().__init__(loop, options, toolbox, open_call, tools)
+    def _begin(self) -> None:
         from queue import SimpleQueue
 
         self._queue: SimpleQueue[Any] = SimpleQueue()  # events and results for the thread that reads the run

@@ -70,7 +70,7 @@ class Service:
     """The settings of one client for SDKs."""
 
     def __init__(
-        self, client: BaseClient, models: Mapping[str, str] | None, keys: Any, options: dict[str, Any]
+        self, client: BaseClient[Any], models: Mapping[str, str] | None, keys: Any, options: dict[str, Any]
     ) -> None:
         self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(models or {})})
         self.keys = keys

@@ -46,7 +46,7 @@ class TransportBase:
 def make_transport(
     own: Any,
     base: str,
-    client: BaseClient,
+    client: BaseClient[Any],
     family: str | None,
     models: Mapping[str, str] | None,
     store: Any,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict
 
 from cnllm.types import Step, ToolCall
 from cnllm.types.parts import Content
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     from typing import Any as SpecialForm
 
-__all__ = ["BaseOptions", "BaseRunOptions", "CallOptions", "LoopOptions", "MCPTool", "RunOptions", "Schema", "ToolLike"]
+__all__ = ["CallOptions", "LoopOptions", "MCPTool", "RunOptions", "Schema", "TextUnit", "ToolLike"]
 
 
 class MCPTool(Protocol):
@@ -73,6 +73,9 @@ ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool | PlainFunction | Se
 
 Schema = type[Any] | Mapping[str, Any] | UnionType | SpecialForm
 """A schema of an answer: a type of Python, or a JSON Schema."""
+
+TextUnit = Literal["sentence"] | None
+"""The unit in which a stream gives its text: whole sentences, or what arrives."""
 
 
 class BaseOptions(TypedDict, total=False):
@@ -211,9 +214,16 @@ class LoopOptions(TypedDict, total=False):
     on the last one"""
 
 
-class BaseRunOptions(BaseOptions, LoopOptions, total=False):
-    """The options of a tool loop but `schema`."""
-
-
 class RunOptions(CallOptions, LoopOptions, total=False):
     """The options of `run` and `run_stream`."""
+
+
+if TYPE_CHECKING:  # a generic class of options would import more at run time
+
+    class TypedOptions(BaseOptions, Generic[Answer], total=False):
+        """The options of a call whose schema is a type, which `reply.parsed` has then."""
+
+        schema: type[Answer] | None
+
+    class TypedRunOptions(TypedOptions[Answer], LoopOptions, total=False):
+        """The options of a tool loop whose schema is a type."""

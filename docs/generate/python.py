@@ -39,6 +39,7 @@ MODULES = {"daft": "provider for Daft", "ray": "class for Ray Data", "sdk": "SDK
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
 _VARIANCE = re.compile(r"[~+](?=[A-Z])")
 _DEFAULT = re.compile(r"<[^<>]*>")
+_TEXT_UNIT = "Literal['sentence'] | None"
 
 
 def page() -> str:
@@ -134,6 +135,8 @@ def _signature(name: str, member: Any, width: int | None = None) -> str:
     else:
         shown = inspect.signature(member)
         inside = _parameters(shown)
+        transport = "AsyncTransport | AsyncBaseTransport" if name == "AsyncClient" else "Transport | BaseTransport"
+        inside = [part.replace("AnyTransport", transport).replace("TextUnit", _TEXT_UNIT) for part in inside]
         result = "" if isinstance(member, type) else f" -> {_short(str(shown.return_annotation))}"
     line = f"{name}({', '.join(inside)}){result}"
     if width is None or len(line) <= width:

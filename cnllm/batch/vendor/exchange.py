@@ -42,7 +42,7 @@ class VendorConnection:
     def __init__(self, transport: Any, key: str | None, sleep: Callable[[float], Awaitable[object]]) -> None:
         if transport is None:
             transport = default_async_transport()
-        elif is_httpx_transport(transport, "handle_async_request"):
+        elif is_httpx_transport(transport, is_async=True):
             transport = AsyncHttpx(transport)
         self._transport = transport
         self._key = key
