@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm._version import VERSION
 from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
+from cnllm.registry.levels import LEVELS
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.registry.registry import Registry
 
-__all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
+__all__ = ["Listing", "Names", "endpoint", "levels", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-3"
+_FORMAT = "cnllm-summary-4"
 _CODE = (
     "model_facts",
     "registry",
     "registry/flags",
     "types/__init__.py",
 )  # the modules that a listing is computed by, or folders
+_PACKED = ("title", "context", "output", "input", "reasoning", "price", "status")
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
@@ -50,14 +51,40 @@ class Names:
 
 
 class Listing(Names):
-    """The names, and the facts on each model."""
+    """The names, the names of the capabilities (`kinds`), and the facts on each model."""
 
-    kinds: list[str]
-    """Names of the capabilities."""
+    def __init__(
+        self,
+        providers: list[str],
+        aliases: dict[str, str],
+        models: list[str],
+        families: dict[str, str],
+        kinds: list[str],
+        rows: dict[str, list[Any] | None],
+    ) -> None:
+        super().__init__(providers, aliases, models, families)
+        self.kinds = kinds
+        self._rows = rows
+        self._short = short_names(aliases)
 
     def row(self, name: str) -> dict[str, Any]:
-        """Return what `--json` prints for a model; null is unknown."""
-        raise NotImplementedError
+        """Return what `--json` prints for a model; null is unknown. Raise `CnllmError` for one with a fault."""
+        packed = self._rows[name]
+        if packed is None:
+            model = _load_registry().resolve(name)
+            return row(model, self._short.get(model.name, []))
+        full, protocol, *values, letters = packed
+        full = full or name
+        provider, _, id = full.partition("/")
+        return {
+            "name": full,
+            "id": id,
+            "provider": provider,
+            "protocol": protocol,
+            "short": self._short.get(full, []),
+            **dict(zip(_PACKED, values, strict=True)),
+            "capabilities": dict(zip(self.kinds, map(_STATE_BY_LETTER.__getitem__, letters), strict=True)),
+        }
 
 
 def names() -> Names:
@@ -80,88 +107,31 @@ def listing(*, catalogue: bool = False) -> Listing:
     kind = "catalogue" if catalogue else "models"
     entry = cache.read_entry(_entry(kind, _file_contents()))
     if entry is not None:
-        return _CachedListing(*json.loads(bytes(entry)))
+        return Listing(*json.loads(bytes(entry)))
+    from cnllm.model_facts.capabilities import KINDS
+
     registry = _load_registry()
-    live = _RegistryListing(registry, catalogue)
-    _cache_listing(registry, live, kind)
-    return live
+    providers = sorted([*registry.providers, *(registry.catalogue_providers() if catalogue else ())])
+    models = registry.names(catalogue=catalogue)
+    rows = {name: _packed_row(registry, name) for name in models}
+    data: list[Any] = [providers, registry.aliases, models, registry.family_aliases, list(KINDS), rows]
+    if None not in rows.values():
+        _write_cache(kind, registry, data)
+    return Listing(*data)
 
 
-# ── listings ─────────────────────────────────────────────────────────────────
-class _CachedListing(Listing):
-    """A listing from the cache."""
+def _packed_row(registry: Registry, name: str) -> list[Any] | None:
+    """Return what `Listing.row` unpacks; None for a model with a fault, which is reported when that model is used."""
+    from cnllm.errors import CnllmError
 
-    def __init__(
-        self,
-        providers: list[str],
-        aliases: dict[str, str],
-        models: list[str],
-        kinds: list[str],
-        rows: dict[str, list[Any]],
-        families: dict[str, str],
-    ) -> None:
-        super().__init__(providers, aliases, models, families)
-        self.kinds = kinds
-        self._packed_rows = rows
-        self._short = short_names(aliases)
-        self._states: dict[str, dict[str, bool | None]] = {}
-
-    def row(self, name: str) -> dict[str, Any]:
-        full, protocol, title, context, output, reads, reasoning, price, status, letters = self._packed_rows[name]
-        full = full or name
-        provider, _, id = full.partition("/")
-        states = self._states.get(letters)
-        if states is None:
-            states = self._states[letters] = dict(
-                zip(self.kinds, map(_STATE_BY_LETTER.__getitem__, letters), strict=True)
-            )
-        return {
-            "name": full,
-            "id": id,
-            "provider": provider,
-            "protocol": protocol,
-            "short": self._short.get(full, []),
-            "title": title,
-            "context": context,
-            "output": output,
-            "input": reads,
-            "reasoning": reasoning,
-            "price": price,
-            "status": status,
-            "capabilities": states,
-        }
-
-
-class _RegistryListing(Listing):
-    """A listing from the registry, model by model on demand."""
-
-    def __init__(self, registry: Registry, catalogue: bool) -> None:
-        providers = sorted([*registry.providers, *(registry.catalogue_providers() if catalogue else ())])
-        names = registry.names(catalogue=catalogue)
-        super().__init__(providers, registry.aliases, names, registry.family_aliases)
-        from cnllm.model_facts.capabilities import KINDS
-
-        self.kinds = list(KINDS)
-        self._registry = registry
-        self._short = short_names(self.aliases)
-        self._rows: dict[str, dict[str, Any]] = {}
-
-    def row(self, name: str) -> dict[str, Any]:
-        cached = self._rows.get(name)
-        if cached is None:
-            model = self._registry.resolve(name)
-            cached = self._rows[name] = row(model, self._short.get(model.name, []))
-        return cached
-
-    def packed_rows(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the name and the packed row of each model, from which `_CachedListing` builds equal rows."""
-        letters = {state: letter for letter, state in _STATE_BY_LETTER.items()}
-        for name in self.models:
-            unpacked = self.row(name)
-            states = "".join(letters[state] for state in unpacked["capabilities"].values())
-            full = None if unpacked["name"] == name else unpacked["name"]
-            keys = ("protocol", "title", "context", "output", "input", "reasoning", "price", "status")
-            yield name, [full, *(unpacked[key] for key in keys), states]
+    try:
+        facts = row(registry.resolve(name), [])
+    except CnllmError:
+        return None
+    letters = {state: letter for letter, state in _STATE_BY_LETTER.items()}
+    states = "".join(letters[state] for state in facts["capabilities"].values())
+    full = None if facts["name"] == name else facts["name"]
+    return [full, facts["protocol"], *(facts[key] for key in _PACKED), states]
 
 
 def row(model: Model, short: list[str]) -> dict[str, Any]:
@@ -197,15 +167,18 @@ def short_names(aliases: dict[str, str]) -> dict[str, list[str]]:
     return {name: sorted(names) for name, names in short.items()}
 
 
-def _cache_listing(registry: Registry, live: _RegistryListing, kind: str) -> None:
-    """Write a listing to the cache."""
-    from cnllm.errors import CnllmError
+def endpoint(model: Model) -> str:
+    """Return the address of a model's endpoint, without a password."""
+    from cnllm.config import redact
 
-    try:
-        rows = dict(live.packed_rows())
-    except CnllmError:  # one model has a fault: it is reported when that model is used
-        return
-    _write_cache(kind, registry, [live.providers, live.aliases, live.models, live.kinds, rows, live.family_aliases])
+    url = f"{(model.flags.base_url or '').rstrip('/')}{model.flags.path or ''}"
+    return redact.redact_url(url.replace("{model}", model.id))
+
+
+def levels(model: Model) -> list[str]:
+    """Return the levels of reasoning that a call can choose, in order."""
+    effort = model.flags.reasoning.effort if model.flags.reasoning else None
+    return [level for level in LEVELS if effort is not None and getattr(effort, level) is not None]
 
 
 def _load_registry() -> Registry:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli.matrix.rows import PageEntry, ValueTable
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
-from cnllm.config import redact
 from cnllm.model_facts.known_issues import known_issues
+from cnllm.model_facts.summary import endpoint, levels
 
 if TYPE_CHECKING:
-    from cnllm.registry.flags import Price
-    from cnllm.registry.model import Fact, Model
+    from cnllm import Fact, Model
 
 __all__ = ["DetailData"]
 
@@ -45,14 +44,14 @@ class DetailData:
         ]
         row = [
             self._text(model.protocol),
-            self._text(_endpoint(model)),
+            self._text(endpoint(model)),
             [self._text(key) for key in flags.keys or ()],
             numbers,
             issues,
-            list(_prices(flags.price)) if flags.price else [],
+            list(_prices(model)),
             terminal.escape(status.use) if status and status.use else "",
             str(status.since) if status and status.since else "",
-            _levels(model),
+            " ".join(levels(model)),
         ]
         self._models.append(row)
 
@@ -89,22 +88,11 @@ class DetailData:
         return self._texts.add(terminal.escape(text))
 
 
-def _endpoint(model: Model) -> str:
-    """Return the address of the endpoint, without a password."""
-    url = f"{(model.flags.base_url or '').rstrip('/')}{model.flags.path or ''}"
-    return redact.redact_url(url.replace("{model}", model.id))
-
-
-def _levels(model: Model) -> str:
-    """Return the levels of reasoning that a call can choose, in order."""
-    from cnllm.registry.flags import LEVELS
-
-    effort = model.flags.reasoning.effort if model.flags.reasoning else None
-    return " ".join(level for level in LEVELS if effort is not None and getattr(effort, level) is not None)
-
-
-def _prices(price: Price) -> Iterator[list[Any]]:
+def _prices(model: Model) -> Iterator[list[Any]]:
     """Yield the prices beside those of input and output: a kind, its condition, and its amounts."""
+    price = model.flags.price
+    if price is None:
+        return
     if price.cached is not None:
         yield ["cached", "", price.cached]
     if price.cache_write is not None:

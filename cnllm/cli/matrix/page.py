@@ -19,7 +19,7 @@ from cnllm.model_facts.capabilities import capabilities
 from cnllm.model_facts.summary import short_names
 
 if TYPE_CHECKING:
-    from cnllm.registry import Registry
+    from cnllm import Registry
 
 __all__ = ["render_page"]
 
@@ -41,8 +41,8 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
         details.add(entry)
     order = rows.newest_first()
     values = _head(*rows.current(), details.last_seen(), registry.version)
-    values |= {"style": _read("style.css"), "policy": _text(_POLICY), "script": _script()}
-    values["manual"] = f'<a href="{_text(manual)}" data-t="manual">Manual</a>' if manual else ""
+    values |= {"style": _read("style.css"), "policy": html.escape(_POLICY), "script": _script()}
+    values["manual"] = f'<a href="{html.escape(manual)}" data-t="manual">Manual</a>' if manual else ""
     values["list"] = _json(rows.data(order))
     values["texts"] = _json(json.loads(_read("texts.json")))
     values["details"] = _packed(details.data(order))
@@ -55,10 +55,10 @@ def _head(models: int, vendors: int, seen: str, version: str) -> dict[str, str]:
     texts = json.loads(_read("texts.json"))["en"]
     counts, stamp = {"models": models, "vendors": vendors}, {"date": seen, "version": version}
     return {
-        "counts": _text(json.dumps(counts)),
-        "lead": _text(texts["lead"].format(**counts)),
-        "stamp_values": _text(json.dumps(stamp)),
-        "stamp": _text(texts["stamp"].format(**stamp)),
+        "counts": html.escape(json.dumps(counts)),
+        "lead": html.escape(texts["lead"].format(**counts)),
+        "stamp_values": html.escape(json.dumps(stamp)),
+        "stamp": html.escape(texts["stamp"].format(**stamp)),
     }
 
 
@@ -70,11 +70,6 @@ def _script() -> str:
 def _read(name: str) -> str:
     """Return a file of this folder."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _text(text: str) -> str:
-    """Escape text for markup, or for the value of an attribute in quotes."""
-    return html.escape(text, quote=True)
 
 
 def _json(data: Any) -> str:

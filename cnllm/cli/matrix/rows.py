@@ -13,7 +13,7 @@ from cnllm.cli.output import terminal
 from cnllm.model_facts.capabilities import KINDS, Capability
 
 if TYPE_CHECKING:
-    from cnllm.registry.model import Fact, Model
+    from cnllm import Fact, Model
 
 __all__ = ["ListData", "PageEntry", "ValueTable"]
 

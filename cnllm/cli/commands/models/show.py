@@ -12,7 +12,7 @@ from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
-    from cnllm.registry.flags import Price, Reasoning
+    from cnllm.registry.flags import Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
@@ -85,23 +85,22 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
 
 # ── one model in short ───────────────────────────────────────────────────────
 def _card(model: Model, wires: list[str]) -> str:
-    from cnllm.config import redact
+    from cnllm.model_facts.summary import endpoint
 
     flags = model.flags
     limits = flags.limits
-    url = f"{(flags.base_url or '').rstrip('/')}{flags.path or ''}".replace("{model}", model.id)
     status = flags.status
     since = f" since {status.since}" if status and status.since else ""
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
     pairs = [
-        ("endpoint", redact.redact_url(url)),
+        ("endpoint", endpoint(model)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
         ("context", format_count(limits.context if limits else None)),
         ("output", format_count(limits.output if limits else None)),
         ("input", ", ".join(flags.input or [UNKNOWN])),
-        ("reasoning", _reasoning(flags.reasoning)),
+        ("reasoning", _reasoning(model)),
         ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
         ("refused", _parameters(states := parameters(model), "refused")),
         ("ignored", _parameters(states, "ignored")),
@@ -156,17 +155,17 @@ def _keys(names: list[str] | None) -> str:
     return ", ".join(f"{name} (set)" if keys.key_source(name) else name for name in names)
 
 
-def _reasoning(reasoning: Reasoning | None) -> str:
+def _reasoning(model: Model) -> str:
+    from cnllm.model_facts.summary import levels
+
+    reasoning = model.flags.reasoning
     if reasoning is None or reasoning.mode is None:
         return UNKNOWN
     words: list[str] = [reasoning.mode]
     if reasoning.default:
         words.append(f"{reasoning.default} by default")
-    if reasoning.effort is not None:
-        from cnllm.registry.flags import LEVELS
-
-        levels = [level for level in LEVELS if getattr(reasoning.effort, level) is not None]
-        words += [f"levels {' '.join(levels)}"] if levels else []
+    if names := levels(model):
+        words.append(f"levels {' '.join(names)}")
     if reasoning.budget is not None:
         words.append("or a number of tokens")
     return ", ".join(words)
