@@ -1,20 +1,23 @@
-"""Open the MCP servers of `--mcp`, and decide which calls of their tools run."""
+"""Open the MCP servers of `--mcp`, and decide which calls of their tools run: an approval holds for one definition."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.errors import UsageError
+from cnllm.config import paths, private_files
+from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm.mcp_client import Definition, McpTools, Server
+    from cnllm.mcp_client import Definition, McpTools
     from cnllm.tools import Tool
     from cnllm.types import ToolCall
 
-__all__ = ["McpServers"]
+__all__ = ["Approvals", "McpServers"]
 
 _MAX_DESCRIPTION = 1000  # characters, in front of a question
 _HINT = "it is a command in quotes, a URL, or the NAME of a table [mcp.NAME] in your providers.toml"
@@ -33,8 +36,6 @@ class McpServers:
         approval: Literal["ask", "all", "none"],
         ask: Callable[[ToolCall], Literal["yes", "no", "always"]] | None,
     ) -> None:
-        from cnllm.mcp_client.approvals import Approvals
-
         self._servers = [_server(value, variables) for value in dict.fromkeys(values)]
         self._approval = approval
         self._ask = ask
@@ -118,25 +119,63 @@ class McpServers:
 
 def _server(value: str, variables: Sequence[str]) -> McpTools:
     """Return the tools of a server: a table of the user's, a URL, or a command."""
-    from cnllm.mcp_client import McpTools, Server
+    from cnllm.mcp_client import mcp
     from cnllm.registry.mcp_servers import mcp_server
 
     name = value.strip()
     table = mcp_server(name) if name.replace("-", "").replace("_", "").replace(".", "").isalnum() else None
     try:
-        if table is not None:
-            server = _from_table(name, table)
+        if table is None:
+            tools = mcp(name, env=() if "://" in name.partition(" ")[0] else variables)
         else:
-            server = Server.of(name, env=() if "://" in name.partition(" ")[0] else variables)
+            known = inspect.signature(mcp).parameters
+            options = {key: value for key, value in table.items() if key in known}
+            tools = mcp(table["url"] if "url" in table else table["command"], name=name, **options)
     except (TypeError, ValueError) as error:
         raise UsageError(f"--mcp {value}: {error}", _HINT) from error
-    errors.hide_secrets(*server.secrets())
-    return McpTools(server)
+    errors.hide_secrets(*tools.secrets())
+    return tools
 
 
-def _from_table(name: str, table: dict[str, Any]) -> Server:
-    from cnllm.mcp_client import Server
+class Approvals:
+    """The tools that the user approved, by the digest of their definition, in a file of the config folder.
 
-    known = inspect.signature(Server.of).parameters
-    options = {key: value for key, value in table.items() if key in known}
-    return Server.of(table["url"] if "url" in table else table["command"], name=name, **options)
+    They are read anew each time, because another program may change them.
+    """
+
+    def __init__(self) -> None:
+        self._path = paths.config_dir() / "mcp-approvals.json"
+
+    def check(self) -> None:
+        """Raise `CnllmError` where the file cannot be used."""
+        self._read()
+
+    def has(self, definition: Definition) -> bool:
+        """Whether a tool is approved with this very definition. Raise `CnllmError` where the file cannot be used."""
+        return definition.digest in self._read()
+
+    def has_other(self, definition: Definition) -> bool:
+        """Whether the tool is approved with another definition only."""
+        stored = self._read()
+        entry = {"server": definition.server, "tool": definition.name}
+        return definition.digest not in stored and entry in stored.values()
+
+    def add(self, definition: Definition) -> None:
+        """Approve a tool with this definition; an approval of another one ends."""
+        entry = {"server": definition.server, "tool": definition.name}
+
+        def change(_: bytes | None) -> bytes:
+            stored = {digest: other for digest, other in self._read().items() if other != entry}
+            return json.dumps({**stored, definition.digest: entry}, indent=1, sort_keys=True).encode()
+
+        private_files.change_file(self._path, change)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        try:
+            content = private_files.read_safe_file(self._path)
+            stored: dict[str, dict[str, str]] = {} if content is None else json.loads(content)
+            if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
+                raise ValueError("it is no JSON object of objects")
+        except (OSError, ValueError) as error:
+            raise CnllmError(f"{self._path} cannot be used: {error}", hint="delete it and approve again") from error
+        return stored

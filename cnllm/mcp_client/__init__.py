@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from cnllm.mcp_client.definition import Definition
-from cnllm.mcp_client.server import Server
-from cnllm.mcp_client.tool_set import McpTools
+from cnllm.mcp_client import names
+from cnllm.mcp_client.server import VARIABLE, McpServer, environment_pairs, split_target
+from cnllm.mcp_client.tool_set import Definition, McpTools
+from cnllm.types import checks
 
-__all__ = ["Definition", "McpTools", "Server", "mcp"]
+__all__ = ["Definition", "McpTools", "mcp"]
 
 
 def mcp(
@@ -34,18 +35,33 @@ def mcp(
     URL where it is not given. A command gets PATH, HOME and the like, and the variables of `env`: a list of names, or
     values by name. `headers` go to a URL; with `key_env`, the key in that variable goes as `Authorization: Bearer`, or
     where `{key}` stands. `tools` offers only these. Times are in seconds, for each call, the start, and the list.
+
+    Raise `TypeError` or `ValueError` naming the argument that cannot be used.
     """
-    return McpTools(
-        Server.of(
-            command_or_url,
-            name=name,
-            env=env,
-            cwd=cwd,
-            headers=headers,
-            key_env=key_env,
-            tools=tools,
-            timeout=timeout,
-            start_timeout=start_timeout,
-            list_timeout=list_timeout,
-        )
+    url, command = split_target(command_or_url)
+    if name is not None:
+        checks.require_text("name", name)
+    if url is not None and (env or cwd is not None):
+        raise ValueError("env and cwd are for a command, and this is a URL; use headers and key_env")
+    if url is None and (headers or key_env is not None):
+        raise ValueError("headers and key_env are for a URL, and this is a command; use env")
+    if key_env is not None and (not isinstance(key_env, str) or not VARIABLE.fullmatch(key_env)):
+        raise ValueError("key_env is the name of the variable that holds the key, not the key")
+    fields = dict(checks.as_headers("headers", {} if headers is None else headers))
+    if key_env is not None and not any("{key}" in value for value in fields.values()):
+        fields["Authorization"] = "Bearer {key}"
+    label = names.label_of_url(url) if url is not None else names.label_of_command(command)
+    server = McpServer(
+        label=label if name is None else names.label_of(name),
+        command=command,
+        url=url,
+        env=environment_pairs(env),
+        cwd=None if cwd is None else os.path.expanduser(os.fspath(cwd)),
+        headers=tuple(fields.items()),
+        key_env=key_env,
+        tools=None if tools is None else tuple(map(str, checks.as_list("tools", tools, "a list of names"))),
+        timeout=checks.seconds("timeout", timeout),
+        start_timeout=checks.seconds("start_timeout", start_timeout),
+        list_timeout=checks.seconds("list_timeout", list_timeout),
     )
+    return McpTools(server)

@@ -11,20 +11,20 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from cnllm.client.credentials import is_safe_address
 from cnllm.config import keys, redact
 from cnllm.errors import McpError
-from cnllm.mcp_client import names
 from cnllm.types import checks
 
-__all__ = ["Server"]
+__all__ = ["VARIABLE", "McpServer", "environment_pairs", "split_target"]
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_OPTION = re.compile(r"--?[\w.-]+")
 _MAX_TEXT = 300  # characters of a command in a message
 _ENVIRONMENT = "a dict of variables, or a list of their names,"
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class McpServer(Struct, frozen=True, kw_only=True):
     """An MCP server: `command` starts it, or it is at `url`. Times are in seconds.
 
     `env` maps the variables that its process gets to their values; None stands for the value in this process or in the
@@ -43,49 +43,6 @@ class Server(Struct, frozen=True, kw_only=True):
     timeout: float | None = 60
     start_timeout: float | None = 60
     list_timeout: float | None = 30
-
-    @classmethod
-    def of(
-        cls,
-        command_or_url: str | Sequence[str],
-        *,
-        name: str | None = None,
-        env: Mapping[str, str | None] | Sequence[str] = (),
-        cwd: str | os.PathLike[str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        key_env: str | None = None,
-        tools: Sequence[str] | None = None,
-        timeout: float | None = 60,
-        start_timeout: float | None = 60,
-        list_timeout: float | None = 30,
-    ) -> Server:
-        """Build the description from the arguments of `cnllm.mcp`. Raise `TypeError` or `ValueError` naming one."""
-        url, command = _target(command_or_url)
-        if name is not None:
-            checks.require_text("name", name)
-        if url is not None and (env or cwd is not None):
-            raise ValueError("env and cwd are for a command, and this is a URL; use headers and key_env")
-        if url is None and (headers or key_env is not None):
-            raise ValueError("headers and key_env are for a URL, and this is a command; use env")
-        if key_env is not None and (not isinstance(key_env, str) or not _VARIABLE.fullmatch(key_env)):
-            raise ValueError("key_env is the name of the variable that holds the key, not the key")
-        fields = dict(checks.as_headers("headers", {} if headers is None else headers))
-        if key_env is not None and not any("{key}" in value for value in fields.values()):
-            fields["Authorization"] = "Bearer {key}"
-        label = names.label_of_url(url) if url is not None else names.label_of_command(command)
-        return cls(
-            label=label if name is None else names.label_of(name),
-            command=command,
-            url=url,
-            env=_environment(env),
-            cwd=None if cwd is None else os.path.expanduser(os.fspath(cwd)),
-            headers=tuple(fields.items()),
-            key_env=key_env,
-            tools=None if tools is None else tuple(map(str, checks.as_list("tools", tools, "a list of names"))),
-            timeout=checks.seconds("timeout", timeout),
-            start_timeout=checks.seconds("start_timeout", start_timeout),
-            list_timeout=checks.seconds("list_timeout", list_timeout),
-        )
 
     @property
     def identity(self) -> str:
@@ -110,7 +67,7 @@ class Server(Struct, frozen=True, kw_only=True):
         if self.key_env is None:
             return dict(self.headers)
         assert self.url is not None
-        if not _is_safe(self.url):
+        if not is_safe_address(self.url):
             raise McpError(
                 f"{self.key_env} would go to the MCP server {self.label} unencrypted",
                 server=str(self),
@@ -144,7 +101,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return value
 
 
-def _target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+def split_target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """Return a URL, or the words of a command."""
     if not isinstance(command_or_url, str):
         words = checks.as_list("command_or_url", command_or_url, "a command, its words, or a URL")
@@ -165,7 +122,7 @@ def _target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple[str,
     return None, tuple(words)
 
 
-def _environment(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+def environment_pairs(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     """Return names of variables with their values. In a list, NAME=VALUE sets one."""
     if isinstance(env, str):
         raise checks.wrong_type("env", env, _ENVIRONMENT)
@@ -180,7 +137,7 @@ def _environment(env: Mapping[str, str | None] | Sequence[str]) -> tuple[tuple[s
         entries = [str.__str__(entry).partition("=") for entry in given]
         pairs = [(name, value if equals else None) for name, equals, value in entries]
     for name, value in pairs:
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+        if not isinstance(name, str) or not VARIABLE.fullmatch(name):
             raise ValueError("env: one of its names is not the name of a variable")
         if value is not None and not isinstance(value, str):
             raise checks.wrong_type(f"env[{name!r}]", value, "a string or None")
@@ -207,10 +164,3 @@ def _without_secrets(command: tuple[str, ...]) -> list[str]:
 def _is_key(word: str) -> bool:
     """Whether a word of a command is a key: it looks like one, and is no path, option or package."""
     return redact.looks_secret(word) and not re.search(r"[/\\.@]|^-", word) and len(word) >= 24
-
-
-def _is_safe(url: str) -> bool:
-    """Whether a key may go to a URL: encrypted, or on this machine."""
-    from cnllm.client.credentials import is_safe_address
-
-    return is_safe_address(url)

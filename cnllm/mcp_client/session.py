@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cnllm.config import distribution
 from cnllm.errors import McpError
 from cnllm.fork import drop_after_fork, generation
-from cnllm.mcp_client.failures import leaf_error, reason_of
-from cnllm.mcp_client.server import Server
-from cnllm.mcp_client.stderr import StderrTail
+from cnllm.mcp_client.failures import StderrTail, leaf_error, reason_of
+from cnllm.mcp_client.server import McpServer
 from cnllm.transports import errors, tls
 from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.httpx_async import plain_pieces
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import httpx2
     import mcp
 
-__all__ = ["Session"]
+__all__ = ["McpSession"]
 
 _CLOSE_TIME = 12.0  # seconds; the server gets two to end, two after a signal, and two after it was killed
 _GOODBYE_TIME = 3.0  # seconds for the request that ends a session over HTTP
@@ -41,14 +40,14 @@ _MAX_PAGES = 100  # of a list of tools
 _MAX_TOOLS = 1000
 
 
-class Session:
+class McpSession:
     """One connection to a server. `start` begins it, and `opened` gets the server's tools, or an error.
 
     Its event loop runs in a daemon thread. A forked child closes its copies of the loop's files and opens a session of
     its own.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: McpServer) -> None:
         _require_package()
         self.generation = generation()
         self.opened: Future[list[Any]] = Future()

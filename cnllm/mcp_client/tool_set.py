@@ -1,30 +1,50 @@
-"""The tools of an MCP server as one value."""
+"""The tools of an MCP server as one value: how they are defined, how they are called, and what they return."""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
+import json
 import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
+
+from cnllm.client.event_loop import run_in_thread, wait_for_future
 from cnllm.errors import McpError
 from cnllm.fork import fork_safe, generation
-from cnllm.mcp_client.definition import Definition
 from cnllm.mcp_client.names import tool_names
-from cnllm.mcp_client.results import tool_result
-from cnllm.mcp_client.server import Server
-from cnllm.mcp_client.session import Session
-from cnllm.tools import Tool, ToolSet, check_parameters
-from cnllm.types import ToolResult, checks
+from cnllm.mcp_client.server import McpServer
+from cnllm.mcp_client.session import McpSession
+from cnllm.tools import Tool, ToolSet, check_parameters, shown
+from cnllm.types import Media, ToolResult
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["McpTools"]
+__all__ = ["Definition", "McpTools"]
 
+_MAX_TEXT = 500_000  # characters of a result; no model's window holds much more
+_MAX_MEDIA = 20  # pictures of a result
 _MAX_DESCRIPTION = 20_000  # characters
+
+
+class Definition(Struct, frozen=True):
+    """A tool as its server describes it. `offered_name` is its name for models; `server` is the command or URL.
+
+    `digest` changes with the name, the description, the schema and the server: an approval holds for one digest.
+    """
+
+    offered_name: str
+    label: str
+    server: str
+    name: str
+    description: str | None
+    schema: dict[str, Any]
+    digest: str
 
 
 class McpTools(ToolSet):
@@ -34,8 +54,7 @@ class McpTools(ToolSet):
     `async with`) it stays open. Safe to share between threads; a forked child starts a server of its own.
     """
 
-    def __init__(self, server: Server) -> None:
-        checks.require_type("server", server, Server, "what cnllm.mcp makes")
+    def __init__(self, server: McpServer) -> None:
         self._server = server
         self._lock = fork_safe(threading.RLock())  # held while the server starts
         self._users = 0
@@ -59,6 +78,10 @@ class McpTools(ToolSet):
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """Return the tools of the last list that are not offered: pairs of a name and the reason."""
         return self._skipped
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values that no message may hold."""
+        return self._server.secrets()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}: {self.server}>"
@@ -88,21 +111,16 @@ class McpTools(ToolSet):
                 finally:
                     self.release()
             listed = self._listed or []
-        server, label = self._server, self.label if label is None else label
+        label = self.label if label is None else label
         names = tool_names(label, [tool.name for tool in listed])
-        return tuple(
-            Definition.of(name, label, str(server), server.identity, tool)
-            for name, tool in zip(names, listed, strict=True)
-        )
+        return tuple(_definition(self._server, label, *pair) for pair in zip(names, listed, strict=True))
 
     def tool(self, definition: Definition) -> Tool:
         """Return the tool of one of the definitions."""
         name, timeout = definition.name, self._server.timeout
 
         async def call(**arguments: Any) -> ToolResult:
-            from cnllm.client.event_loop import wait_for_future
-
-            return tool_result(await wait_for_future(self._submit(name, arguments)))
+            return _tool_result(await wait_for_future(self._submit(name, arguments)))
 
         description = definition.description
         return Tool(
@@ -123,7 +141,7 @@ class McpTools(ToolSet):
             result = self._submit(name, dict(arguments or {}))
             limit = self._server.timeout
             try:
-                return tool_result(result.result(limit))
+                return _tool_result(result.result(limit))
             except TimeoutError:
                 raise McpError(
                     f"{name} of the MCP server {self.label} gave no result in {limit:g} s", server=self.server
@@ -168,7 +186,7 @@ class McpTools(ToolSet):
             self._users = 0
             self._holder.close()
 
-    def _session(self, *, ask: bool = False) -> Session:
+    def _session(self, *, ask: bool = False) -> McpSession:
         """Return an open session whose tools are known. With `ask`, an open one is asked for them again."""
         session = self._holder.session
         if session is not None and session.is_open:
@@ -180,7 +198,7 @@ class McpTools(ToolSet):
             except (McpError, CancelledError):
                 pass  # it has ended; start it again
         self._holder.close()
-        session = Session(self._server)
+        session = McpSession(self._server)
         self._holder.session = session
         try:
             session.start()
@@ -234,8 +252,6 @@ class McpTools(ToolSet):
         self.release()
 
     async def __aenter__(self) -> Self:
-        from cnllm.client.event_loop import run_in_thread
-
         await run_in_thread(self.retain)
         return self
 
@@ -243,8 +259,6 @@ class McpTools(ToolSet):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         import anyio
-
-        from cnllm.client.event_loop import run_in_thread
 
         with anyio.CancelScope(shield=True):
             await run_in_thread(self.release)
@@ -254,15 +268,15 @@ class _Holder:
     """The current session of a set, which the end of the program closes."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        self._session: McpSession | None = None
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> McpSession | None:
         """Return the session; None where there is none."""
         return self._session
 
     @session.setter
-    def session(self, session: Session) -> None:
+    def session(self, session: McpSession) -> None:
         self._session = session
         atexit.register(self.close)
 
@@ -279,3 +293,53 @@ class _Holder:
         atexit.unregister(self.close)
         if session is not None:
             session.close()
+
+
+def _definition(server: McpServer, label: str, offered_name: str, tool: Any) -> Definition:
+    """Return the definition of a tool in a server's list."""
+    content = [server.identity, tool.name, tool.description, tool.input_schema]
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Definition(offered_name, label, str(server), tool.name, tool.description, tool.input_schema, digest)
+
+
+def _tool_result(result: Any) -> ToolResult:
+    """Return a `CallToolResult` as text, with its pictures and sounds as media.
+
+    A link becomes its address, which is not fetched. A file that is no text and no picture becomes a line that names
+    it. Structured content is used where there is no other.
+    """
+    texts: list[str] = []
+    media: list[Media] = []
+    for block in result.content:
+        part = _part(block)
+        if isinstance(part, str):
+            texts.append(part)
+        elif len(media) < _MAX_MEDIA:
+            media.append(part)
+        else:
+            texts.append(f"[{part.type} left out: a result may hold {_MAX_MEDIA} media]")
+    if not texts and not media and result.structured_content is not None:
+        texts.append(shown(result.structured_content))
+    text = "\n".join(texts)
+    if len(text) > _MAX_TEXT:
+        text = f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
+    return ToolResult("", text, error=bool(result.is_error), media=tuple(media))
+
+
+def _part(block: Any) -> str | Media:
+    """Return a block of content as text or as a medium."""
+    if block.type == "text":
+        return str(block.text)
+    if block.type in ("image", "audio"):
+        return Media(block.mime_type, block.data)
+    if block.type == "resource_link":
+        title = block.title or block.name
+        return f"[{title}: {block.uri}]" if title else f"[{block.uri}]"
+    resource = block.resource
+    if (text := getattr(resource, "text", None)) is not None:
+        return str(text)
+    kind = resource.mime_type or "application/octet-stream"
+    if kind.partition("/")[0] in ("image", "audio"):
+        return Media(kind, resource.blob)
+    return f"[file left out: {resource.uri} ({kind})]"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm.mcp_client import names
-from cnllm.mcp_client.server import Server
 
 VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -82,6 +81,6 @@ def test_a_wrong_argument_is_named(command: object, options: dict[str, object], 
     ],
 )
 def test_secrets_of_a_command_are_not_shown(command: str, shown: str) -> None:
-    server = Server.of(command)
-    assert str(server) == shown
-    assert "hunter2" not in repr(cnllm.mcp(command))
+    tools = cnllm.mcp(command)
+    assert tools.server == shown
+    assert "hunter2" not in repr(tools)

@@ -25,11 +25,11 @@ from cli.support import Machine
 from cnllm import CnllmError
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.cassette.raw_log import FILES, RawLog
+from cnllm.cli.mcp_servers import Approvals
 from cnllm.config import default_model, keys, log_mode, private_files, templates
 from cnllm.gateway.key_file import keys_in_file
-from cnllm.launch.setup import Setup, write_files
-from cnllm.mcp_client.approvals import Approvals
-from cnllm.mcp_client.definition import Definition
+from cnllm.launch.setup import File, Setup, write_files
+from cnllm.mcp_client import Definition
 from cnllm.ray.ledger import Ledger
 from cnllm.registry.trusted_files import is_trusted_content, trust
 from cnllm.store import Store
@@ -227,13 +227,14 @@ def test_other_small_files(home: Path) -> None:
     folder = home / "data" / "launch" / "x"
     once, each = folder / "once.json", folder / "deep" / "each.json"
     for content in ("a", "b"):
-        write_files(folder, Setup((), {}, {once: content, each: content}, frozenset({once})))
+        files = {once: File("", content, once=True), each: File("", content)}
+        write_files(folder, Setup((), {}, files))
     assert (once.read_text(), each.read_text()) == ("a", "b")
     with ThreadPoolExecutor(8) as pool:
         assert len({tuple(found) for found in pool.map(lambda _: keys_in_file(home / "serve.keys"), range(8))}) == 1
-    files = [path for path in home.rglob("*") if path.is_file()]
-    assert {mode(path) for path in files} == {0o600}
-    assert not [path for path in files if path.name.startswith(".cnllm-")]
+    found = [path for path in home.rglob("*") if path.is_file()]
+    assert {mode(path) for path in found} == {0o600}
+    assert not [path for path in found if path.name.startswith(".cnllm-")]
 
 
 def test_what_is_removed_is_only_the_name(home: Path) -> None:
