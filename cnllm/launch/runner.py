@@ -18,36 +18,44 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from msgspec import Struct
+
 from cnllm.errors import CnllmError
-from cnllm.gateway.asgi import Gateway
-from cnllm.gateway.server import run, running
 from cnllm.launch.setup import Setup
 
-__all__ = ["run_client"]
+__all__ = ["GatewayServer", "run_client"]
 
 _READY = b"ready"
 _LOOK = 0.2  # seconds between two looks at the client, where the system cannot wait for it
 
 
-def run_client(
-    gateway: Gateway, listener: socket.socket, setup: Setup, program: str, environment: Mapping[str, str], log: Path
-) -> int:
+class GatewayServer(Struct, frozen=True):
+    """The gateway on its socket. `run` serves until SIGTERM and calls what it gets when it is ready; `running` serves
+    in a thread while a block runs."""
+
+    listener: socket.socket
+    run: Callable[[Callable[[], None]], None]
+    running: Callable[[], AbstractContextManager[object]]
+
+
+def run_client(server: GatewayServer, setup: Setup, program: str, environment: Mapping[str, str], log: Path) -> int:
     """Run the client to its end and return its exit status; on POSIX this process becomes the client.
 
     The gateway writes warnings to `log`. Raises `CnllmError` where the gateway or the client does not start.
     """
     if os.name == "posix":
-        _start_gateway(gateway, listener, log)
-        listener.close()
+        _start_gateway(server, log)
+        server.listener.close()
         _flush()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and a client would inherit that
         try:
             os.execve(program, setup.command, dict(environment))
         except OSError as error:
             raise CnllmError(f"{program} cannot be started: {error.strerror}") from error
-    return _run_beside(gateway, listener, setup, program, environment)
+    return _run_beside(server, setup, program, environment)
 
 
 def _flush() -> None:
@@ -58,9 +66,9 @@ def _flush() -> None:
 # ── POSIX ────────────────────────────────────────────────────────────────────
 
 
-def _start_gateway(gateway: Gateway, listener: socket.socket, log: Path) -> None:
+def _start_gateway(server: GatewayServer, log: Path) -> None:
     """Start the gateway in a child process, and wait until it serves. Raises `CnllmError` where it does not start."""
-    listener.set_inheritable(False)  # the client does not get the socket
+    server.listener.set_inheritable(False)  # the client does not get the socket
     reader, writer = os.pipe()
     _flush()
     client = os.getpid()
@@ -69,7 +77,7 @@ def _start_gateway(gateway: Gateway, listener: socket.socket, log: Path) -> None
         status = 1
         try:
             os.close(reader)
-            _serve(gateway, listener, client, log, lambda: _tell(writer, _READY))
+            _serve(server, client, log, lambda: _tell(writer, _READY))
             status = 0
         except CnllmError as error:
             _tell(writer, f"{error.message}\n{error.hint or ''}".encode())
@@ -93,12 +101,12 @@ def _tell(writer: int, message: bytes) -> None:
         os.close(writer)
 
 
-def _serve(gateway: Gateway, listener: socket.socket, client: int, log: Path, on_ready: Callable[[], None]) -> None:
+def _serve(server: GatewayServer, client: int, log: Path, on_ready: Callable[[], None]) -> None:
     """Serve until the client has ended. This is the gateway's process."""
     os.setsid()
     _redirect(log)
     threading.Thread(target=_watch, args=(client,), name="cnllm-watch", daemon=True).start()
-    run(gateway, listener, on_ready)
+    server.run(on_ready)
 
 
 def _redirect(log: Path) -> None:
@@ -137,11 +145,9 @@ def _watch(client: int) -> None:
 # ── Windows ──────────────────────────────────────────────────────────────────
 
 
-def _run_beside(
-    gateway: Gateway, listener: socket.socket, setup: Setup, program: str, environment: Mapping[str, str]
-) -> int:
+def _run_beside(server: GatewayServer, setup: Setup, program: str, environment: Mapping[str, str]) -> int:
     """Run the client as a child of this process, which serves meanwhile."""
-    with running(gateway, listener=listener):
+    with server.running():
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the client; what it does is its own
         try:
             with subprocess.Popen([program, *setup.command[1:]], env=dict(environment)) as process:

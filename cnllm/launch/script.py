@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.launch.setup import Setup
+from cnllm.launch.setup import File, Setup
 
 __all__ = ["shell_script"]
 
@@ -23,20 +23,20 @@ def shell_script(setup: Setup, serve: Sequence[str], key: str) -> str:
         "# The gateway. Its line shows its process, which goes on after the client: kill PID ends it.",
         f"{{ CNLLM_SERVE_KEY={shlex.quote(key)} {shlex.join(serve)} & }} | head -n 1",
     ]
-    for path, content in setup.files.items():
-        lines += _file(path, content, once=path in setup.once)
+    for path, file in setup.files.items():
+        lines += _file(path, file)
     for name, value in setup.variables.items():
         lines.append(f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}")
     lines.append(shlex.join(setup.command))
     return "\n".join(lines)
 
 
-def _file(path: Path, content: str, *, once: bool) -> list[str]:
+def _file(path: Path, file: File) -> list[str]:
     """Return the lines that write a file."""
-    mark = _MARK
-    while mark in content.splitlines():
+    mark, content = _MARK, file.content.splitlines()
+    while mark in content:
         mark += "_"
     name = shlex.quote(str(path))
     lines = [f"mkdir -p {shlex.quote(str(path.parent))}"]
-    test = f"[ -e {name} ] || " if once else ""
-    return [*lines, f"{test}cat > {name} <<'{mark}'", *content.splitlines(), mark]
+    test = f"[ -e {name} ] || " if file.once else ""
+    return [*lines, f"{test}cat > {name} <<'{mark}'", *content, mark]

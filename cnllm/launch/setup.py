@@ -1,23 +1,90 @@
-"""Build what a client is started with: its command, its environment and its files."""
+"""Read `clients.toml`, and build what a client is started with: its command, its environment and its files."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePath
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cnllm.config import private_files
-from cnllm.launch.clients import Client
 
-__all__ = ["Setup", "Values", "build_setup", "write_files"]
+__all__ = ["KnownClient", "Setup", "Values", "build_setup", "clients", "find_client", "write_files"]
 
 _PLACE = re.compile(r"\{(url|key|model|folder|context|output)\}")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK = "127.0.0.1,localhost,::1"
+ANY = "any"
+"""The entry for commands that have none of their own."""
+
+_ENDINGS = (".exe", ".cmd", ".bat", ".ps1")
+
+
+class Variable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable of the environment: a text, or a table that becomes JSON. Without either it is removed.
+
+    `source` says where the client documents it. With `separator` the text stands behind the user's own.
+    """
+
+    source: str
+    value: str | None = None
+    separator: str | None = None
+    json: dict[str, Any] | None = None
+
+
+class File(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file in the client's folder. With `once` it is written only where there is none: the client changes it, too."""
+
+    source: str
+    content: str
+    once: bool = False
+
+
+class Argument(Struct, frozen=True, forbid_unknown_fields=True):
+    """Words that come before the user's arguments, unless one of `unless` is among these."""
+
+    source: str
+    words: list[str]
+    unless: list[str] = field(default_factory=list)
+
+
+class KnownClient(Struct, frozen=True, forbid_unknown_fields=True):
+    """A client of `clients.toml`. `models` are the names and patterns under which it asks for the chosen model."""
+
+    title: str
+    install: str
+    source: str
+    models: list[str]
+    variables: dict[str, Variable] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    arguments: list[Argument] = field(default_factory=list)
+
+
+class _ClientsFile(Struct, frozen=True, forbid_unknown_fields=True):
+    clients: dict[str, KnownClient]
+
+
+@lru_cache(maxsize=1)
+def clients() -> dict[str, KnownClient]:
+    """Return all clients by their names."""
+    content = Path(__file__).with_name("clients.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(content), _ClientsFile).clients
+
+
+def find_client(command: str) -> tuple[str, KnownClient]:
+    """Return the name and the entry of a command, which may be a path; for an unknown command the entry of any."""
+    name = PurePath(command).name.lower()
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    entries = clients()
+    return (name, entries[name]) if name in entries else (ANY, entries[ANY])
 
 
 class Values(Struct, frozen=True):
@@ -36,8 +103,7 @@ class Setup(Struct, frozen=True):
 
     command: tuple[str, ...]
     variables: dict[str, str | None]
-    files: dict[Path, str]
-    once: frozenset[Path]
+    files: dict[Path, File]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of the client."""
@@ -46,7 +112,7 @@ class Setup(Struct, frozen=True):
 
 
 def build_setup(
-    client: Client, command: str, args: Sequence[str], values: Values, environment: Mapping[str, str]
+    client: KnownClient, command: str, args: Sequence[str], values: Values, environment: Mapping[str, str]
 ) -> Setup:
     """Fill the templates of an entry.
 
@@ -63,15 +129,11 @@ def build_setup(
             own = environment.get(name) if variable.separator is not None else None
             variables[name] = f"{own}{variable.separator}{value}" if own else value
     variables |= _without_proxy(environment)
-    files: dict[Path, str] = {}
-    once: set[Path] = set()
+    files: dict[Path, File] = {}
     for name, file in client.files.items():
         content = _fill(file.content, values, quoted=True)
         if content is not None:
-            path = Path(values.folder) / name
-            files[path] = content
-            if file.once:
-                once.add(path)
+            files[Path(values.folder) / name] = replace(file, content=content)
     words: list[str] = []
     for argument in client.arguments:
         if any(_is_option(arg, option) for arg in args for option in argument.unless):
@@ -79,7 +141,7 @@ def build_setup(
         filled = [_fill(word, values) for word in argument.words]
         if None not in filled:
             words += [word for word in filled if word is not None]
-    return Setup((command, *words, *args), variables, files, frozenset(once))
+    return Setup((command, *words, *args), variables, files)
 
 
 def _fill(template: str, values: Values, *, quoted: bool = False) -> str | None:
@@ -143,9 +205,9 @@ def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 def write_files(folder: Path, setup: Setup) -> None:
     """Write the files of a client. A reader sees the old content or the new one, never a part."""
     private_files.make_private_folder(folder)
-    for path, content in setup.files.items():
+    for path, file in setup.files.items():
 
-        def change(old: bytes | None, keep: bool = path in setup.once, new: bytes = content.encode()) -> bytes:
-            return old if keep and old is not None else new
+        def change(old: bytes | None, file: File = file) -> bytes:
+            return old if file.once and old is not None else file.content.encode()
 
         private_files.change_file(path, change)

@@ -1,6 +1,6 @@
 """Try a model's tools: scripted tasks with an objective end, with native tools and with tools described in the prompt.
 
-    report = try_tools(client_for, model, allowance=Allowance(max_requests=200))
+    report = try_tools(client_for, model, allowance=TrialAllowance(max_requests=200))
 
 `measures` defines what is counted: two measures of Moonshot's K2 Vendor Verifier (calls where they belong, calls valid
 by their schema), the share of tasks that end right, and times.
@@ -8,22 +8,21 @@ by their schema), the share of tasks that end right, and times.
 
 from __future__ import annotations
 
-from cnllm.tool_trial.allowance import Allowance, AllowanceSpent
+from cnllm.tool_trial.allowance import AllowanceSpent, TrialAllowance
 from cnllm.tool_trial.measures import Measures, measure
-from cnllm.tool_trial.task import Task, TaskResult
-from cnllm.tool_trial.tasks import TASKS
+from cnllm.tool_trial.tasks import TASKS, Task, TaskResult
 from cnllm.tool_trial.trial import MODES, Mode, ModeReport, TrialReport, try_tools
 
 __all__ = [
     "MODES",
     "TASKS",
-    "Allowance",
     "AllowanceSpent",
     "Measures",
     "Mode",
     "ModeReport",
     "Task",
     "TaskResult",
+    "TrialAllowance",
     "TrialReport",
     "measure",
     "try_tools",

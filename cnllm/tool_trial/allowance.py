@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from cnllm import Model
 from cnllm.errors import CnllmError
-from cnllm.registry.model import Model
 from cnllm.types import Cost
 
-__all__ = ["MAX_TOKENS", "Allowance", "AllowanceSpent", "CountingTransport", "currency_of", "highest_cost"]
+__all__ = ["MAX_TOKENS", "AllowanceSpent", "CountingTransport", "TrialAllowance", "currency_of"]
 
 MAX_TOKENS = 4096
 """The most output tokens of a request, so that its highest price is known before it is sent."""
@@ -23,7 +23,7 @@ class AllowanceSpent(CnllmError):
     """The next request would go beyond --max-requests or --max-cost."""
 
 
-class Allowance:
+class TrialAllowance:
     """The requests and the money that a trial may still use. `requests` and `spent` count what it has."""
 
     def __init__(self, max_requests: int | None = None, max_cost: float | None = None) -> None:
@@ -65,7 +65,7 @@ def highest_cost(model: Model, size: int) -> Decimal:
 class CountingTransport:
     """Sends over another transport what the allowance permits. `sent_at` is the time of the last request."""
 
-    def __init__(self, transport: Any, allowance: Allowance) -> None:
+    def __init__(self, transport: Any, allowance: TrialAllowance) -> None:
         self._transport = transport
         self._allowance = allowance
         self.sent_at = 0.0

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from cnllm.tool_trial.task import TaskResult
+from cnllm.tool_trial.tasks import TaskResult
 
 __all__ = ["Measures", "Seconds", "measure"]
 

@@ -1,14 +1,63 @@
-"""The scripted tasks. Each has one right end, which its check can see without a judge."""
+"""The scripted tasks: a prompt, tools that change a small world, and a check of the world and the answer at the end.
+
+Each task has one right end, which its check can see without a judge.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cnllm.tool_trial.task import Attempt, Task
+from msgspec import Struct
 
-__all__ = ["TASKS"]
+__all__ = ["TASKS", "ReplyResult", "Task", "TaskResult", "World"]
+
+
+class World(Struct, frozen=True):
+    """A fresh world of a task.
+
+    `expects_call` says whether the next reply has to call a tool. `check` takes the last answer's text and returns what
+    is wrong at the end, or None.
+    """
+
+    prompt: str
+    tools: tuple[Callable[..., object], ...]
+    expects_call: Callable[[], bool]
+    check: Callable[[str], str | None]
+
+
+class Task(Struct, frozen=True):
+    """A task: its name, what it tries, the function that makes a fresh world, and the requests that it mostly takes."""
+
+    name: str
+    about: str
+    begin: Callable[[], World]
+    requests: int = 2
+
+
+class ReplyResult(Struct, frozen=True):
+    """One reply in a task: whether a call was expected, whether it called, and whether all its calls are valid.
+
+    `first` is the time from sending to the first piece of text or of a call, `seconds` to the end; None where nothing
+    came.
+    """
+
+    expected: bool
+    called: bool
+    valid: bool
+    first: float | None = None
+    seconds: float | None = None
+
+
+class TaskResult(Struct, frozen=True):
+    """The end of a task: `problem` is None if it ended right. `seconds` is the time of all its requests."""
+
+    task: str
+    problem: str | None
+    replies: tuple[ReplyResult, ...] = ()
+    seconds: float | None = None
 
 
 def _lacks(text: str, *words: str) -> str | None:
@@ -27,7 +76,7 @@ def _got(seen: list[Any], wanted: list[Any]) -> str | None:
     return f"no tool got {json.dumps(missing[0], ensure_ascii=False, default=str)}" if missing else None
 
 
-def _weather() -> Attempt:
+def _weather() -> World:
     seen: list[str] = []
 
     def get_weather(city: str) -> dict[str, Any]:
@@ -35,7 +84,7 @@ def _weather() -> Attempt:
         seen.append(city.partition(",")[0].strip().casefold())
         return {"degrees_celsius": 17, "sky": "rain"}
 
-    return Attempt(
+    return World(
         "How many degrees is it in Bern right now?",
         (get_weather,),
         lambda: not seen,
@@ -43,7 +92,7 @@ def _weather() -> Attempt:
     )
 
 
-def _arithmetic() -> Attempt:
+def _arithmetic() -> World:
     seen: list[list[float]] = []
 
     def multiply(a: float, b: float) -> float:
@@ -51,7 +100,7 @@ def _arithmetic() -> Attempt:
         seen.append(sorted((a, b)))
         return a * b
 
-    return Attempt(
+    return World(
         "What is 48731 times 6197? Use the tool, and give the exact number.",
         (multiply,),
         lambda: not seen,
@@ -59,7 +108,7 @@ def _arithmetic() -> Attempt:
     )
 
 
-def _search_then_read() -> Attempt:
+def _search_then_read() -> World:
     searches: list[str] = []
     documents: list[str] = []
 
@@ -76,7 +125,7 @@ def _search_then_read() -> Attempt:
         documents.append(id)
         return "The mural was finished in 1931 by Ilse Varga." if id == "doc-7" else "Nothing about a mural."
 
-    return Attempt(
+    return World(
         "Who painted the mural in the town hall of Aldmoor? Search the archive, then read the document that tells it.",
         (search_archive, read_document),
         lambda: "doc-7" not in documents,
@@ -88,7 +137,7 @@ def _search_then_read() -> Attempt:
     )
 
 
-def _two_at_once() -> Attempt:
+def _two_at_once() -> World:
     seen: list[str] = []
 
     def get_temperature(city: str) -> str:
@@ -96,7 +145,7 @@ def _two_at_once() -> Attempt:
         seen.append(city.partition(",")[0].strip().casefold())
         return "24" if seen[-1] == "lima" else "-6"
 
-    return Attempt(
+    return World(
         "Which is warmer right now, Oslo or Lima? Ask for both at once, and name the warmer one with its degrees.",
         (get_temperature,),
         lambda: not {"oslo", "lima"} <= set(seen),
@@ -104,7 +153,7 @@ def _two_at_once() -> Attempt:
     )
 
 
-def _no_tool() -> Attempt:
+def _no_tool() -> World:
     seen: list[str] = []
 
     def get_weather(city: str) -> str:
@@ -112,7 +161,7 @@ def _no_tool() -> Attempt:
         seen.append(city)
         return "17 degrees"
 
-    return Attempt(
+    return World(
         "What is 7 + 5? Answer with the number alone.",
         (get_weather,),
         lambda: False,
@@ -126,7 +175,7 @@ class Guest:
     age: int
 
 
-def _nested() -> Attempt:
+def _nested() -> World:
     seen: list[dict[str, Any]] = []
 
     def book_room(guest: Guest, nights: list[str], room: Literal["single", "double"]) -> str:
@@ -141,7 +190,7 @@ def _nested() -> Attempt:
         return "booked, code QX-81"
 
     wanted = {"guest": {"name": "Ana Ruiz", "age": 34}, "nights": ["2026-03-14", "2026-03-15"], "room": "double"}
-    return Attempt(
+    return World(
         "Book a double room for Ana Ruiz, who is 34, for the nights of 14 and 15 March 2026. Tell me the code.",
         (book_room,),
         lambda: not seen,
@@ -149,7 +198,7 @@ def _nested() -> Attempt:
     )
 
 
-def _enum() -> Attempt:
+def _enum() -> World:
     seen: list[list[str]] = []
 
     def set_light(room: Literal["kitchen", "hall", "bedroom"], level: Literal["off", "dim", "bright"]) -> str:
@@ -157,7 +206,7 @@ def _enum() -> Attempt:
         seen.append([room, level])
         return "done"
 
-    return Attempt(
+    return World(
         "Please turn the kitchen light down low, but not off.",
         (set_light,),
         lambda: not seen,
@@ -165,7 +214,7 @@ def _enum() -> Attempt:
     )
 
 
-def _no_arguments() -> Attempt:
+def _no_arguments() -> World:
     seen: list[str] = []
 
     def get_battery_level() -> str:
@@ -173,7 +222,7 @@ def _no_arguments() -> Attempt:
         seen.append("read")
         return "83 percent"
 
-    return Attempt(
+    return World(
         "How full is the battery?",
         (get_battery_level,),
         lambda: not seen,
@@ -181,7 +230,7 @@ def _no_arguments() -> Attempt:
     )
 
 
-def _chinese() -> Attempt:
+def _chinese() -> World:
     seen: list[str] = []
 
     def get_temperature(city: str) -> str:
@@ -194,10 +243,10 @@ def _chinese() -> Attempt:
             return "the answer is not Chinese"
         return ("a tool got another city" if set(seen) - {"杭州", "hangzhou"} else None) or _lacks(text, "23")
 
-    return Attempt("杭州现在多少度?请用中文回答。", (get_temperature,), lambda: not seen, check)
+    return World("杭州现在多少度?请用中文回答。", (get_temperature,), lambda: not seen, check)
 
 
-def _long_result() -> Attempt:
+def _long_result() -> World:
     seen: list[str] = []
 
     def list_orders() -> str:
@@ -207,7 +256,7 @@ def _long_result() -> Attempt:
             f"order A-{n}: {n * 7 % 1000}.{n % 90 + 10} EUR, {'paid' if n % 3 else 'open'}" for n in range(400)
         )
 
-    return Attempt(
+    return World(
         "What is the total of order A-317? Look it up and give the amount.",
         (list_orders,),
         lambda: not seen,
@@ -215,7 +264,7 @@ def _long_result() -> Attempt:
     )
 
 
-def _error_to_correct() -> Attempt:
+def _error_to_correct() -> World:
     seen: list[str] = []
 
     def count_stock(code: str) -> int:
@@ -229,7 +278,7 @@ def _error_to_correct() -> Attempt:
             raise ValueError(f"there is no code {code!r}; the widget has the code WID-204")
         return 58
 
-    return Attempt(
+    return World(
         "How many widgets are in stock? If the code is wrong, use the one that you are told.",
         (count_stock,),
         lambda: "WID-204" not in seen,
@@ -237,7 +286,7 @@ def _error_to_correct() -> Attempt:
     )
 
 
-def _error_to_report() -> Attempt:
+def _error_to_report() -> World:
     seen: list[str] = []
 
     def delete_file(path: str) -> str:
@@ -245,7 +294,7 @@ def _error_to_report() -> Attempt:
         seen.append(path)
         raise PermissionError("E-4417: the file is locked by the backup until tomorrow")
 
-    return Attempt(
+    return World(
         "Delete the file /srv/old.log. If that fails, do not try again: tell me the code of the error.",
         (delete_file,),
         lambda: not seen,
@@ -258,7 +307,7 @@ def _error_to_report() -> Attempt:
 _NOTE = 'She said: "it\'s 5 µm", then C:\\temp\\new – 好的 </note>'
 
 
-def _exact_text() -> Attempt:
+def _exact_text() -> World:
     seen: list[list[str]] = []
 
     def save_note(title: str, text: str) -> str:
@@ -266,7 +315,7 @@ def _exact_text() -> Attempt:
         seen.append([title, text])
         return "saved"
 
-    return Attempt(
+    return World(
         f"Save a note with the title Quotes and exactly this text, between the lines:\n---\n{_NOTE}\n---",
         (save_note,),
         lambda: not seen,

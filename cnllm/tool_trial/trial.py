@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cnllm.client.sync_client import Client
+from cnllm import Client, Model
 from cnllm.errors import CnllmError
-from cnllm.registry.model import Model
+from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas.validate import validation_errors
-from cnllm.tool_trial.allowance import MAX_TOKENS, Allowance, AllowanceSpent, CountingTransport
-from cnllm.tool_trial.described import with_described_tools
-from cnllm.tool_trial.task import Attempt, ReplyResult, Task, TaskResult
+from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent, CountingTransport, TrialAllowance
+from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
 from cnllm.tools import Tool, as_tools
 from cnllm.types import Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
 
@@ -51,7 +51,7 @@ def try_tools(
     open_client: Callable[[Any], Client],
     transport: Any,
     model: Model,
-    allowance: Allowance,
+    allowance: TrialAllowance,
     *,
     tasks: Sequence[Task],
     on_result: Callable[[Mode, TaskResult], object] = lambda mode, result: None,
@@ -69,7 +69,7 @@ def try_tools(
     with open_client(counting) as client:
         for mode in MODES:
             reports[mode] = []
-            target = model if mode == "native" else with_described_tools(model)
+            target = model if mode == "native" else model.derive(_describe_tools)
             for task in tasks:
                 try:
                     result = _try_task(client, counting, target, task, allowance)
@@ -87,18 +87,23 @@ def try_tools(
     return TrialReport(model.name, model.protocol, modes, allowance.requests - before, stopped, failed)
 
 
+def _describe_tools(flags: Flags) -> Flags:
+    """Return the flags of an endpoint without tools, for which cnllm describes them in the prompt."""
+    return replace(flags, tools=replace(flags.tools or Tools(), supported=False, otherwise="prompt"))
+
+
 def _try_task(
-    client: Client, transport: CountingTransport, model: Model, task: Task, allowance: Allowance
+    client: Client, transport: CountingTransport, model: Model, task: Task, allowance: TrialAllowance
 ) -> TaskResult:
     """Try one task. Raise `AllowanceSpent`; every other error is how the task ended."""
-    attempt = task.begin()
-    tools = as_tools(attempt.tools)
-    watch = _Watch(attempt, transport, tools)
+    world = task.begin()
+    tools = as_tools(world.tools)
+    watch = _ReplyWatch(world, transport, tools)
     begun = time.monotonic()
     try:
         with client.run_stream(
             model,
-            attempt.prompt,
+            world.prompt,
             tools=tools,
             max_steps=_MAX_STEPS,
             max_tokens=MAX_TOKENS,
@@ -107,7 +112,7 @@ def _try_task(
             for event in run:
                 watch.see(event)
         problem = None if run.stopped == "done" else f"it stopped: {run.stopped}"
-        problem = problem or attempt.check(run.reply.text)
+        problem = problem or world.check(run.reply.text)
     except AllowanceSpent:
         raise
     except CnllmError as error:
@@ -115,15 +120,15 @@ def _try_task(
     return TaskResult(task.name, problem, tuple(watch.replies), time.monotonic() - begun)
 
 
-class _Watch:
+class _ReplyWatch:
     """Watches one task: when pieces arrive, and what each reply was meant to be."""
 
-    def __init__(self, attempt: Attempt, transport: CountingTransport, tools: Sequence[Tool]) -> None:
+    def __init__(self, world: World, transport: CountingTransport, tools: Sequence[Tool]) -> None:
         self.replies: list[ReplyResult] = []
-        self._attempt = attempt
+        self._world = world
         self._transport = transport
         self._schemas = {tool.name: tool.parameters for tool in tools}
-        self._expected = attempt.expects_call()
+        self._expected = world.expects_call()
         self._first: float | None = None
         self._end: float | None = None
 
@@ -134,13 +139,13 @@ class _Watch:
         elif isinstance(event, Finished):
             self._end = time.monotonic() - self._transport.sent_at
 
-    def end_step(self, reply: Reply, allowance: Allowance) -> None:
+    def end_step(self, reply: Reply, allowance: TrialAllowance) -> None:
         """Keep the result of a reply whose calls were executed."""
         allowance.pay(reply.cost)
         called = reply.finish == "tool_calls"
         valid = all(self._is_valid(call.name, call.raw) for call in reply.tool_calls)
         self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
-        self._expected, self._first, self._end = self._attempt.expects_call(), None, None
+        self._expected, self._first, self._end = self._world.expects_call(), None, None
 
     def _is_valid(self, name: str, raw: str) -> bool:
         """Whether arguments are JSON and fit the schema of the tool, as they arrived."""

@@ -42,11 +42,11 @@ def files() -> dict[str, set[str]]:
 
 @cache
 def room_imports() -> dict[str, set[str]]:
-    """Return the other rooms that each room imports."""
+    """Return the other rooms that each room imports. The top level is no room: it repeats names of others."""
     found: dict[str, set[str]] = {}
     for module, others in files().items():
         here = room(module)
-        found.setdefault(here, set()).update({room(other) for other in others} - {here})
+        found.setdefault(here, set()).update({room(other) for other in others} - {here, "__init__"})
     return found
 
 

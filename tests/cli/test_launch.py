@@ -17,8 +17,7 @@ import pytest
 
 from cnllm.cli.commands.launch import launch
 from cnllm.gateway.model_names import ModelNames
-from cnllm.launch.clients import Client, clients, find_client
-from cnllm.launch.setup import Values, build_setup
+from cnllm.launch.setup import KnownClient, Values, build_setup, clients, find_client
 from cnllm.registry import Registry
 
 from .support import ANSWER, Machine, Server
@@ -243,7 +242,7 @@ def test_the_printed_script_writes_the_files(machine: Machine) -> None:
 
 
 # ── clients.toml ─────────────────────────────────────────────────────────────
-def facts(client: Client) -> list[tuple[str, str]]:
+def facts(client: KnownClient) -> list[tuple[str, str]]:
     """(what, source) of all that is set for a client."""
     named: list[tuple[str, Any]] = [*client.variables.items(), *client.files.items()]
     named += [(" ".join(argument.words), argument) for argument in client.arguments]
@@ -307,5 +306,5 @@ def test_templates() -> None:
         assert [*command[-2 - len(words) : -2]] == words if words else "model_context" not in str(command)
         assert 'model="m"' not in command, "the user's own choice wins"
     _, llm = find_client("llm")
-    file = next(iter(build_setup(llm, "llm", [], Values("u", "k", model, "/f"), {}).files.values()))
+    file = next(iter(build_setup(llm, "llm", [], Values("u", "k", model, "/f"), {}).files.values())).content
     assert 'model_name: "a\\"b\\\\c"' in file

@@ -23,8 +23,7 @@ from pathlib import Path
 import home_folders
 import pytest
 
-from cnllm.launch.clients import find_client
-from cnllm.launch.setup import Values, build_setup, write_files
+from cnllm.launch.setup import Values, build_setup, find_client, write_files
 from cnllm.registry import Registry
 
 from .programs import AGENTS, EDITOR, FOLDERS, PLANNER, Program, search_path

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm.tool_trial import TaskResult, measure
-from cnllm.tool_trial.task import ReplyResult
+from cnllm.tool_trial.tasks import ReplyResult
 
 REPLIES = st.builds(
     ReplyResult,

@@ -60,9 +60,8 @@ def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_sc
     client's own.
     """
     from cnllm.config import paths
-    from cnllm.gateway.server import address_url, listen
-    from cnllm.launch.clients import find_client
-    from cnllm.launch.setup import Values, build_setup, write_files
+    from cnllm.gateway.server import address_url, listen, run, running
+    from cnllm.launch.setup import Values, build_setup, find_client, write_files
     from cnllm.registry import Registry
 
     name, entry = find_client(client)
@@ -91,7 +90,7 @@ def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_sc
         assert program is not None
         from cnllm.gateway.asgi import Gateway
         from cnllm.gateway.tokens import Keyring
-        from cnllm.launch.runner import run_client
+        from cnllm.launch.runner import GatewayServer, run_client
 
         gateway = Gateway(
             registry,
@@ -106,7 +105,10 @@ def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_sc
         source = "the simulator" if simulate else model
         stdio.print_line(f"{entry.title}: {source} answers at {url}; the gateway's log is {folder / 'gateway.log'}")
         environment = setup.environment(os.environ)
-        sys.exit(run_client(gateway, listener, setup, program, environment, folder / "gateway.log"))
+        server = GatewayServer(
+            listener, lambda on_ready: run(gateway, listener, on_ready), lambda: running(gateway, listener=listener)
+        )
+        sys.exit(run_client(server, setup, program, environment, folder / "gateway.log"))
 
 
 def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:

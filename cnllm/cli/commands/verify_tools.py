@@ -11,7 +11,7 @@ from cnllm.cli import client_factory
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
-from cnllm.tool_trial import TASKS, Allowance, measure, try_tools
+from cnllm.tool_trial import TASKS, TrialAllowance, measure, try_tools
 from cnllm.tool_trial.allowance import currency_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
     simulate, as_json = options["simulate"], options["as_json"]
     if options["max_cost"] is not None and not simulate:
         _require_prices(models)
-    allowance = Allowance(options["max_requests"], options["max_cost"])
+    allowance = TrialAllowance(options["max_requests"], options["max_cost"])
     reports = []
     status = errors.WHOLE
     for model in models:
@@ -78,7 +78,7 @@ def _require_prices(models: Sequence[Model]) -> None:
         )
 
 
-def _try(registry: Registry, model: Model, allowance: Allowance, *, simulate: bool) -> TrialReport:
+def _try(registry: Registry, model: Model, allowance: TrialAllowance, *, simulate: bool) -> TrialReport:
     """Try one model."""
     api_key = None if simulate else client_factory.read_key(model, None)
 
@@ -155,14 +155,5 @@ def _as_json(report: TrialReport) -> dict[str, Any]:
         measures = measure(mode.results)
         shares = {name: getattr(measures, name) for name in ("success", "precision", "recall", "f1", "schema_accuracy")}
         modes.append({"tools": mode.mode, **msgspec.to_builtins(measures), **shares, "results": mode.results})
-    out: dict[str, Any] = msgspec.to_builtins(
-        {
-            "model": report.model,
-            "protocol": report.protocol,
-            "modes": modes,
-            "requests": report.requests,
-            "stopped": report.stopped,
-            "failed": report.failed,
-        }
-    )
+    out: dict[str, Any] = msgspec.to_builtins(report) | {"modes": msgspec.to_builtins(modes)}
     return out
