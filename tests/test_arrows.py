@@ -104,7 +104,7 @@ MAY: dict[str, set[str]] = {
 }
 
 FACE = {"__init__", "errors", "types/__init__", "tools/__init__", "registry/__init__", "transports/__init__"}
-"""What a program outside imports. A room at the edge could be such a program: it imports nothing else without a reason."""
+"""What a program outside imports. A room at the edge imports the same, and nothing else without a reason."""
 
 EDGE: dict[str, dict[str, str]] = {
     "launch": {"config/private_files": "the client's files are for their owner alone, and are replaced as a whole"},
