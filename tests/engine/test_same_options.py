@@ -16,7 +16,9 @@ from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, read
 
 REGISTRY = Registry([read(builtin_path(), builtin=True)])
-NAMES = [name for name in REGISTRY.names() if REGISTRY.resolve(name).flags.base_url]
+NAMES = st.deferred(
+    lambda: st.sampled_from([name for name in REGISTRY.names() if REGISTRY.resolve(name).flags.base_url])
+)
 PARAMETERS = {"type": "object", "properties": {"q": {"type": ["string", "null"], "format": "x"}}, "required": ["q"]}
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": "Find it.", "parameters": PARAMETERS}}
@@ -91,7 +93,7 @@ def seen(plan: Plan) -> Any:
 
 
 @given(
-    name=st.sampled_from(NAMES),
+    name=NAMES,
     options=OPTIONS,
     conversations=st.lists(st.sampled_from(CONVERSATIONS), min_size=2, max_size=4),
     stream=st.booleans(),

@@ -16,13 +16,13 @@ from cnllm.registry.model import Model
 from .support import conversation, distinct, plan
 from .test_pairs import legal, shapes
 
-NAMES = [m.name for m in distinct()]
 texts = st.sampled_from(["", " ", "hi", "为什么？", "<think>", '{"a": 1}', "\ud83d\ude00", "\ud83d"])
 spoken = st.sampled_from(["hi", "为什么？", "go on"])
 ids = st.sampled_from(["", "search:0", "search:1", "call_1", "abcdefgh1", "x" * 60, "编号", " ", "\ud83d"])
 names = st.sampled_from(["search", "weather", "gone"])
 TARGET = "the target's own"
-authors = st.sampled_from([None, TARGET]) | st.sampled_from([*NAMES[:: len(NAMES) // 12], "nobody/else", "zai", ""])
+others = st.deferred(lambda: st.sampled_from([model.name for model in distinct()][:: len(distinct()) // 12]))
+authors = st.sampled_from([None, TARGET]) | others | st.sampled_from(["nobody/else", "zai", ""])
 seals = st.none() | st.sampled_from(
     [
         Seal("openai-chat", "openrouter", "z-ai/glm-5.3-flash", [{"type": "reasoning.text", "text": "hm"}]),
@@ -84,7 +84,7 @@ odd = st.builds(
     st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
     st.lists(st.builds(Text, texts) | thoughts | blocks | calls() | answered | pictures, max_size=3),
 )
-whole = st.sampled_from(shapes()).map(lambda model: list(conversation(model)))
+whole = st.deferred(lambda: st.sampled_from(shapes())).map(lambda model: list(conversation(model)))
 cut = st.tuples(whole, st.integers(0, 3)).map(lambda pair: pair[0][: pair[1]])
 turns = (assistants | users | systems | returned | odd).map(lambda turn: [turn]) | cut | whole
 histories = st.lists(turns, max_size=6).map(lambda runs: [turn for run in runs for turn in run])

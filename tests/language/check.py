@@ -84,5 +84,5 @@ def name_findings(definitions: Iterable[Definition]) -> Iterator[Finding]:
     forbidden = set(rules()["names"]["forbidden"].split())
     for one in definitions:
         name = one.name.strip("_").lower()
-        if one.kind != "parameter" and name in forbidden:
+        if name in forbidden:
             yield Finding(one.file, one.line, "name", name, "use a noun for a thing, a verb for an action")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["ROOT", "Definition", "Text", "definitions", "page_texts", "python_texts"]
+__all__ = ["ROOT", "Definition", "Source", "Text", "page_texts", "python_file"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A function, a class, a module or a parameter, with its docstring. `kind` says which."""
+    """A function, a class or a module, with its docstring. `kind` says which."""
 
     file: str
     line: int
@@ -42,19 +42,65 @@ class Definition(msgspec.Struct, frozen=True):
     docstring: str | None
 
 
-def python_texts(path: Path) -> Iterator[Text]:
-    """Yield the docstrings, the comments and all strings of several words of a Python file."""
+class Source(NamedTuple):
+    """The docstrings, the comments and all strings of several words of a Python file, and what it defines."""
+
+    texts: tuple[Text, ...]
+    definitions: tuple[Definition, ...]
+
+
+@cache
+def python_file(path: Path) -> Source:
+    """Read a Python file: its tree is built and walked once, which is most of the work."""
     file, source = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     tree = ast.parse(source)
-    documented = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        text = _string(node)
-        if text and id(node) not in inside:
-            yield Text(file, node.lineno, "docstring" if id(node) in documented else "string", text)  # type: ignore[attr-defined]
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text(file, token.start[0], "comment", token.string.lstrip("#: "))
+    texts: list[Text] = []
+    found = [Definition(file, 1, "module", path.stem, ast.get_docstring(tree))]
+    documented: set[int] = set()
+    inside: set[int] = set()
+    strings: list[ast.Constant | ast.JoinedStr] = []
+    for node in _walk(tree):
+        match node:
+            case ast.Expr():
+                documented.add(id(node.value))
+            case ast.JoinedStr():
+                inside.update(map(id, node.values))
+                strings.append(node)
+            case ast.Constant(value=str() | bytes()):
+                strings.append(node)
+            case ast.ClassDef():
+                found.append(Definition(file, node.lineno, "class", node.name, ast.get_docstring(node)))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.append(Definition(file, node.lineno, _kind(node), node.name, ast.get_docstring(node)))
+    for one in strings:
+        text = _string(one)
+        if text and id(one) not in inside:
+            texts.append(Text(file, one.lineno, "docstring" if id(one) in documented else "string", text))
+    return Source((*texts, *_comments(file, source, strings)), tuple(found))
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a tree, as `ast.walk` does, without those that only say how a name is used."""
+    nodes = [tree]
+    for node in nodes:
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                nodes += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST) and field not in ("ctx", "op"):
+                nodes.append(value)
+
+
+def _comments(file: str, source: str, strings: Iterable[ast.Constant | ast.JoinedStr]) -> Iterator[Text]:
+    """Yield the comments: from each # on that stands in no string."""
+    spans = sorted(((one.lineno, one.col_offset), (one.end_lineno or 0, one.end_col_offset or 0)) for one in strings)
+    for number, line in enumerate(source.split("\n"), 1):
+        for match in re.finditer("#", line):
+            place = number, len(line[: match.start()].encode())
+            if not any(start <= place < end for start, end in spans if start[0] <= number <= end[0]):
+                yield Text(file, number, "comment", line[match.start() :].lstrip("#: "))
+                break
 
 
 def _string(node: ast.AST) -> str:
@@ -67,22 +113,7 @@ def _string(node: ast.AST) -> str:
             part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else _PLACEHOLDER
             for part in node.values
         )
-    return text if len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and " " in text else ""
-
-
-def definitions(path: Path) -> Iterator[Definition]:
-    """Yield what a Python file defines: the module, its classes, its functions and their parameters."""
-    file = path.relative_to(ROOT).as_posix()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    yield Definition(file, 1, "module", path.stem, ast.get_docstring(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            yield Definition(file, node.lineno, "class", node.name, ast.get_docstring(node))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Definition(file, node.lineno, _kind(node), node.name, ast.get_docstring(node))
-            for argument in ast.walk(node.args):
-                if isinstance(argument, ast.arg):
-                    yield Definition(file, argument.lineno, "parameter", argument.arg, None)
+    return text if " " in text and len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 else ""
 
 
 def _kind(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
