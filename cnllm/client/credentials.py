@@ -28,7 +28,7 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
     Raise `KeyMissing` where none is set, and `Untrusted` for a stored key that would leave the origins it belongs to.
     """
     flags = plan.flags
-    if not any("{key}" in value for value in plan.headers.values()):
+    if not [value for value in plan.headers.values() if "{key}" in value]:
         return None
     names = flags.keys or []
     for name in names:

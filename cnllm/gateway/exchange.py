@@ -10,8 +10,8 @@ Everything here is pure. The ASGI application and the HTTP clients for SDKs driv
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -133,7 +133,7 @@ class Exchange:
         self.model = self._resolve(names, offline)
         self.fallback = names.fallback(self.request.model, protocol)
         self._shown_model = self.request.model
-        self.id = self._api.id_prefix + secrets.token_hex(12)
+        self.id = self._api.id_prefix + os.urandom(12).hex()
         self.authors = Authors(self.request, codec, keys, identity, self.model)
         self._keys, self._identity = keys, identity
         self._sealer = Sealer(protocol, keys, identity, self.model)
@@ -157,7 +157,7 @@ class Exchange:
 
     def _use_policy(self, headers: Mapping[str, str]) -> None:
         """Take what the client wants of content that the model cannot read. Raises `RequestFailed`."""
-        policy = next((value for name, value in headers.items() if name.lower() == POLICY_HEADER), None)
+        policy = headers.get(POLICY_HEADER)
         if policy is None:
             return
         if policy not in ("adjust", "error"):
@@ -229,7 +229,7 @@ class Exchange:
 
     def _for_client(self, reply: Reply) -> Reply:
         """Return a reply with the client's ids, and with tokens."""
-        parts: tuple[Part, ...] = tuple(self._with_id(self._sealer.part(part)) for part in reply.message.parts)
+        parts = tuple([part if type(part) is Text else self._sealed(part) for part in reply.message.parts])
         calls = {part.id: part for part in parts if type(part) is ToolCall}
         return replace(
             reply,
@@ -239,6 +239,10 @@ class Exchange:
             tool_calls=[calls.get(self._id(call.id), self._with_id(call)) for call in reply.tool_calls],
             incomplete=[self._with_id(call) for call in reply.incomplete],
         )
+
+    def _sealed(self, part: Part) -> Part:
+        """Return a part with its token, and with the id that the client sees."""
+        return self._with_id(self._sealer.part(part))
 
     def reply_notes(self, reply: Reply) -> list[Note]:
         """Return the notes of a reply, with those on media that the client's protocol has no place for."""
@@ -319,7 +323,7 @@ class Exchange:
 
     def turn(self, reply: Reply) -> tuple[Turn | None, list[str], bytes]:
         """Return what the store keeps of a reply: the turn, the ids of its calls, and the key of the conversation."""
-        parts = tuple(self._with_id(part) for part in reply.message.parts)
+        parts = tuple([self._with_id(part) if type(part) is ToolCall else part for part in reply.message.parts])
         message = replace(reply.message, parts=parts)
         turn = kept_turn(message, self.model)
         if turn is None:
@@ -337,7 +341,7 @@ class Exchange:
             is_made = _DIGITS.fullmatch(id) is not None  # here, for a call without an id: not every protocol writes it
             letters = len(_WORD.findall(id))
             unique = not self._repeats_ids and not is_made and letters >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
-            new = self._ids[id] = id if unique else f"call_n{secrets.token_hex(12)}"
+            new = self._ids[id] = id if unique else f"call_n{os.urandom(12).hex()}"
             self._ids[new] = new
         return new
 
@@ -355,8 +359,10 @@ def _is_broken(reply: Reply) -> bool:
     """Whether a reply, or a call in it, broke off other than at a limit: a client would take it for whole."""
     if reply.finish in ("length", "content_filter"):
         return False
-    broke_off = any(call.arguments is None and not call.excluded and break_off(call.raw) for call in reply.tool_calls)
-    return reply.finish in ("cut", "error") or bool(reply.incomplete) or broke_off
+    if reply.finish in ("cut", "error") or reply.incomplete:
+        return True
+    unread = [call for call in reply.tool_calls if call.arguments is None and not call.excluded]
+    return any(break_off(call.raw) for call in unread) if unread else False
 
 
 def reply_events(reply: Reply) -> Iterator[Event]:

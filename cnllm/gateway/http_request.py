@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 import time
 from functools import partial
 from typing import Any
@@ -60,7 +60,7 @@ class HttpRequest:
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method: str = scope["method"]
         self._protocol = NO_WIRE
-        self._id = f"req_{secrets.token_hex(12)}"
+        self._id = f"req_{os.urandom(12).hex()}"
         self._loop = asyncio.get_running_loop()
         self._gone = False
         self._task = asyncio.current_task()

@@ -137,7 +137,7 @@ class HttpResponse:
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(entry.notes), id)))
             if entry.upstream_protocol:
                 own.append((b"x-cnllm-upstream-protocol", entry.upstream_protocol.encode("ascii", "replace")))
-            if any(note.code == "state-unavailable" for note in entry.notes):
+            if "state-unavailable" in [note.code for note in entry.notes]:
                 own.append((b"x-cnllm-store", b"failed"))
         if entry.soft_budget:
             own.append((b"x-cnllm-soft-budget", entry.soft_budget.encode("ascii", "replace")))

@@ -44,10 +44,13 @@ class Prefixes:
         self._threads.move_to_end(key)
         if len(self._threads) > _MOST:
             self._threads.popitem(last=False)
-        losses = [(thread, first_loss(thread.parts, parts)) for thread in threads]
-        found = next((thread for thread, loss in losses if loss is None), None)
-        loss: PrefixLoss | None = None
-        if found is None:
+        losses: list[tuple[Thread, PrefixLoss]] = []
+        for thread in threads:
+            if (loss := first_loss(thread.parts, parts)) is None:
+                found = thread
+                break
+            losses.append((thread, loss))
+        else:
             near = [(shared, thread, loss) for thread, loss in losses if (shared := _shared(thread.parts, parts))]
             if near:
                 _, found, loss = max(near, key=lambda each: each[0])

@@ -97,13 +97,15 @@ class Sealer:
 def kept_turn(message: Message, model: Model) -> Turn | None:
     """Return what a client may lose of a reply; None where there is nothing."""
     parts: list[Part] = []
+    has_blocks = False  # the client sends a block, but not who wrote it
     for part in message.parts:
         if type(part) is Reasoning:
             parts.append(part)
-        elif type(part) is ToolCall and part.seal is not None:
-            parts.append(ToolCall(part.id, part.name, seal=part.seal))
-    # The client sends a block, but not who wrote it.
-    has_blocks = any(isinstance(part, Opaque | Media) for part in message.parts)
+        elif type(part) is ToolCall:
+            if part.seal is not None:
+                parts.append(ToolCall(part.id, part.name, seal=part.seal))
+        elif type(part) is not Text:
+            has_blocks = True
     return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
 
@@ -334,7 +336,7 @@ class _Chain:
                 self._hash.update(msgspec.json.encode(["tool", self._results, self._others]))
                 self._results, self._others = [], []
             self._hash.update(msgspec.json.encode(["assistant", *_visible(message.parts)]))
-            self._open_calls.update(call.id for call in message.tool_calls)
+            self._open_calls.update([part.id for part in message.parts if type(part) is ToolCall])
             return
         rest: list[Part] = []
         for part in message.parts:
@@ -352,19 +354,20 @@ class _Chain:
         return self._hash.digest()
 
 
-def _visible(parts: Iterable[Part]) -> Iterable[object]:
-    """Yield what every client sends back of a message, without its results."""
+def _visible(parts: Iterable[Part]) -> list[object]:
+    """Return what every client sends back of a message, without its results."""
+    visible: list[object] = []
     text = ""
     for part in parts:
-        match part:
-            case Text():
-                text += part.text
-            case ToolCall():
-                yield [part.name, part.arguments if part.arguments is not None else part.raw]
-            case Media():
-                yield [part.type, part.url or _digest(part.data or "")]
+        if type(part) is Text:
+            text += part.text
+        elif type(part) is ToolCall:
+            visible.append([part.name, part.arguments if part.arguments is not None else part.raw])
+        elif type(part) is Media:
+            visible.append([part.type, part.url or _digest(part.data or "")])
     if text:
-        yield text
+        visible.append(text)
+    return visible
 
 
 def conversation_key(messages: Iterable[Message]) -> bytes:

@@ -134,7 +134,9 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
 def _executable(reply: Reply) -> Reply:
     """Return the reply without its excluded calls."""
     parts = reply.message.parts
-    if not any(type(part) is ToolCall and part.excluded for part in (*parts, *reply.tool_calls, *reply.incomplete)):
+    if not [
+        part for part in (*parts, *reply.tool_calls, *reply.incomplete) if type(part) is ToolCall and part.excluded
+    ]:
         return reply
     calls = [call for call in reply.tool_calls if not call.excluded]
     parts_left = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
@@ -151,7 +153,7 @@ def _executable(reply: Reply) -> Reply:
 
 def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
     """Return the reply with a line of text in place of each medium that the protocol has no place for."""
-    if not any(type(part) is Media and not codec.takes_media(part) for part in reply.message.parts):
+    if not [part for part in reply.message.parts if type(part) is Media and not codec.takes_media(part)]:
         return reply
     parts: list[Part] = []
     text = ""

@@ -42,15 +42,14 @@ class GatewayCall(Struct, frozen=True, kw_only=True):
 
 def add_calls(file: DatabaseFile, calls: Sequence[GatewayCall]) -> None:
     """Write calls that have ended, in one transaction."""
+    rows = [_row(call) for call in calls]
+    if not rows:
+        return
+    began = [(call.conversation, call.began) for call in calls]
+    names, marks = ", ".join(rows[0]), ", ".join("?" * len(rows[0]))
     with file.writing() as connection:
-        for call in calls:
-            row = _row(call)
-            connection.execute(
-                "INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (call.conversation, call.began)
-            )
-            names = ", ".join(row)
-            marks = ", ".join("?" * len(row))
-            connection.execute(f"INSERT INTO turns ({names}) VALUES ({marks})", tuple(row.values()))
+        connection.executemany("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", began)
+        connection.executemany(f"INSERT INTO turns ({names}) VALUES ({marks})", [tuple(row.values()) for row in rows])
 
 
 def _row(call: GatewayCall) -> dict[str, object]:

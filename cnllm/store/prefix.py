@@ -87,7 +87,10 @@ class Fingerprint(Struct, frozen=True):
     @property
     def first_turn(self) -> bytes:
         """Return the digest of the first message that is not the system's; empty where there is none."""
-        return next((digest for place, digest, _ in self.messages if not place.endswith(_SYSTEM_LABELS)), b"")
+        for place, digest, _ in self.messages:
+            if not place.endswith(_SYSTEM_LABELS):
+                return digest
+        return b""
 
 
 class PrefixLoss(Struct, frozen=True):

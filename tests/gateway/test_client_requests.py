@@ -186,7 +186,7 @@ def test_an_image_for_a_model_that_reads_none_is_refused_by_its_place_and_may_be
             gateway = app(registry, client=client, simulate=True, keys=(), store="memory:")
             for path, (body, place) in IMAGES.items():
                 for policy, allows in (("adjust", True), ("error", False), (None, works), ("send", None)):
-                    headers = {} if policy is None else {"X-Cnllm-On-Unsupported": policy}
+                    headers = {} if policy is None else {"x-cnllm-on-unsupported": policy}
                     status, text = await answer(gateway, ClientRequest("image", path, body, headers), "zai/glm-4.7")
                     assert status == (200 if allows else 400), (path, policy, text)
                     if allows is False:

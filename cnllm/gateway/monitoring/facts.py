@@ -56,8 +56,8 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
     entry.registry = reply.registry
     calls = [*reply.tool_calls, *reply.incomplete]
     entry.tool_calls = len(calls)
-    entry.tool_errors = (entry.tool_errors or 0) + sum(call.problem is not None for call in reply.tool_calls)
-    entry.recovered = any(note.code in RECOVERIES for note in notes) or None
+    entry.tool_errors = (entry.tool_errors or 0) + sum([call.problem is not None for call in reply.tool_calls])
+    entry.recovered = not RECOVERIES.isdisjoint([note.code for note in notes]) or None
     entry.cut = entry.recovered or reply.finish == "cut" or None
     if reply.incomplete and not entry.broken:
         entry.broken = "call-incomplete"

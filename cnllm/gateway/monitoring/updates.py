@@ -155,7 +155,7 @@ def _outcome(entry: Entry) -> str:
 
 def model_label(model: Model) -> str:
     """Return the label of a model: its name, or `PROVIDER/other` for an id that a client may have made up."""
-    if any(note.code == "unknown-model" for note in model.notes):
+    if "unknown-model" in [note.code for note in model.notes]:
         return f"{model.provider}/{_OTHER}"
     return model.name
 
