@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from cnllm.errors import ERRORS
-from cnllm.store.records import Failure
+from cnllm.store.records import Failure, stored_cost, sum_by_currency
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
 
@@ -60,7 +60,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
     free: int
 
 
-class _Turn(Struct, frozen=True):
+class _TurnCost(Struct, frozen=True):
     label: str
     usage: Usage | None
     cost: Cost | None
@@ -72,7 +72,7 @@ def sum_costs(
     file: DatabaseFile, by: Grouping, since: str | None = None, conversation: str | None = None
 ) -> CostReport:
     """Sum the turns that were sent to endpoints: since a time (ISO 8601, UTC), of one conversation, or all."""
-    groups: dict[str, list[_Turn]] = {}
+    groups: dict[str, list[_TurnCost]] = {}
     free = 0
     for turn in _turns(file, by, since, conversation):
         if turn is None:
@@ -86,7 +86,7 @@ def sum_costs(
     return CostReport(by=by, rows=rows, total=total, free=free)
 
 
-def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: str | None) -> Iterator[_Turn | None]:
+def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: str | None) -> Iterator[_TurnCost | None]:
     """Yield the turns in order; None for one that cost nothing, because no endpoint was asked."""
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
@@ -101,7 +101,7 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
         if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
-            yield _Turn(label, Usage(input=0, output=0, cached=0), None, True)
+            yield _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
             continue
         cost = _cost(amount, currency)
         # the cost of a turn that failed is that of the steps before
@@ -109,11 +109,10 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         if "price-peak" in codes:  # the most that it may have cost is no lower bound
             cost = None
         repeated = not codes.isdisjoint(_REPEATED)
-        yield _Turn(label, _decode(usage, Usage), cost, cost is not None and not error and not repeated, repeated)
+        yield _TurnCost(label, _decode(usage, Usage), cost, cost is not None and not error and not repeated, repeated)
 
 
-def _row(label: str, turns: list[_Turn]) -> CostRow:
-    sums: dict[str, Decimal] = {}
+def _row(label: str, turns: list[_TurnCost]) -> CostRow:
     counts = dict.fromkeys(("input", "cached", "output"), 0)
     uncounted = uncounted_cached = 0
     for turn in turns:
@@ -122,8 +121,6 @@ def _row(label: str, turns: list[_Turn]) -> CostRow:
         uncounted_cached += usage.cached is None or turn.repeated
         for name in counts:
             counts[name] += getattr(usage, name) or 0
-        if turn.cost is not None:
-            sums[turn.cost.currency] = sums.get(turn.cost.currency, Decimal(0)) + turn.cost.amount
     unknown = sum(not turn.complete for turn in turns)
     return CostRow(
         label=label,
@@ -131,7 +128,7 @@ def _row(label: str, turns: list[_Turn]) -> CostRow:
         **counts,
         uncounted=uncounted,
         uncounted_cached=uncounted_cached,
-        cost=[Cost(amount, currency) for currency, amount in sorted(sums.items())],
+        cost=sorted(sum_by_currency(turn.cost for turn in turns), key=lambda cost: cost.currency),
         unknown=unknown,
         exact=unknown == 0,
     )
@@ -156,10 +153,9 @@ def _decode(data: object, kind: type[Any]) -> Any:
 
 def _cost(amount: object, currency: object) -> Cost | None:
     try:
-        decimal = Decimal(as_text(amount)) if amount is not None and currency is not None else None
-    except InvalidOperation:
+        return stored_cost(amount, currency)
+    except ValueError:
         return None
-    return Cost(decimal, as_text(currency)) if decimal is not None and decimal.is_finite() else None
 
 
 def _local_day(time: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,7 @@ __all__ = [
 _TOOLS = ("tools", "functions")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGES = ("messages", "input", "contents")
+_SECTIONS = (_TOOLS, _SYSTEM, _MESSAGES)
 _HARMLESS = {"stream", "stream_options", "stop", "user", "store"}
 """Parameters that no prompt holds. Numbers, as those of sampling, count as such too."""
 
@@ -60,11 +61,17 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
 
     A body that ends before any difference breaks nothing: the cache holds all of it.
     """
-    for names, last in ((_TOOLS, False), (_SYSTEM, False), (_MESSAGES, True)):
-        broken = _section_break(_items(before, names), _items(after, names), last=last)
-        if broken is not None:
-            return broken
-    return None
+    found = _first_difference(fingerprint(before), fingerprint(after))
+    if found is None:
+        return None
+    names = _SECTIONS[found.section]
+    old, new = ([_plain(item) for _, item in _raw_items(body, names)][found.number :] for body in (before, after))
+    if found.cause == _CHANGED:
+        path, cause, texts = _difference(old[0], new[0])
+        return PrefixBreak(found.where + (f": {path}" if path else ""), cause, *texts)
+    is_shown = found.cause not in (_ADDED, _PUT_IN), found.cause not in (_REMOVED, _LEFT_OUT)
+    shown = [_short(_bytes(items[0])) if is_in else None for items, is_in in zip((old, new), is_shown, strict=True)]
+    return PrefixBreak(found.where, found.cause, *shown)
 
 
 class Fingerprint(Struct, frozen=True):
@@ -75,9 +82,14 @@ class Fingerprint(Struct, frozen=True):
     messages: tuple[_Mark, ...]
 
     @property
+    def sections(self) -> tuple[tuple[_Mark, ...], ...]:
+        """Return the three parts in the order of the prompt."""
+        return self.tools, self.system, self.messages
+
+    @property
     def size(self) -> int:
         """Return the length of all parts in bytes."""
-        return sum(size for section in (self.tools, self.system, self.messages) for _, _, size in section)
+        return sum(size for section in self.sections for _, _, size in section)
 
     @property
     def turns(self) -> tuple[_Mark, ...]:
@@ -103,7 +115,7 @@ class PrefixLoss(Struct, frozen=True):
 
 def fingerprint(body: Mapping[str, Any]) -> Fingerprint:
     """Return the parts of a body without their words."""
-    return Fingerprint(_marks(body, _TOOLS), _marks(body, _SYSTEM), _marks(body, _MESSAGES))
+    return Fingerprint(*(tuple([_mark(*item) for item in _raw_items(body, names)]) for names in _SECTIONS))
 
 
 def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
@@ -111,28 +123,39 @@ def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
     is_same = after.tools == before.tools and after.system == before.system
     if is_same and after.messages[: len(before.messages)] == before.messages:  # most often
         return None
-    kept = 0
-    for old, new, last in (
-        (before.tools, after.tools, False),
-        (before.system, after.system, False),
-        (before.messages, after.messages, True),
-    ):
-        for number, ((place, digest, size), (new_place, new_digest, _)) in enumerate(zip(old, new, strict=False)):
+    found = _first_difference(before, after)
+    if found is None:
+        return None
+    marks = [mark for section in before.sections[: found.section] for mark in section]
+    marks += before.sections[found.section][: found.number]
+    share = (before.size - sum(size for _, _, size in marks)) / (before.size or 1)
+    return PrefixLoss(found.where, found.cause, share)
+
+
+class _Difference(NamedTuple):
+    """The first part that differs: its section, its number there, its place in the body, and the cause in words."""
+
+    section: int
+    number: int
+    where: str
+    cause: str
+
+
+def _first_difference(before: Fingerprint, after: Fingerprint) -> _Difference | None:
+    """Return the first part of the later request that differs from the earlier one; None where all begin alike."""
+    last = len(_SECTIONS) - 1
+    for section, (old, new) in enumerate(zip(before.sections, after.sections, strict=True)):
+        for number, ((place, digest, _), (new_place, new_digest, _)) in enumerate(zip(old, new, strict=False)):
             if digest != new_digest:
                 is_later = any(digest == mark[1] for mark in new[number + 1 :])
                 was_later = any(new_digest == mark[1] for mark in old[number + 1 :])
-                cause = _CAUSES[is_later, was_later]
-                return _loss(place if was_later and not is_later else new_place, cause, kept, before)
-            kept += size
-        if len(new) > len(old) and not last:
-            return _loss(new[len(old)][0], "it was added", kept, before)
-        if len(new) < len(old) and not last:
-            return _loss(old[len(new)][0], "it was removed", kept, before)
+                where = place if was_later and not is_later else new_place
+                return _Difference(section, number, where, _CAUSES[is_later, was_later])
+        if section != last and len(old) != len(new):
+            number = min(len(old), len(new))
+            longer, cause = (new, _ADDED) if len(new) > len(old) else (old, _REMOVED)
+            return _Difference(section, number, longer[number][0], cause)
     return None
-
-
-def _loss(where: str, cause: str, kept: int, before: Fingerprint) -> PrefixLoss:
-    return PrefixLoss(where, cause, (before.size - kept) / (before.size or 1))
 
 
 def lost_tokens(size: int, tokens: int | None, share: float) -> int:
@@ -159,18 +182,15 @@ def _is_number(value: Any) -> bool:
 _Item = tuple[str, Any]
 
 
+_ADDED, _REMOVED, _CHANGED = "it was added", "it was removed", "it changed"
+_PUT_IN, _LEFT_OUT = "it was put in here", "it is left out now"
 _CAUSES = {
     (True, True): "the order changed",
-    (True, False): "it was put in here",
-    (False, True): "it is left out now",
-    (False, False): "it changed",
+    (True, False): _PUT_IN,
+    (False, True): _LEFT_OUT,
+    (False, False): _CHANGED,
 }
 """The cause of a difference, by whether the old part stands later now, and whether the new one stood later before."""
-
-
-def _marks(body: Mapping[str, Any], names: Sequence[str]) -> tuple[_Mark, ...]:
-    """Return the parts of a section without their words."""
-    return tuple([_mark(place, value) for place, value in _raw_items(body, names)])
 
 
 def _mark(place: str, value: Any) -> _Mark:
@@ -182,11 +202,6 @@ def _mark(place: str, value: Any) -> _Mark:
     except UnicodeEncodeError:  # half a surrogate pair
         data = _bytes(_plain(value)).encode("utf-8", "surrogatepass")
     return place, hashlib.blake2b(data, digest_size=12).digest(), len(data)
-
-
-def _items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
-    """Return the parts of a section, each with its place."""
-    return [(place, _plain(item)) for place, item in _raw_items(body, names)]
 
 
 def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
@@ -217,42 +232,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _section_break(before: list[_Item], after: list[_Item], *, last: bool) -> PrefixBreak | None:
-    for number, ((place, old), (new_place, new)) in enumerate(zip(before, after, strict=False)):
-        if _bytes(old) != _bytes(new):
-            if (moved := _move(before[number:], after[number:])) is not None:
-                return moved
-            path, cause, texts = _difference(old, new)
-            where = place if place == new_place else new_place
-            return PrefixBreak(where + (f": {path}" if path else ""), cause, *texts)
-    if last or len(before) == len(after):
-        return None
-    if len(after) > len(before):
-        place, item = after[len(before)]
-        return PrefixBreak(place, "it was added", None, _short(_bytes(item)))
-    place, item = before[len(after)]
-    return PrefixBreak(place, "it was removed", _short(_bytes(item)), None)
-
-
-def _move(before: list[_Item], after: list[_Item]) -> PrefixBreak | None:
-    """Return the break where the first part was taken out or put in before others; None where it was changed."""
-    (place, old), (new_place, new) = before[0], after[0]
-    old_bytes, new_bytes = _bytes(old), _bytes(new)
-    is_later = any(_bytes(item) == old_bytes for _, item in after[1:])
-    was_later = any(_bytes(item) == new_bytes for _, item in before[1:])
-    if is_later and was_later:
-        return PrefixBreak(new_place, "the order changed", _short(old_bytes), _short(new_bytes))
-    if is_later:
-        return PrefixBreak(new_place, "it was put in here", None, _short(new_bytes))
-    return PrefixBreak(place, "it is left out now", _short(old_bytes), None) if was_later else None
-
-
 def _bytes(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _sorted_bytes(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _short(text: str) -> str:
@@ -267,7 +248,7 @@ def _difference(old: Any, new: Any) -> tuple[str, str, _Texts]:
     """Return the path of the first difference, its cause, and both texts."""
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("role") != new.get("role"):
         return "", "another message stands there", (_short(_bytes(old)), _short(_bytes(new)))
-    if old == new and _sorted_bytes(old) == _sorted_bytes(new):
+    if old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return "", "the keys are in another order", (_short(_bytes(old)), _short(_bytes(new)))
     for path, old_leaf, new_leaf in _leaves(old, new, ""):
         if old_leaf is _ABSENT:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from cnllm.store.prefix import PrefixBreak
+from cnllm.store.text import as_text
 from cnllm.types import Cost, Note, ToolCall, Usage
 
 __all__ = [
@@ -20,6 +23,8 @@ __all__ = [
     "SearchHit",
     "State",
     "state_of",
+    "stored_cost",
+    "sum_by_currency",
 ]
 
 State = Literal["done", "partial", "failed", "interrupted", "running"]
@@ -112,6 +117,27 @@ class SearchHit(Struct, frozen=True, kw_only=True):
     role: str
     where: Literal["text", "reasoning"]
     excerpt: str
+
+
+def stored_cost(amount: object, currency: object) -> Cost | None:
+    """Return the cost in two columns; None where there is none. Raise `ValueError` for a damaged one."""
+    if amount is None or currency is None:
+        return None
+    try:
+        decimal = Decimal(as_text(amount))
+    except InvalidOperation:
+        decimal = Decimal("NaN")
+    if not decimal.is_finite():
+        raise ValueError("the cost is no number")
+    return Cost(decimal, as_text(currency))
+
+
+def sum_by_currency(costs: Iterable[Cost | None]) -> list[Cost]:
+    """Return the sum of the known costs in each currency, in the order in which the currencies occur."""
+    sums: dict[str, Decimal] = {}
+    for cost in filter(None, costs):
+        sums[cost.currency] = sums.get(cost.currency, Decimal(0)) + cost.amount
+    return [Cost(amount, currency) for currency, amount in sums.items()]
 
 
 def state_of(state: str, process: int | None) -> State:

@@ -17,16 +17,16 @@ from cnllm.store.text import as_text, from_json
 from cnllm.types import checks
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from cnllm.store.costs import CostReport, Grouping
     from cnllm.store.records import ConversationSummary, Origin, RecordedConversation, RecordedTurn, SearchHit
+    from cnllm.types import Cost
 
 __all__ = ["Store", "store_path"]
 
-_TURN = (
-    "id, began, model, origin, state, process, protocol, base_url, finish, raw_finish, reply_id, reply_model, "
-    "usage, cost, currency, seconds, error, notes, incomplete, registry, client, tag, prefix"
+_TEXTS = ("protocol", "base_url", "finish", "raw_finish", "reply_id", "reply_model", "registry", "client", "tag")
+_COLUMNS = (
+    *("id", "began", "model", "origin", "state", "process", "usage", "cost", "currency", "seconds", "error", "notes"),
+    *("incomplete", "prefix", *_TEXTS),
 )
 
 
@@ -129,7 +129,7 @@ class Store:
         return [self._summary(row[0]) for row in self._file.rows(query, limit)]
 
     def _summary(self, id_: str) -> ConversationSummary:
-        from cnllm.store.records import ConversationSummary, state_of
+        from cnllm.store.records import ConversationSummary, state_of, sum_by_currency
 
         turns = self._file.rows(
             "SELECT began, model, origin, state, process, cost, currency FROM turns WHERE conversation = ? ORDER BY id",
@@ -149,7 +149,7 @@ class Store:
             origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
             state=state_of(*turns[-1][3:5]),
             prompt=as_text(first[0][0]) if first else "",
-            cost=_sum_costs([self._cost(amount, currency, id_) for *_, amount, currency in turns]),
+            cost=sum_by_currency(self._cost(amount, currency, id_) for *_, amount, currency in turns),
         )
 
     # ── values that may be damaged ───────────────────────────────────────────
@@ -161,19 +161,14 @@ class Store:
         self._damage(place, "the origin")
         return "endpoint"
 
-    def _cost(self, amount: Any, currency: Any, place: str) -> tuple[Decimal | None, str | None]:
-        from decimal import Decimal, InvalidOperation
+    def _cost(self, amount: Any, currency: Any, place: str) -> Cost | None:
+        from cnllm.store.records import stored_cost
 
-        if amount is None or currency is None:
-            return None, None
         try:
-            decimal = Decimal(as_text(amount))
-            if decimal.is_finite():
-                return decimal, as_text(currency)
-        except InvalidOperation:
-            pass
-        self._damage(place, "the cost")
-        return None, None
+            return stored_cost(amount, currency)
+        except ValueError:
+            self._damage(place, "the cost")
+            return None
 
     def _json(self, data: Any, kind: Any, default: Any, place: str, label: str) -> Any:
         """Decode JSON of the file into a value of a kind. Return `default` where it is absent or damaged."""
@@ -209,60 +204,39 @@ class Store:
 
         for id_ in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
             _require_text("ids: one of them", id_)
-            turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", id_)
+            turns = self._file.rows(f"SELECT {', '.join(_COLUMNS)} FROM turns WHERE conversation = ? ORDER BY id", id_)
             if turns:
                 yield RecordedConversation(
                     id=id_,
                     began=as_text(turns[0][1]),
-                    turns=[self._turn(*turn, exchanges=exchanges) for turn in turns],
+                    turns=[self._turn(turn, exchanges=exchanges) for turn in turns],
                 )
 
-    def _turn(
-        self,
-        number: int,
-        began: str,
-        model: str,
-        origin: Any,
-        state: str,
-        process: int | None,
-        *more: Any,
-        **options: bool,
-    ) -> RecordedTurn:
+    def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
         from cnllm.store.records import Failure, PrefixRecord, RecordedTurn, state_of
         from cnllm.types import Note, ToolCall, Usage
 
-        protocol, base_url, finish, raw, reply_id, reply_model, usage, cost, currency, seconds, error, *rest = more
-        message_rows = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
-        exchange_rows = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number)
-        place = f"turn {number}"
-        calls = self._json(rest[1], list[ToolCall], [], place, "the incomplete calls")
-        entries = [self._exchange(entry, place) for (entry,) in exchange_rows] if options["exchanges"] else []
-        amount = self._cost(cost, currency, place)
-        words = [None if word is None else as_text(word) for word in (protocol, base_url, finish, raw, reply_id)]
+        row = dict(zip(_COLUMNS, columns, strict=True))
+        number, seconds, place = row["id"], row["seconds"], f"turn {row['id']}"
+        messages = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
+        stored = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number) if exchanges else ()
+        entries = [self._exchange(entry, place) for (entry,) in stored]
         return RecordedTurn(
             number=number,
-            began=as_text(began),
-            model=as_text(model),
-            origin=self._origin(origin, place),
-            state=state_of(state, process),
-            messages=self._messages(message_rows, place),
-            protocol=words[0],
-            base_url=words[1],
-            finish=words[2],
-            raw_finish=words[3],
-            reply_id=words[4],
-            reply_model=None if reply_model is None else as_text(reply_model),
-            usage=self._json(usage, Usage, None, place, "the usage"),
-            cost=next(iter(_sum_costs([amount])), None),
+            began=as_text(row["began"]),
+            model=as_text(row["model"]),
+            origin=self._origin(row["origin"], place),
+            state=state_of(row["state"], row["process"]),
+            messages=self._messages(messages, place),
+            usage=self._json(row["usage"], Usage, None, place, "the usage"),
+            cost=self._cost(row["cost"], row["currency"], place),
             seconds=seconds if isinstance(seconds, int | float) else None,
-            error=self._json(error, Failure, None, place, "the error"),
-            notes=self._json(rest[0], list[Note], [], place, "the notes"),
-            incomplete=calls,
-            registry=None if rest[2] is None else as_text(rest[2]),
-            client=None if rest[3] is None else as_text(rest[3]),
-            tag=None if rest[4] is None else as_text(rest[4]),
-            prefix=self._json(rest[5], PrefixRecord, None, place, "the prefix"),
+            error=self._json(row["error"], Failure, None, place, "the error"),
+            notes=self._json(row["notes"], list[Note], [], place, "the notes"),
+            incomplete=self._json(row["incomplete"], list[ToolCall], [], place, "the incomplete calls"),
+            prefix=self._json(row["prefix"], PrefixRecord, None, place, "the prefix"),
             exchanges=[entry for entry in entries if entry is not None],
+            **{name: None if row[name] is None else as_text(row[name]) for name in _TEXTS},
         )
 
     def prompts(self, limit: int) -> list[str]:
@@ -279,18 +253,35 @@ class Store:
 
     def ids_before(self, time: str) -> list[str]:
         """Return the conversations whose last turn began before a time (ISO 8601, UTC), the oldest first."""
-        from cnllm.store.deletion import ids_before
-
-        return ids_before(self._file, time)
+        query = "SELECT conversation FROM turns GROUP BY 1 HAVING max(began) < ? ORDER BY max(id)"
+        return [as_text(row[0]) for row in self._file.rows(query, time)]
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete conversations, and return the number of their turns. The file keeps none of their bytes."""
-        from cnllm.store.deletion import delete_conversations
+        """Delete conversations with all their turns, or none if one of them is running. Return the number of turns.
+
+        The file keeps none of their bytes.
+        """
+        from cnllm.store.records import state_of
+        from cnllm.store.search import unindex
 
         ids = checks.as_list("ids", ids, "a list of ids")
         for id_ in ids:
             _require_text("ids: one of them", id_)
-        return delete_conversations(self._file, ids)
+        self._file.rows("PRAGMA secure_delete = ON")  # otherwise their bytes would stay until they are overwritten
+        count = 0
+        with self._file.writing() as connection:
+            for id_ in ids:
+                query = "SELECT id, state, process FROM turns WHERE conversation = ?"
+                turns = connection.execute(query, (id_,)).fetchall()
+                if any(state_of(as_text(state), process) == "running" for _, state, process in turns):
+                    raise CnllmError(f"conversation {id_} is being answered", hint="delete it when it is over")
+                for turn, *_ in turns:
+                    unindex(connection, turn)
+                connection.execute("DELETE FROM turns WHERE conversation = ?", (id_,))
+                connection.execute("DELETE FROM conversations WHERE id = ?", (id_,))
+                count += len(turns)
+        self._file.rows("PRAGMA wal_checkpoint(TRUNCATE)")  # SQLite's log still held them
+        return count
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:
         """Return the messages that contain all these words, in text or reasoning, the newest first."""
@@ -315,16 +306,3 @@ def _row_limit(value: Any) -> int:
     """Return a number of rows, negative for all."""
     checks.number("limit", value, -(2**63))
     return min(int(value), 2**63 - 1)
-
-
-def _sum_costs(costs: Sequence[tuple[Decimal | None, str | None]]) -> list[Any]:
-    """Return the sum of the costs in each currency."""
-    from decimal import Decimal
-
-    from cnllm.types import Cost
-
-    sums: dict[str, Decimal] = {}
-    for amount, currency in costs:
-        if amount is not None and currency is not None:
-            sums[currency] = sums.get(currency, Decimal(0)) + amount
-    return [Cost(amount, currency) for currency, amount in sums.items()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import click
@@ -91,17 +90,14 @@ def _lines(report: CacheReport) -> Iterator[str]:
 def _total(report: CacheReport) -> str:
     """Return what all of it costs, by currency, with a ? where some of it is unknown; empty where nothing broke."""
     from cnllm.estimates.cache_loss import short_amount
+    from cnllm.store.records import sum_by_currency
 
-    broken = [request for request in report.requests if request.lost is not None]
-    if not broken:
+    costs = [request.cost for request in report.requests if request.lost is not None]
+    if not costs:
         return ""
-    sums: dict[str, Decimal] = {}
-    for request in broken:
-        if request.cost is not None:
-            sums[request.cost.currency] = sums.get(request.cost.currency, Decimal(0)) + request.cost.amount
-    unknown = sum(request.cost is None for request in broken)
-    amounts = [f"{short_amount(amount)} {currency}" for currency, amount in sorted(sums.items())]
-    return ": " + " + ".join([*amounts, *(["?"] if unknown else [])])
+    sums = sorted(sum_by_currency(costs), key=lambda cost: cost.currency)
+    amounts = [f"{short_amount(cost.amount)} {cost.currency}" for cost in sums]
+    return ": " + " + ".join([*amounts, *(["?"] if None in costs else [])])
 
 
 def _read(request: RequestReport) -> str:
