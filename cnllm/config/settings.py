@@ -115,6 +115,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "attempts": _count("the number of attempts of a call in all", 3, "5"),
     "max_reply_bytes": _count("the largest number of bytes of a reply", 134217728, "1000000"),
     "max_event_bytes": _count("the largest number of bytes of one event of a stream", 67108864, "1000000"),
+    "idle_connections": _count("the most connections to endpoints that are kept open for a minute", 500, "1000"),
     "transport": Setting(
         values=f"one of {', '.join(_TRANSPORTS)}",
         purpose="the transport of clients; fast if httptools is installed, else httpx",

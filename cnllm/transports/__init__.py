@@ -52,7 +52,7 @@ def default_transport() -> Transport:
         return Httpx(family=_family())
     from cnllm.transports.fast_sync import Fast  # not from `fast`, which imports asyncio
 
-    return Fast()
+    return Fast(idle=read_setting("idle_connections"))
 
 
 def default_async_transport() -> AsyncTransport:
@@ -61,7 +61,7 @@ def default_async_transport() -> AsyncTransport:
         return AsyncHttpx(family=_family())
     from cnllm.transports.fast_async import AsyncFast
 
-    return AsyncFast()
+    return AsyncFast(idle=read_setting("idle_connections"))
 
 
 def _use_fast() -> bool:

@@ -24,6 +24,7 @@ from cnllm.transports.headers import (
 )
 from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import AsyncioConnection, LoopPool
+from cnllm.transports.sockets import IDLE_CONNECTIONS
 
 __all__ = ["AsyncFast"]
 
@@ -31,12 +32,14 @@ __all__ = ["AsyncFast"]
 class AsyncFast:
     """Keeps connections alive, separately for each event loop. At most `connections` are in use at once in one loop.
 
+    At most `idle` wait for the next request, each for a minute.
+
     It leaves rare cases to httpx: event loops other than asyncio's, proxies of the environment, and headers that change
     a message's framing.
     """
 
-    def __init__(self, *, connections: int = 4096) -> None:
-        self._limit = connections
+    def __init__(self, *, connections: int = 4096, idle: int | None = None) -> None:
+        self._limit, self._most_idle = connections, idle or IDLE_CONNECTIONS
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._httpx = AsyncHttpx()
         self._destinations = Destinations()
@@ -97,7 +100,7 @@ class AsyncFast:
             return None
         pool = self._loops.get(loop)
         if pool is None and create:
-            pool = LoopPool(self._limit)
+            pool = LoopPool(self._limit, self._most_idle)
             with self._lock:
                 self._loops[loop] = pool
             await pool.watch()

@@ -18,14 +18,21 @@ from cnllm.transports.address import Address, Destinations
 from cnllm.transports.headers import (
     DRAIN_SECONDS,
     MAX_DRAIN_PIECES,
-    MAX_IDLE_CONNECTIONS,
     encode_head,
     idle_timeout,
     remaining_time,
 )
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.response_parser import ResponseParser
-from cnllm.transports.sockets import MAX_IDLE, has_only_tls_data, is_unusable, open_socket, pop_latest
+from cnllm.transports.sockets import (
+    IDLE_CONNECTIONS,
+    MAX_IDLE,
+    has_only_tls_data,
+    is_unusable,
+    open_socket,
+    pop_latest,
+    pop_surplus,
+)
 
 __all__ = ["Fast"]
 
@@ -88,8 +95,8 @@ class _Connection:
 class _Pool:
     """Connections shared by threads. A forked process starts with an empty pool."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, most_idle: int) -> None:
+        self._limit, self._most_idle = limit, most_idle
         self._reset()
 
     def _reset(self) -> None:
@@ -141,7 +148,7 @@ class _Pool:
         """Free a place, and keep the connection if it is reusable."""
         if connection is not None and connection.inherited:  # it belongs to the parent
             return
-        discarded = None if reusable else connection
+        discarded = [] if reusable or connection is None else [connection]
         with self._lock:
             self._used_places -= 1
             if self._waiting:
@@ -149,15 +156,14 @@ class _Pool:
             if connection is not None and connection in self._busy:
                 self._busy.discard(connection)
                 if reusable:
-                    connection.idle_since = time.monotonic()
+                    connection.idle_since = now = time.monotonic()
                     connection.used = True
                     self._idle.append(connection)
-                    if len(self._idle) > MAX_IDLE_CONNECTIONS:
-                        discarded = self._idle.popleft()
-            else:
-                discarded = connection  # the pool was closed meanwhile
-        if discarded is not None:
-            discarded.sock.close()
+                    discarded = pop_surplus(self._idle, self._most_idle, now)
+            elif connection is not None:
+                discarded = [connection]  # the pool was closed meanwhile
+        for surplus in discarded:
+            surplus.sock.close()
 
     def close(self) -> None:
         """Close idle connections, and interrupt those in use; their readers notice."""
@@ -180,11 +186,13 @@ class _Pool:
 class Fast:
     """Keeps connections alive and shares them between threads. At most `connections` are in use at once.
 
+    At most `idle` wait for the next request, each for a minute.
+
     It leaves rare cases to httpx: proxies of the environment, and headers that change a message's framing.
     """
 
-    def __init__(self, *, connections: int = 4096) -> None:
-        self._pool = _Pool(connections)
+    def __init__(self, *, connections: int = 4096, idle: int | None = None) -> None:
+        self._pool = _Pool(connections, idle or IDLE_CONNECTIONS)
         self._httpx = Httpx()
         self._destinations = Destinations()
         drop_after_fork(self)

@@ -15,7 +15,6 @@ __all__ = [
     "FRAMING",
     "MAX_DRAIN_PIECES",
     "MAX_HEAD_BYTES",
-    "MAX_IDLE_CONNECTIONS",
     "encode_head",
     "end_to_end_headers",
     "idle_timeout",
@@ -25,7 +24,6 @@ __all__ = [
 DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
 MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
 MAX_HEAD_BYTES = 102_400  # of a status line and headers with interim responses before them; httpx has it too
-MAX_IDLE_CONNECTIONS = 100  # number of idle connections
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 """Headers that change how a message is framed."""
 _AGENT = "cnllm/0.1"

@@ -10,14 +10,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.fork import generation
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
-from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, end_to_end_headers
+from cnllm.transports.headers import FRAMING, end_to_end_headers
 from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
 from cnllm.transports.proxies import MAX_URLS, proxy_for
+from cnllm.transports.sockets import IDLE_CONNECTIONS, MAX_IDLE
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -201,10 +203,11 @@ def error_during_body(
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
-    """Return the settings of a transport: no limit on connections, and at most a hundred idle ones."""
+    """Return the settings of a transport: no limit on connections, and one on those that are idle."""
     import ssl
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
+    idle = read_setting("idle_connections") or IDLE_CONNECTIONS
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=MAX_IDLE)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
         verify = tls.client_context()
         if proxy is not None and proxy.startswith("https:"):

@@ -11,9 +11,8 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from cnllm.fork import INHERITED
-from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
 from cnllm.transports.response_parser import ResponseParser
-from cnllm.transports.sockets import is_unusable, pop_latest
+from cnllm.transports.sockets import is_unusable, pop_latest, pop_surplus
 
 __all__ = ["AsyncioConnection", "LoopPool"]
 
@@ -194,7 +193,8 @@ class AsyncioConnection(asyncio.BufferedProtocol):
 class LoopPool:
     """Connections in use, idle ones for later requests, and tasks that wait for a place, first come, first served."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_idle: int) -> None:
+        self._most_idle = most_idle
         self.buffer = memoryview(bytearray(_SIZE))
         self._places = asyncio.Semaphore(limit)
         self._idle: deque[AsyncioConnection] = deque()
@@ -257,10 +257,10 @@ class LoopPool:
             return
         connection.cancel_wait()
         connection.idle = True
-        connection.idle_since = time.monotonic()
+        connection.idle_since = now = time.monotonic()
         self._idle.append(connection)
-        if len(self._idle) > MAX_IDLE_CONNECTIONS:
-            self._idle.popleft().close(at_once=False)
+        for surplus in pop_surplus(self._idle, self._most_idle, now):
+            surplus.close(at_once=False)
 
     def close(self) -> None:
         """Close all connections. Their readers notice."""

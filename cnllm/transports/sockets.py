@@ -18,9 +18,19 @@ from typing import Any, Protocol, TypeVar
 
 from cnllm.transports.headers import remaining_time
 
-__all__ = ["MAX_IDLE", "has_only_tls_data", "is_unusable", "open_socket", "pop_latest"]
+__all__ = [
+    "IDLE_CONNECTIONS",
+    "MAX_IDLE",
+    "has_only_tls_data",
+    "is_unusable",
+    "open_socket",
+    "pop_latest",
+    "pop_surplus",
+]
 
-MAX_IDLE = 20.0  # seconds that an idle connection is kept; many servers close theirs soon after
+MAX_IDLE = 60.0  # seconds that an idle connection is kept; a server may close it sooner, which is noticed
+IDLE_CONNECTIONS = 500
+"""The most idle connections that are kept, where the setting CNLLM_IDLE_CONNECTIONS says nothing."""
 _HEAD_START = 0.25  # seconds before the next address is tried too (RFC 8305)
 _LONGEST_LABEL = 64  # a label of a host's name has fewer characters
 _STARTED = {0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR}
@@ -31,6 +41,7 @@ _Target = tuple[Any, ...]
 
 class _HasKey(Protocol):
     key: tuple[bool, str, int]
+    idle_since: float
 
 
 _Connection = TypeVar("_Connection", bound=_HasKey)
@@ -164,6 +175,14 @@ def pop_latest(idle: deque[_Connection], key: tuple[bool, str, int]) -> _Connect
             del idle[index]
             return connection
     return None
+
+
+def pop_surplus(idle: deque[_Connection], most: int, now: float) -> list[_Connection]:
+    """Remove and return the connections beyond the number that is kept, and those that are idle for too long."""
+    surplus: list[_Connection] = []
+    while idle and (len(idle) > most or now - idle[0].idle_since > MAX_IDLE):
+        surplus.append(idle.popleft())
+    return surplus
 
 
 def is_unusable(fd: int, idle_since: float) -> bool:

@@ -212,6 +212,50 @@ def test_a_thousand_streams_at_once() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+class _HoldingServer(asyncio.Protocol):
+    """Answers when a round of requests is there, so that each has a connection of its own."""
+
+    opened = 0
+    size = 0
+    waiting: list[asyncio.Transport] = []  # noqa: RUF012
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        _HoldingServer.opened += 1
+
+    def data_received(self, data: bytes) -> None:
+        if not data.endswith(b"}"):
+            return
+        self.waiting.append(self.transport)
+        if len(self.waiting) == self.size:
+            for transport in self.waiting:
+                transport.write(reply())
+            self.waiting.clear()
+
+
+@pytest.mark.parametrize(("setting", "opened"), [(None, 150), ("60", 240), ("150", 150)])
+def test_connections_of_one_round_serve_the_next(
+    setting: str | None, opened: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting is not None:
+        monkeypatch.setenv("CNLLM_IDLE_CONNECTIONS", setting)
+    monkeypatch.setattr(_HoldingServer, "size", 150)
+    monkeypatch.setattr(_HoldingServer, "opened", 0)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(_HoldingServer, "127.0.0.1", 0, backlog=200) as server:
+            port = server.sockets[0].getsockname()[1]
+            model = registry().resolve("openai-compatible/m", base_url=f"http://127.0.0.1:{port}/v1")
+            async with AsyncClient(registry()) as client:
+                for _ in range(2):
+                    await asyncio.gather(*(client.call(model, "hi") for _ in range(150)))
+
+    asyncio.run(main())
+    assert _HoldingServer.opened == opened
+
+
 # ── its parts ────────────────────────────────────────────────────────────────
 ADDRESSES = [
     "http://a.example/v1/chat/completions",

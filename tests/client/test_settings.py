@@ -22,6 +22,7 @@ from cnllm import Client, CnllmError
 from cnllm.config import settings as variables
 from cnllm.config.settings import SETTINGS
 from cnllm.gateway.asgi import Gateway
+from cnllm.transports.sockets import IDLE_CONNECTIONS
 
 PACKAGE = Path(cnllm.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "settings.md"
@@ -37,7 +38,9 @@ NO_FOLDER = ("~nobody-has-this-name/x",)
 NO_COUNT = ("abc", "0", "-1", "1.5")
 WRONG: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([name for name in VARIABLES if name.endswith("TIMEOUT")], ("abc", "0", "-1", "nan", "1,5", "1 s")),
-    **dict.fromkeys(["CNLLM_ATTEMPTS", "CNLLM_MAX_REPLY_BYTES", "CNLLM_MAX_EVENT_BYTES"], NO_COUNT),
+    **dict.fromkeys(
+        ["CNLLM_ATTEMPTS", "CNLLM_IDLE_CONNECTIONS", "CNLLM_MAX_REPLY_BYTES", "CNLLM_MAX_EVENT_BYTES"], NO_COUNT
+    ),
     **dict.fromkeys([*(name for name in VARIABLES if name.endswith("_DIR")), "CNLLM_RAW_LOG"], NO_FOLDER),
     "CNLLM_TRANSPORT": ("quick", "FAST "),
     "CNLLM_LOG": ("loud", "yes"),
@@ -246,6 +249,7 @@ def test_the_manual_says_what_counts_if_nothing_is_set() -> None:
         "attempts": cnllm.Retry().attempts,
         "max_reply_bytes": limits.max_reply_bytes,
         "max_event_bytes": limits.max_event_bytes,
+        "idle_connections": IDLE_CONNECTIONS,
     }
     for name in WAITS:
         assert SETTINGS[f"{name}_timeout"].purpose.endswith(f"{getattr(cnllm.Timeouts(), name):g} if nothing is set")
