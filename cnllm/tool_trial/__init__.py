@@ -9,15 +9,14 @@ by their schema), the share of tasks that end right, and times.
 from __future__ import annotations
 
 from cnllm.tool_trial.allowance import AllowanceSpent, TrialAllowance
-from cnllm.tool_trial.measures import Measures, measure
+from cnllm.tool_trial.measures import MODES, Mode, ModeReport, measure
 from cnllm.tool_trial.tasks import TASKS, Task, TaskResult
-from cnllm.tool_trial.trial import MODES, Mode, ModeReport, TrialReport, try_tools
+from cnllm.tool_trial.trial import TrialReport, try_tools
 
 __all__ = [
     "MODES",
     "TASKS",
     "AllowanceSpent",
-    "Measures",
     "Mode",
     "ModeReport",
     "Task",

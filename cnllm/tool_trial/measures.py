@@ -13,13 +13,19 @@ Calls where they belong and calls valid by their schema are the two measures of 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from cnllm.tool_trial.tasks import TaskResult
 
-__all__ = ["Measures", "Seconds", "measure"]
+__all__ = ["MODES", "Mode", "ModeReport", "Seconds", "measure"]
+
+Mode = Literal["native", "prompt"]
+MODES: tuple[Mode, ...] = ("native", "prompt")
+"""Tools of the wire, and tools that the prompt describes."""
 
 
 class Seconds(Struct, frozen=True):
@@ -29,12 +35,14 @@ class Seconds(Struct, frozen=True):
     p95: float
 
 
-class Measures(Struct, frozen=True):
-    """The measures of a set of tasks; None where nothing was there to count.
+class ModeReport(Struct, frozen=True):
+    """The results of the tasks with one kind of tools, and their measures; null where nothing was there to count.
 
-    `first` is the time to the first piece of text or of a call, by reply; `task` the time of a whole task.
+    `first` is the time to the first piece of text or of a call, by reply; `task` the time of a whole task. `success` is
+    the share of tasks that ended right.
     """
 
+    tools: Mode
     tasks: int
     right: int
     true_positives: int
@@ -42,54 +50,45 @@ class Measures(Struct, frozen=True):
     false_negatives: int
     true_negatives: int
     valid: int
-    first: Seconds | None = None
-    task: Seconds | None = None
-
-    @property
-    def success(self) -> float | None:
-        """Return the share of tasks that ended right."""
-        return _share(self.right, self.tasks)
+    first: Seconds | None
+    task: Seconds | None
+    success: float | None
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    schema_accuracy: float | None
+    results: tuple[TaskResult, ...]
 
     @property
     def called(self) -> int:
         """Return the number of replies that called."""
         return self.true_positives + self.false_positives
 
-    @property
-    def precision(self) -> float | None:
-        """Return the share of the calls that belong where they are."""
-        return _share(self.true_positives, self.called)
 
-    @property
-    def recall(self) -> float | None:
-        """Return the share of the expected calls that came."""
-        return _share(self.true_positives, self.true_positives + self.false_negatives)
-
-    @property
-    def f1(self) -> float | None:
-        """Return the harmonic mean of precision and recall."""
-        doubled = 2 * self.true_positives
-        return _share(doubled, doubled + self.false_positives + self.false_negatives)
-
-    @property
-    def schema_accuracy(self) -> float | None:
-        """Return the share of the replies that called whose calls are all valid by their schema."""
-        return _share(self.valid, self.called)
-
-
-def measure(results: Sequence[TaskResult]) -> Measures:
-    """Return the measures of tasks."""
+def measure(tools: Mode, results: Sequence[TaskResult]) -> ModeReport:
+    """Return the report on tasks with one kind of tools."""
     replies = [reply for result in results for reply in result.replies]
-    return Measures(
+    counts = Counter((reply.expected, reply.called) for reply in replies)
+    hits, misplaced, missed = counts[True, True], counts[False, True], counts[True, False]
+    right = sum(result.problem is None for result in results)
+    valid = sum(reply.called and reply.valid for reply in replies)
+    return ModeReport(
+        tools=tools,
         tasks=len(results),
-        right=sum(result.problem is None for result in results),
-        true_positives=sum(reply.expected and reply.called for reply in replies),
-        false_positives=sum(reply.called and not reply.expected for reply in replies),
-        false_negatives=sum(reply.expected and not reply.called for reply in replies),
-        true_negatives=sum(not reply.expected and not reply.called for reply in replies),
-        valid=sum(reply.called and reply.valid for reply in replies),
+        right=right,
+        true_positives=hits,
+        false_positives=misplaced,
+        false_negatives=missed,
+        true_negatives=counts[False, False],
+        valid=valid,
         first=_seconds(reply.first for reply in replies),
         task=_seconds(result.seconds for result in results),
+        success=_share(right, len(results)),
+        precision=_share(hits, hits + misplaced),
+        recall=_share(hits, hits + missed),
+        f1=_share(2 * hits, 2 * hits + misplaced + missed),
+        schema_accuracy=_share(valid, hits + misplaced),
+        results=tuple(results),
     )
 
 

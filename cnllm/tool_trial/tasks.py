@@ -47,8 +47,8 @@ class ReplyResult(Struct, frozen=True):
     expected: bool
     called: bool
     valid: bool
-    first: float | None = None
-    seconds: float | None = None
+    first: float | None
+    seconds: float | None
 
 
 class TaskResult(Struct, frozen=True):
@@ -56,8 +56,8 @@ class TaskResult(Struct, frozen=True):
 
     task: str
     problem: str | None
-    replies: tuple[ReplyResult, ...] = ()
-    seconds: float | None = None
+    replies: tuple[ReplyResult, ...]
+    seconds: float | None
 
 
 def _lacks(text: str, *words: str) -> str | None:

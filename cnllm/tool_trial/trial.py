@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,24 +15,14 @@ from cnllm.errors import CnllmError
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent, CountingTransport, TrialAllowance
+from cnllm.tool_trial.measures import MODES, Mode, ModeReport, measure
 from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
 from cnllm.tools import Tool, as_tools
 from cnllm.types import Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
 
-__all__ = ["MODES", "Mode", "ModeReport", "TrialReport", "try_tools"]
-
-Mode = Literal["native", "prompt"]
-MODES: tuple[Mode, ...] = ("native", "prompt")
-"""Tools of the wire, and tools that the prompt describes."""
+__all__ = ["TrialReport", "try_tools"]
 
 _MAX_STEPS = 6
-
-
-class ModeReport(Struct, frozen=True):
-    """The results of all tasks that were tried with one kind of tools."""
-
-    mode: Mode
-    results: tuple[TaskResult, ...]
 
 
 class TrialReport(Struct, frozen=True):
@@ -43,8 +33,8 @@ class TrialReport(Struct, frozen=True):
     protocol: str
     modes: tuple[ModeReport, ...]
     requests: int
-    stopped: str | None = None
-    failed: str | None = None
+    stopped: str | None
+    failed: str | None
 
 
 def try_tools(
@@ -83,7 +73,7 @@ def try_tools(
                 on_result(mode, result)
             if stopped or failed:
                 break
-    modes = tuple(ModeReport(mode, tuple(results)) for mode, results in reports.items())
+    modes = tuple(measure(mode, results) for mode, results in reports.items())
     return TrialReport(model.name, model.protocol, modes, allowance.requests - before, stopped, failed)
 
 

@@ -32,7 +32,7 @@ RESULTS = st.lists(
 @given(RESULTS)
 def test_shares_are_those_of_the_definitions(results: list[TaskResult]) -> None:
     replies = [reply for result in results for reply in result.replies]
-    measures = measure(results)
+    measures = measure("native", results)
     called = [reply for reply in replies if reply.called]
     expected = [reply for reply in replies if reply.expected]
     both = [reply for reply in replies if reply.called and reply.expected]
@@ -54,5 +54,5 @@ def test_shares_are_those_of_the_definitions(results: list[TaskResult]) -> None:
 
 
 def test_nothing_is_not_zero() -> None:
-    nothing = measure([])
+    nothing = measure("prompt", [])
     assert (nothing.success, nothing.f1, nothing.schema_accuracy, nothing.first) == (None, None, None, None)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cnllm.cli import client_factory
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
-from cnllm.tool_trial import TASKS, TrialAllowance, measure, try_tools
+from cnllm.tool_trial import TASKS, TrialAllowance, try_tools
 from cnllm.tool_trial.allowance import currency_of
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
-    from cnllm.tool_trial import Measures, Mode, ModeReport, TaskResult, TrialReport
+    from cnllm.tool_trial import Mode, ModeReport, TaskResult, TrialReport
 
 __all__ = ["GOAL", "print_plan", "verify_tools"]
 
@@ -50,7 +48,7 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
         if report.stopped is not None:
             break
     if as_json:
-        answer.print_json([_as_json(report) for report in reports])
+        answer.print_json(reports)
     if simulate:
         stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
     return status
@@ -97,8 +95,7 @@ def _status(report: TrialReport) -> int:
     """Return the exit status of one model."""
     if report.failed is not None:
         return errors.FAILED
-    native = next((measure(mode.results) for mode in report.modes if mode.mode == "native"), None)
-    success = native.success if native is not None else None
+    success = next((mode.success for mode in report.modes if mode.tools == "native"), None)
     done = report.stopped is None and success is not None and success > GOAL
     return errors.WHOLE if done else errors.PARTIAL
 
@@ -106,16 +103,15 @@ def _status(report: TrialReport) -> int:
 # ── what is printed ──────────────────────────────────────────────────────────
 def _as_text(report: TrialReport) -> str:
     """Return the table of one model, at most 80 columns wide."""
-    measured = [measure(mode.results) for mode in report.modes]
-    rows = [[label, *cells] for label, cells in _rows(measured)]
-    heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.mode] for mode in report.modes)]
+    rows = [[label, *cells] for label, cells in _rows(report.modes)]
+    heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.tools] for mode in report.modes)]
     lines = [truncate_end(line, _WIDTH) for line in table(["", *heads[1:]], rows).splitlines()]
     lines = [heads[0], *lines, *_problems(report.modes)]
     lines.append(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else ""))
     return "\n".join(lines)
 
 
-def _rows(measured: Sequence[Measures]) -> Iterator[tuple[str, list[str]]]:
+def _rows(measured: Sequence[ModeReport]) -> Iterator[tuple[str, list[str]]]:
     yield "tasks that end right", [_of(m.right, m.tasks) for m in measured]
     yield "calls where they belong (F1)", [_share(m.f1) for m in measured]
     yield "  precision, recall", [f"{_share(m.precision)}, {_share(m.recall)}" for m in measured]
@@ -133,7 +129,7 @@ def _problems(modes: Sequence[ModeReport]) -> Iterator[str]:
     for mode in modes:
         for result in mode.results:
             if result.problem is not None:
-                yield truncate_end(f"  {_HEADS[mode.mode]}, {result.task}: {result.problem}", _WIDTH)
+                yield truncate_end(f"  {_HEADS[mode.tools]}, {result.task}: {result.problem}", _WIDTH)
 
 
 def _of(part: int, whole: int) -> str:
@@ -146,14 +142,3 @@ def _share(value: float | None) -> str:
 
 def _time(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f} s"
-
-
-def _as_json(report: TrialReport) -> dict[str, Any]:
-    """Return a report as `--json` prints it."""
-    modes = []
-    for mode in report.modes:
-        measures = measure(mode.results)
-        shares = {name: getattr(measures, name) for name in ("success", "precision", "recall", "f1", "schema_accuracy")}
-        modes.append({"tools": mode.mode, **msgspec.to_builtins(measures), **shares, "results": mode.results})
-    out: dict[str, Any] = msgspec.to_builtins(report) | {"modes": msgspec.to_builtins(modes)}
-    return out

@@ -15,6 +15,7 @@ from cnllm.registry_files.compare import Disagreement
 from cnllm.registry_files.public_lists import ListName
 from cnllm.registry_files.sources import Citation, UnsourcedFlag
 from cnllm.registry_files.updates.changes import Action, Kind
+from cnllm.tool_trial import TrialReport
 from cnllm.types import Note
 
 __all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]
@@ -152,64 +153,6 @@ class ClientKey(TypedDict):
     unpriced_calls: int
 
 
-class TrialSeconds(TypedDict):
-    """A median, and the time within which 95 of 100 are."""
-
-    median: float
-    p95: float
-
-
-class TrialReply(TypedDict):
-    """A reply in a task: whether it had to call, whether it did, whether its calls are valid, and its times."""
-
-    expected: bool
-    called: bool
-    valid: bool
-    first: float | None
-    seconds: float | None
-
-
-class TrialTask(TypedDict):
-    """The end of a task: `problem` is null if it ended right."""
-
-    task: str
-    problem: str | None
-    replies: list[TrialReply]
-    seconds: float | None
-
-
-class TrialMode(TypedDict):
-    """The tasks with one kind of tools, and their measures; null where nothing was there to count."""
-
-    tools: str
-    tasks: int
-    right: int
-    true_positives: int
-    false_positives: int
-    false_negatives: int
-    true_negatives: int
-    valid: int
-    first: TrialSeconds | None
-    task: TrialSeconds | None
-    success: float | None
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    schema_accuracy: float | None
-    results: list[TrialTask]
-
-
-class ToolTrial(TypedDict):
-    """The trial of a model's tools. `stopped`: why tasks are missing; `failed`: why the model did not answer."""
-
-    model: str
-    protocol: str
-    modes: list[TrialMode]
-    requests: int
-    stopped: str | None
-    failed: str | None
-
-
 class ProbedFlag(TypedDict):
     """The knowledge of a probe about a flag."""
 
@@ -268,7 +211,7 @@ LISTINGS: dict[str, Any] = {
     "serve-keys-list": list[ClientKey],
     "batch": Report,
     "batch-dry-run": Estimate,
-    "verify-tools": list[ToolTrial],
+    "verify-tools": list[TrialReport],
     "probe": Probed,
     "verify": list[Verified],
 }
