@@ -45,9 +45,7 @@ def test_a_model_that_solves_everything(tmp_path: Path) -> None:
     with serving() as (url, bodies):
         done = verify(tmp_path, url, "--json")
     assert done.returncode == 0, done.stderr
-    assert msgspec.to_builtins(msgspec.json.decode(done.stdout, type=LISTINGS["verify-tools"])) == json.loads(
-        done.stdout
-    )
+    assert len(msgspec.json.decode(done.stdout, type=LISTINGS["verify-tools"])) == 1
     (report,) = json.loads(done.stdout)
     assert (report["model"], report["stopped"], report["failed"]) == ("local/m", None, None)
     assert report["requests"] == len(bodies) == 2 * sum(map(len, SOLUTIONS.values()))
