@@ -260,6 +260,41 @@ def test_a_cancelled_call_is_carried_out_and_blocks_no_other(make: Make) -> None
     asyncio.run(main())
 
 
+def test_turns_that_are_kept_at_once_share_a_transaction(tmp_path: Path) -> None:
+    """Each transaction writes its pages to the log: a few for all turns, or a few for each."""
+
+    async def main(path: Path, *, at_once: bool) -> int:
+        store = AsyncStore(SqliteStore(path))
+        kept = (store.keep_turn("me", turn(str(n)), [str(n)], b"%d" % n) for n in range(100))
+        if at_once:
+            assert all(await asyncio.gather(*kept))
+        else:
+            assert all([await each for each in kept])
+        size = path.with_name(f"{path.name}-wal").stat().st_size
+        found = await store.find_turns("me", call_ids=[str(n) for n in range(100)])
+        assert found.by_call == {str(n): turn(str(n)) for n in range(100)}
+        await store.aclose()
+        return size
+
+    at_once, one_by_one = (asyncio.run(main(tmp_path / f"{at_once}.db", at_once=at_once)) for at_once in (True, False))
+    assert at_once * 5 < one_by_one
+
+
+def test_each_turn_of_a_transaction_has_its_own_outcome(tmp_path: Path) -> None:
+    async def main() -> None:
+        bounds = Bounds(count=100, bytes=20_000, share=0.5)
+        store = AsyncStore(SqliteStore(tmp_path / "gateway.db", bounds, clock=lambda: 0.0))
+        turns = [turn("a"), turn("b", size=30_000), turn("c"), turn("other"), turn("d")]
+        keys = [["1"], ["2"], ["3"], ["1"], ["4"]]
+        kept = [store.keep_turn("me", each, ids, None) for each, ids in zip(turns, keys, strict=True)]
+        assert await asyncio.gather(*kept) == [True, False, True, False, True]
+        found = await store.find_turns("me", call_ids=["1", "2", "3", "4"])
+        assert found.by_call == {"3": turn("c"), "4": turn("d")}, "two turns claim the first call"
+        await store.aclose()
+
+    asyncio.run(main())
+
+
 # ── the file ─────────────────────────────────────────────────────────────────
 def test_the_file_is_private_and_survives(tmp_path: Path) -> None:
     path = tmp_path / "new" / "gateway.db"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from cnllm.fork import generation
 from cnllm.gateway.store.items import Ambiguous, Store, StoreFailure, Turn, Turns
@@ -24,11 +26,19 @@ class HasCoroutines(Protocol):
         """Return an object with the store's methods as coroutines."""
 
 
+@runtime_checkable
+class HasGroups(Protocol):
+    """A store that keeps several turns at the price of one."""
+
+    def keep_turns(self, turns: Sequence[tuple[str, Turn, Sequence[str], bytes | None]], /) -> list[bool]:
+        """Keep turns with the arguments of `Store.keep_turn`. Return for each whether it is kept."""
+
+
 class AsyncStore:
     """A store for coroutines.
 
-    Memory is used directly, a file in one thread of this process, and a server by asyncio's sockets. A call that is
-    cancelled may still be carried out.
+    Memory is used directly, a file in one thread of this process, and a server by asyncio's sockets. Turns that are
+    kept at the same time go to the file in one transaction. A call that is cancelled may still be carried out.
     """
 
     def __init__(self, store: Store) -> None:
@@ -36,6 +46,7 @@ class AsyncStore:
         self._coroutines: Any = store.coroutines() if isinstance(store, HasCoroutines) else None
         self._thread: ThreadPoolExecutor | None = None
         self._generation = 0
+        self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
 
     @property
     def failure(self) -> str | None:
@@ -72,7 +83,7 @@ class AsyncStore:
 
     async def aclose(self) -> None:
         """Close the store."""
-        await self._run(self._store.close)
+        await self._run(self._store.close)  # after all that was begun before
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None
@@ -83,8 +94,11 @@ class AsyncStore:
             return coroutine
         if not self._store.blocks:
             return _result(function, *arguments, **options)
-        work = functools.partial(function, *arguments, **options)
-        return asyncio.get_running_loop().run_in_executor(self._executor(), work)
+        loop = asyncio.get_running_loop()
+        group = self._groups.get(loop)
+        if group is None:
+            group = self._groups[loop] = _Group(loop, self._store, self._executor)
+        return group.add(_Operation(function.__name__, arguments, options))
 
     def _executor(self) -> ThreadPoolExecutor:
         """Return the thread of this process: a forked child has none of its parent's."""
@@ -96,3 +110,93 @@ class AsyncStore:
 
 async def _result(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     return function(*arguments, **options)
+
+
+class _Operation(NamedTuple):
+    """A call of a store's method."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+class _Group:
+    """The operations of one event loop on a store that blocks: what comes while others run is carried out together.
+
+    So requests that end at the same time share one transaction, which each of them awaits.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, store: Store, executor: Callable[[], ThreadPoolExecutor]
+    ) -> None:
+        self._loop = weakref.ref(loop)
+        self._store = store
+        self._executor = executor
+        self._waiting: list[tuple[_Operation, asyncio.Future[Any]]] = []
+        self._is_busy = False
+
+    def add(self, operation: _Operation) -> asyncio.Future[Any]:
+        """Return the result of an operation, which is carried out with the others that wait."""
+        loop = self._loop()
+        assert loop is not None
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((operation, future))
+        if not self._is_busy:
+            self._is_busy = True
+            loop.call_soon(self._begin, loop)  # with those of the requests that the loop serves now
+        return future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out what waits, in the thread."""
+        begun, self._waiting = self._waiting, []
+        operations = [operation for operation, _ in begun]
+        try:
+            job = loop.run_in_executor(self._executor(), _carry_out, self._store, operations)
+        except RuntimeError as error:  # the process ends
+            self._is_busy = False
+            for _, future in begun:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        job.add_done_callback(functools.partial(self._end, loop, [future for _, future in begun]))
+
+    def _end(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        futures: list[asyncio.Future[Any]],
+        job: asyncio.Future[list[tuple[Any, Exception | None]]],
+    ) -> None:
+        """Hand the results out, and go on with what came meanwhile."""
+        failure = asyncio.CancelledError() if job.cancelled() else job.exception()
+        results = [(None, failure)] * len(futures) if failure is not None else job.result()
+        for future, (result, error) in zip(futures, results, strict=True):
+            if future.done():  # its request was given up
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        if self._waiting:
+            self._begin(loop)
+        else:
+            self._is_busy = False
+
+
+def _carry_out(store: Store, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
+    """Return the results of operations, or their errors. The turns are kept together, before the rest."""
+    results: list[tuple[Any, Exception | None]] = [(None, None)] * len(operations)
+    rest = list(range(len(operations)))
+    if isinstance(store, HasGroups):
+        turns = [number for number in rest if operations[number].method == "keep_turn"]
+        if turns:
+            kept = store.keep_turns([operations[number].arguments for number in turns])
+            for number, is_kept in zip(turns, kept, strict=True):
+                results[number] = (is_kept, None)
+            rest = [number for number in rest if operations[number].method != "keep_turn"]
+    for number in rest:
+        method, arguments, options = operations[number]
+        try:
+            results[number] = (getattr(store, method)(*arguments, **options), None)
+        except Exception as error:  # noqa: BLE001 it is raised where the operation is awaited
+            results[number] = (None, error)
+    return results

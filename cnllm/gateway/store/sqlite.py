@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
@@ -80,7 +80,7 @@ STEPS: Sequence[Sequence[str]] = (
 
 _RESPONSE = b"response"
 _CHUNK = 200  # keys of one query
-_OLD = 8  # expired items that one write deletes
+_OLD = 8  # expired items that are deleted for each one that is kept
 _BUSY_SECONDS = 1.0
 """Seconds that a write waits for other processes."""
 _PAUSE_SECONDS = 2.0
@@ -95,6 +95,15 @@ _log = logging.getLogger("cnllm.gateway")
 def store_path() -> Path:
     """Return the default path of the file, whether or not it exists."""
     return paths.data_dir() / "gateway.db"
+
+
+class _Item(NamedTuple):
+    """A turn, a response, or (without a digest) the mark of an ambiguous key, and the keys that find it."""
+
+    owner: bytes
+    digest: bytes
+    blob: bytes
+    keys: list[bytes]
 
 
 class _Damage(CnllmError):
@@ -134,11 +143,18 @@ class SqliteStore:
     # ── turns ────────────────────────────────────────────────────────────────
     def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and under the conversation that ends with it."""
-        owner, blob = identity_hash(identity), encode_turn(turn)
-        keys = [call_key(owner, call_id) for call_id in call_ids]
-        if prefix is not None:
-            keys.append(prefix_key(owner, prefix))
-        return self._run(lambda file: self._keep(file, owner, digest_of(blob), blob, list(dict.fromkeys(keys))), False)
+        return self.keep_turns([(identity, turn, call_ids, prefix)])[0]
+
+    def keep_turns(self, turns: Sequence[tuple[str, Turn, Sequence[str], bytes | None]]) -> list[bool]:
+        """Keep turns with the arguments of `keep_turn`, in one transaction. Return for each whether it is kept."""
+        items: list[_Item] = []
+        for identity, turn, call_ids, prefix in turns:
+            owner, blob = identity_hash(identity), encode_turn(turn)
+            keys = [call_key(owner, call_id) for call_id in call_ids]
+            if prefix is not None:
+                keys.append(prefix_key(owner, prefix))
+            items.append(_Item(owner, digest_of(blob), blob, list(dict.fromkeys(keys))))
+        return self._run(lambda file: self._keep(file, items), [False] * len(items))
 
     def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
         """Return the turn that made a call."""
@@ -166,7 +182,8 @@ class SqliteStore:
     def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
         """Keep a response under its id; it replaces an earlier one."""
         owner = identity_hash(identity)
-        return self._run(lambda file: self._keep(file, owner, _RESPONSE, blob, [response_key(owner, id)]), False)
+        item = _Item(owner, _RESPONSE, blob, [response_key(owner, id)])
+        return self._run(lambda file: self._keep(file, [item]), [False])[0]
 
     def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
         """Return a response; None where there is none, and a failure where nobody knows."""
@@ -293,32 +310,41 @@ class SqliteStore:
             if file.rows("PRAGMA quick_check(1)") != [("ok",)]:
                 raise _Damage(f"{self.path}: its tables are damaged", hint="move it to another place")
 
-    def _keep(self, file: DatabaseFile, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
+    def _keep(self, file: DatabaseFile, items: Sequence[_Item]) -> list[bool]:
+        """Keep items in one transaction. Return for each whether it is kept."""
         now = self._clock()
-        if item_size(blob, len(keys)) > self._bounds.identity_bytes:
-            return False
+        kept: list[bool] = []
         with file.writing() as connection:
-            clear = []
-            for key in keys:
-                query = "SELECT id, digest, at FROM keys JOIN items ON items.id = item WHERE key = ?"
-                row = connection.execute(query, (key,)).fetchone()
-                if row is None:
-                    clear.append(key)
-                    continue
-                connection.execute("DELETE FROM keys WHERE key = ?", (key,))
-                query = "DELETE FROM items WHERE id = ? AND NOT EXISTS (SELECT 1 FROM keys WHERE item = ?)"
-                connection.execute(query, (row[0], row[0]))
-                if row[1] != digest and row[2] >= now - self._bounds.seconds:
-                    _insert(connection, owner, now, b"", b"", [key])
-                else:
-                    clear.append(key)
-            if clear:
-                _insert(connection, owner, now, digest, blob, clear)
-            self._evict(connection, owner, now)
+            for item in items:
+                fits = item_size(item.blob, len(item.keys)) <= self._bounds.identity_bytes
+                kept.append(fits and self._keep_item(connection, item, now))
+            for owner in dict.fromkeys(item.owner for item in items):
+                self._evict(connection, owner)
+            self._drop_old(connection, _OLD * len(items), now)
+        return kept
+
+    def _keep_item(self, connection: sqlite3.Connection, item: _Item, now: float) -> bool:
+        """Keep an item. Return False where all of its keys are ambiguous."""
+        clear = []
+        for key in item.keys:
+            query = "SELECT id, digest, at FROM keys JOIN items ON items.id = item WHERE key = ?"
+            row = connection.execute(query, (key,)).fetchone()
+            if row is None:
+                clear.append(key)
+                continue
+            connection.execute("DELETE FROM keys WHERE key = ?", (key,))
+            query = "DELETE FROM items WHERE id = ? AND NOT EXISTS (SELECT 1 FROM keys WHERE item = ?)"
+            connection.execute(query, (row[0], row[0]))
+            if row[1] != item.digest and row[2] >= now - self._bounds.seconds:
+                _insert(connection, _Item(item.owner, b"", b"", [key]), now)
+            else:
+                clear.append(key)
+        if clear:
+            _insert(connection, _Item(item.owner, item.digest, item.blob, clear), now)
         return bool(clear)
 
-    def _evict(self, connection: sqlite3.Connection, owner: bytes, now: float) -> None:
-        """Delete the oldest items of this identity, then of all, until the bounds hold, and a few that are too old."""
+    def _evict(self, connection: sqlite3.Connection, owner: bytes) -> None:
+        """Delete the oldest items of this identity, then of all, until the bounds hold."""
         bounds = self._bounds
         for identity, count, size in (
             (owner, bounds.identity_count, bounds.identity_bytes),
@@ -335,9 +361,12 @@ class SqliteStore:
                     break
                 items, used, newest = items - 1, used - item_bytes, id_
             connection.execute(f"DELETE FROM items WHERE {where} AND id <= ?", (*values, newest))
-        rows = connection.execute("SELECT id, at FROM items ORDER BY id LIMIT ?", (_OLD,)).fetchall()
+
+    def _drop_old(self, connection: sqlite3.Connection, most: int, now: float) -> None:
+        """Delete some of the items that are too old."""
+        rows = connection.execute("SELECT id, at FROM items ORDER BY id LIMIT ?", (most,)).fetchall()
         for id_, at in rows:
-            if at >= now - bounds.seconds:
+            if at >= now - self._bounds.seconds:
                 break
             connection.execute("DELETE FROM items WHERE id = ?", (id_,))
 
@@ -353,15 +382,13 @@ class SqliteStore:
             file.rows("PRAGMA secure_delete = OFF")
 
 
-def _insert(
-    connection: sqlite3.Connection, owner: bytes, now: float, digest: bytes, blob: bytes, keys: list[bytes]
-) -> None:
-    names = b"".join(keys)
-    values: Any = (owner, now, digest, item_size(blob, len(keys)), names, check_of(names, blob), blob)
+def _insert(connection: sqlite3.Connection, item: _Item, now: float) -> None:
+    names = b"".join(item.keys)
+    size, check = item_size(item.blob, len(item.keys)), check_of(names, item.blob)
     query = "INSERT INTO items (identity, at, digest, size, names, sum, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    item = connection.execute(query, values).lastrowid
-    for key in keys:
-        connection.execute("INSERT INTO keys VALUES (?, ?)", (key, item))
+    id = connection.execute(query, (item.owner, now, item.digest, size, names, check, item.blob)).lastrowid
+    for key in item.keys:
+        connection.execute("INSERT INTO keys VALUES (?, ?)", (key, id))
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
