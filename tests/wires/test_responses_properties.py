@@ -81,7 +81,14 @@ EVENTS = st.dictionaries(st.sampled_from(WORDS), ANY, max_size=6).flatmap(
 )
 
 
+UNTYPED_ITEM = [
+    {"type": "response.output_item.done", "output_index": 0, "item": {"id": "x"}},
+    {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}},
+]
+
+
 @given(st.lists(EVENTS | st.dictionaries(st.sampled_from(WORDS), ANY), max_size=12), st.booleans())
+@example(UNTYPED_ITEM, False)
 @settings(max_examples=share(300), deadline=None)
 def test_no_json_raises(events: list[dict[str, Any]], whole: bool) -> None:
     for reply in read_anything(MODEL, events, whole=whole):

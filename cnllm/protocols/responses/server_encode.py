@@ -67,7 +67,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
                 output[-1]["content"][-1] |= {"logprobs": tokens} if len(part.text) == len(reply.text) else {}
     now = int(time.time())
     end = ending(reply.finish, reply.raw_finish, now)
-    if end["status"] == "incomplete" and not reply.incomplete and output and output[-1]["type"] == "message":
+    if end["status"] == "incomplete" and not reply.incomplete and output and output[-1].get("type") == "message":
         output[-1]["status"] = "incomplete"
     for call in reply.incomplete:
         output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", _seal_data(call)))
