@@ -7,7 +7,7 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.protocols.pieces import Counts, ExtraPiece, Piece
-from cnllm.registry.flags import Flags, UsagePaths
+from cnllm.registry.flags import Flags, UsagePaths, once_per_flags
 from cnllm.types import Note, Usage
 from cnllm.types.checks import short_text
 
@@ -37,20 +37,27 @@ def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
 
 def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
     """Yield the counts of a usage object, with a note on each that is no count."""
-    yield Counts(read_counts(data, flags))
+    usage = strict_counts_reader(flags)(data)
+    yield Counts(read_counts(data, flags) if usage is None else usage)
     if others := other_counts(data, known_keys(flags)):
         yield ExtraPiece("usage", others)
-    for path, value in _invalid_counts(data, flags.usage or _NONE):
+    for path, value in _invalid_counts(data, flags) if usage is None else ():
         did = "unknown: a count of tokens is a whole number from 0 to 2**53"
         yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
 
 
-def known_keys(flags: Flags) -> frozenset[str]:
-    """Return the declared paths of counts, and their first keys."""
+@once_per_flags
+def _paths(flags: Flags) -> tuple[str, ...]:
+    """Return all declared paths of counts."""
     paths = flags.usage or _NONE
     lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
-    declared = [path for names in lists for path in names or ()]
-    return frozenset([*declared, *(path.partition(".")[0] for path in declared)])
+    return tuple([path for names in lists for path in names or ()])
+
+
+@once_per_flags
+def known_keys(flags: Flags) -> frozenset[str]:
+    """Return the declared paths of counts, and their first keys."""
+    return frozenset([*_paths(flags), *(path.partition(".")[0] for path in _paths(flags))])
 
 
 def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
@@ -70,13 +77,12 @@ def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     return out
 
 
-def _invalid_counts(data: dict[str, Any], paths: UsagePaths) -> Iterator[tuple[str, Any]]:
+def _invalid_counts(data: dict[str, Any], flags: Flags) -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each count that was reported and is none."""
-    for names in (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write):
-        for path in names or ():
-            value = get(data, path)
-            if value is not None and as_count(value) is None:
-                yield path, value
+    for path in _paths(flags):
+        value = get(data, path)
+        if value is not None and as_count(value) is None:
+            yield path, value
 
 
 def as_count(value: Any) -> int | None:
@@ -86,6 +92,7 @@ def as_count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
 
 
+@once_per_flags
 def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict[str, Any]], Usage | None]:
     """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
     paths = flags.usage or _NONE
@@ -96,21 +103,18 @@ def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict
     def read(data: dict[str, Any]) -> Usage | None:
         counts: list[int | None] = []
         for paths in places:
+            found: int | None = None
             for outer, inner in paths:
                 value = data.get(outer)
                 if inner is not None:
                     value = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
-                if type(value) is int:
-                    if 0 <= value <= LARGEST_COUNT:
-                        counts.append(value)
-                        break
-                elif type(value) is float and (count := as_count(value)) is not None:
-                    counts.append(count)
-                    break
-                if strict and value is not None:
+                if value is None:
+                    continue
+                count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
+                if count is None and strict:
                     return None
-            else:
-                counts.append(None)
+                found = count if found is None else found
+            counts.append(found)
         reasoning, cached, written, output, input, total = counts
         if excluded:
             output = _plus(output, reasoning if "reasoning" in excluded else None)

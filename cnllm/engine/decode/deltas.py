@@ -125,6 +125,8 @@ class Deltas:
 
     def end(self, ending: Ending) -> list[Item]:
         """Return the halves of characters at the end of the newest snapshots."""
+        if not (self._thought.half or self._text.half):
+            return []
         pairs = ((True, self._thought), (False, self._text))
         return [text_piece(in_reasoning, channel.half) for in_reasoning, channel in pairs if channel.half]
 
@@ -164,6 +166,8 @@ class Surrogates:
 
     def end(self, ending: Ending) -> list[Item]:
         """Return a replacement for each half that nothing followed."""
+        if self.is_idle:
+            return []
         pairs = ((True, self._thought.rest()), (False, self._text.rest()))
         return [text_piece(in_reasoning, text) for in_reasoning, text in pairs if text]
 

@@ -44,7 +44,6 @@ class StreamParser:
     __slots__ = (
         "_arrays",
         "_builder",
-        "_busy",
         "_collected",
         "_damaged",
         "_decoder",
@@ -61,7 +60,6 @@ class StreamParser:
         "_limits",
         "_lines",
         "_max_fast_piece",
-        "_may_begin",
         "_mode",
         "_output_reader",
         "_plan",
@@ -130,9 +128,7 @@ class StreamParser:
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
-        self._busy = False  # a filter waits for more text
         self._search = None if plan is None else plan.search
-        self._may_begin: Any = self._builder.may_begin
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -161,7 +157,8 @@ class StreamParser:
         if self._mode != "sse" or self._has_ended:
             return self._begin_body(chunk)
         out: list[Event] = []
-        fast_decode, max_size, kinds = self._fast_decode, self._max_fast_piece, self._fast_kinds
+        builder, fast_decode = self._builder, self._fast_decode
+        max_size, kinds = self._max_fast_piece, self._fast_kinds
         is_any_size = max_size == sys.maxsize
         run: list[str] = []  # neighbours of one kind
         kind: str | int | None = None
@@ -172,43 +169,24 @@ class StreamParser:
                 if field in kinds and (is_any_size or len(text) < max_size or type(field) is int):
                     if field != kind:
                         if run:
-                            self._deliver_run(kind, run, out)
+                            out += builder.add_run(kind, run)
                             run = []
                         kind = field
                     run.append(text)
                     continue
             if run:
-                self._deliver_run(kind, run, out)
+                out += builder.add_run(kind, run)
                 run = []
             self._read_event(data, out)
             if self._has_ended:
                 break
             kinds = self._fast_kinds
         if run:
-            self._deliver_run(kind, run, out)
+            out += builder.add_run(kind, run)
         if chunk[-2:] != b"\n\n" and not self._has_ended:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
         return out if self._output_reader is None else self._output_reader.events(out)
-
-    def _deliver_run(self, kind: str | int | None, run: list[str], out: list[Event]) -> None:
-        """Deliver plain pieces of one kind (see `ReplyBuilder.plain_kinds`).
-
-        Markers of calls are looked for in all of them, but not in arguments.
-        """
-        builder, may_begin = self._builder, self._may_begin
-        if self._collected.ended and self._proof != "event":
-            self._collected.ended, self._has_resumed = False, True
-        is_plain = may_begin is None or type(kind) is int
-        if is_plain or not (self._busy or may_begin(run[0] if len(run) == 1 else "".join(run))):
-            out += builder.add_run(kind, run)
-            return
-        for text in run:
-            if self._busy or len(run) == 1 or may_begin(text):  # a marker may begin in this piece
-                out += builder.add_plain(kind, text)
-                self._busy = not builder.is_idle
-            else:
-                out += builder.add_run(kind, [text])
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
@@ -313,12 +291,12 @@ class StreamParser:
 
     def _update_fast_kinds(self) -> None:
         """Decide which kinds of piece the fast decoder may read from now on."""
-        self._busy = not self._builder.is_idle
-        is_known = self._collected.id is not None and self._collected.reported_model is not None
-        if not is_known and self._full_reads < _MAX_FULL_READS:
+        collected = self._collected
+        if (collected.id is None or collected.reported_model is None) and self._full_reads < _MAX_FULL_READS:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
-        self._fast_kinds = set() if self._decoder.reads_all else self._builder.plain_kinds
+        is_over = collected.ended and self._proof != "event"  # what follows is read in full: see `_read_after_finish`
+        self._fast_kinds = set() if is_over or self._decoder.reads_all else self._builder.plain_kinds
 
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
         """Note data that is no JSON.

@@ -69,11 +69,13 @@ class ReplyBuilder:
 
     __slots__ = (
         "_at_calls",
+        "_busy",
         "_calls",
         "_deltas",
         "_duplicates",
         "_flags",
         "_last_kind",
+        "_may_begin",
         "_next_text",
         "_next_thought",
         "_parts",
@@ -110,6 +112,8 @@ class ReplyBuilder:
         new_tagged = self._duplicates.new_tagged
         self._tags = ThinkTags(tags, (reasoning and reasoning.tags_at) or "start", new_tagged) if tags else None
         self._calls = calls
+        self._may_begin = None if calls is None else calls.may_begin  # a quick test of plain text
+        self._busy = False  # a stage holds text back
         if calls is not None:
             calls.attach(self.collected, new_tagged)
         self._stops = StopTexts(rules.stops) if rules.stops else None
@@ -138,11 +142,6 @@ class ReplyBuilder:
             if not stage.is_idle:
                 return False
         return True
-
-    @property
-    def may_begin(self) -> Any:
-        """Return the test whether the marker of a call may begin in a text; None where none is looked for."""
-        return None if self._calls is None else self._calls.may_begin
 
     @property
     def plain_kinds(self) -> set[str | int | None]:
@@ -193,6 +192,7 @@ class ReplyBuilder:
         out: list[Event] = []
         for piece in pieces:
             self._add(piece, out)
+        self._busy = not self.is_idle
         return out
 
     def add_text(self, text: str) -> list[Event]:
@@ -244,17 +244,29 @@ class ReplyBuilder:
                 out += collected.add_citation(piece, is_placed=not self._is_text_changed)
 
     def add_run(self, kind: str | int | None, pieces: list[str]) -> Iterable[Event]:
-        """Add plain pieces of one of the `plain_kinds`, in none of which a marker begins; return their events."""
+        """Add plain pieces of one of the `plain_kinds`; return their events.
+
+        Text in which the marker of a call may begin goes through the row.
+        """
         if type(kind) is int:
             return self.collected.calls.go_on(kind, pieces)
-        if self._calls is not None and self._calls.is_reading:
-            self._calls.skip(kind is not None, pieces)
-        return self.collected.parts.put_run(kind is not None, pieces)
-
-    def add_plain(self, kind: str | int | None, text: str) -> list[Event]:
-        """Add a plain piece of one of the `plain_kinds` in which a marker may begin; return its events."""
+        in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
+        if may_begin is None:
+            return parts.put_run(in_reasoning, pieces)
+        assert calls is not None
+        if not self._busy and not may_begin(pieces[0] if len(pieces) == 1 else "".join(pieces)):
+            if calls.is_reading:
+                calls.skip(in_reasoning, pieces)
+            return parts.put_run(in_reasoning, pieces)
         out: list[Event] = []
-        self._push(TextPiece(text) if kind is None else ReasoningPiece(text, ""), self._at_calls, out)
+        for text in pieces:
+            if self._busy or len(pieces) == 1 or may_begin(text):
+                self._push(ReasoningPiece(text, "") if in_reasoning else TextPiece(text), self._at_calls, out)
+                self._busy = not self.is_idle
+            else:
+                if calls.is_reading:
+                    calls.skip(in_reasoning, [text])
+                out += parts.put_run(in_reasoning, [text])
         return out
 
     @property

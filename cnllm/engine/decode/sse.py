@@ -58,8 +58,12 @@ class SseParser:
                 return []
         if chunk.find(b"\r") >= 0 or self._was_cr:  # `in` costs more: it first tries whether its left is a number
             chunk = self._unify(chunk)
-        if self._data is None and not self._event and (events := self._plain_events(chunk)) is not None:
-            return events
+        if self._data is None and not self._event:
+            if not self._line and (single := _single_event(chunk)) is not None:
+                self._size = 0
+                return [single]
+            if (events := self._plain_events(chunk)) is not None:
+                return events
         lines = chunk.split(b"\n")
         if len(lines) == 1:
             if chunk:
@@ -168,9 +172,6 @@ class SseParser:
         text = chunk
         if self._line:
             text = b"".join([*self._line, chunk])
-        elif (event := _single_event(chunk)) is not None:
-            self._size = 0
-            return [event]
         if text[:5] != b"data:":
             return None
         events = text.split(b"\n\ndata:")

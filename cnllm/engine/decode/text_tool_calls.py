@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -16,7 +15,7 @@ from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers, unite_rules
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
-from cnllm.registry.flags import Flags, Leak
+from cnllm.registry.flags import Flags, once_per_flags
 from cnllm.types import Message, Note, ToolResult
 from cnllm.types.arguments import decode_arguments
 
@@ -53,12 +52,11 @@ def text_call_filters(
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    tags = _tags(flags)
-    found = _active_rules(_RuleList(flags.leaks or ()), tags, then, prompted, bool(offered) or not is_offer_known)
+    found = _active_rules(flags, then, prompted, bool(offered) or not is_offer_known)
     if found is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
-    rules, markers = found
+    rules, tags, markers = found
     return TextCalls(rules, tags, markers, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
@@ -67,49 +65,27 @@ def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callabl
 
     `has_functions` says whether the model may call functions.
     """
-    rules = _active_rules(_RuleList(flags.leaks or ()), _tags(flags), then, False, has_functions)
-    return None if rules is None else rules[1].may_begin_long
+    found = _active_rules(flags, then, False, has_functions)
+    return None if found is None else found[2].may_begin_long
 
 
-def _tags(flags: Flags) -> tuple[str, ...]:
-    """Return the pairs of tags of reasoning."""
-    return tuple((flags.reasoning and flags.reasoning.tags) or ())
-
-
-class _RuleList:
-    """The leak rules of a model's flags, compared by identity.
-
-    They cannot be hashed, and a model keeps the same list.
-    """
-
-    __slots__ = ("rules",)
-
-    def __init__(self, rules: Sequence[Leak]) -> None:
-        self.rules = rules
-
-    def __hash__(self) -> int:
-        return id(self.rules)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _RuleList and other.rules is self.rules
-
-
-@lru_cache(maxsize=256)
+@once_per_flags
 def _active_rules(
-    rule_list: _RuleList, tags: tuple[str, ...], then: Then | None, prompted: bool, offered: bool
-) -> tuple[list[Markup], Markers] | None:
-    """Return the rules that apply, and the markers of them and of the tags; None where there are no markers.
+    flags: Flags, then: Then | None, prompted: bool, offered: bool
+) -> tuple[list[Markup], tuple[str, ...], Markers] | None:
+    """Return the rules that apply, the tags of reasoning, and the markers of both; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
-    united = unite_rules([Markup(*msgspec.structs.astuple(rule)) for rule in rule_list.rules])
+    tags = tuple((flags.reasoning and flags.reasoning.tags) or ())
+    united = unite_rules([Markup(*msgspec.structs.astuple(rule)) for rule in flags.leaks or ()])
     united = markup_rules(united) if prompted else united
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in united]
     rules = [rule for rule in rules if rule.then != "keep"]
     if not offered:
         rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
     markers = filter_markers(rules, tags)
-    return (rules, Markers.copy(markers)) if markers else None
+    return (rules, tags, Markers.copy(markers)) if markers else None
 
 
 class TextCalls:

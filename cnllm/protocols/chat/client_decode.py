@@ -32,7 +32,7 @@ from cnllm.protocols.pieces import (
 )
 from cnllm.protocols.reported import find_error, has_error_status, is_error, read_finish
 from cnllm.protocols.usage import count_pieces
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, once_per_flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
 
@@ -41,6 +41,7 @@ __all__ = ["EXTRA_KEYS", "ChatDecoder", "fast_decoder", "find_fault"]
 EXTRA_KEYS = ("service_tier", "system_fingerprint", "moderation", "metadata")
 """Keys beside the choices that `Reply.extra` has."""
 
+_ANSWER_KEYS = frozenset({"id", "object", "created", "model", "choices"})
 _SOUNDS = {
     "UklGR": "audio/wav",
     "SUQz": "audio/mpeg",
@@ -63,12 +64,14 @@ class ChatDecoder:
         "_head",
         "_is_answered",
         "_legacy_texts",
+        "_plain_keys",
         "_read",
     )
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
+        self._plain_keys = _plain_keys(flags)
         self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
         self._is_answered = False  # a choice came
@@ -92,22 +95,24 @@ class ChatDecoder:
         if head != self._head:  # once, and not with each chunk
             self._head = head
             out.append(Head(*head))
-        if (fault := find_fault(data, flags)) is not None:
-            out.append(Fault(fault))
-        for key in EXTRA_KEYS:
-            if type(value := data.get(key)) in (str, dict) and value:
-                out.append(ExtraPiece(key, value))
-        usage = get_first(data, flags.usage.at if flags.usage else None)
-        if type(usage) is dict:
-            out += count_pieces(usage, flags)
         choices = data.get("choices")
+        has_more = not choices or not self._plain_keys.issuperset(data)  # than an answer
+        if has_more:
+            if (fault := find_fault(data, flags)) is not None:
+                out.append(Fault(fault))
+            for key in EXTRA_KEYS:
+                if type(value := data.get(key)) in (str, dict) and value:
+                    out.append(ExtraPiece(key, value))
+            usage = get_first(data, flags.usage.at if flags.usage else None)
+            if type(usage) is dict:
+                out += count_pieces(usage, flags)
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
                 self._choice(choice, whole, out)
             elif type(choice) is dict:
                 dropped = f"choice {choice.get('index', position)!r}"
                 out.append(Note("choice-dropped", "n", dropped, "left out: the first choice is the reply"))
-        if flags.citations is not None:
+        if has_more and flags.citations is not None:
             out += _sources(data, flags)
         return out
 
@@ -312,6 +317,14 @@ def _detail_text(item: Any) -> str:
     return ""
 
 
+@once_per_flags
+def _plain_keys(flags: Flags) -> frozenset[str]:
+    """Return the keys of a chunk that holds an answer and says nothing else about the reply."""
+    places = [paths.at for paths in (flags.usage, flags.error, flags.citations) if paths is not None]
+    named = {path.partition(".")[0] for at in places for path in at or ()}
+    return frozenset() if "" in named else _ANSWER_KEYS - named  # "." is the whole chunk
+
+
 def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     """Return the error in a body or chunk, or None. An object with 0 as its code reports success."""
     paths = flags.error
@@ -333,6 +346,7 @@ def find_fault(data: dict[str, Any], flags: Flags) -> Any:
     return None if data.get("choices") else find_error(data)
 
 
+@once_per_flags
 def fast_decoder(flags: Flags) -> FastDecoder | None:
     """Return the fast decoder; None where the endpoint has paths of its own.
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.json import encode as encode_json
 
 from cnllm.jsonpath import get, merge_patch, nest, remove
-from cnllm.registry.flags import CallPaths, Flags, Messages, Reasoning, ReplyPaths, Tools
+from cnllm.registry.flags import CallPaths, Flags, Messages, Reasoning, ReplyPaths, Tools, once_per_flags
 from cnllm.types.arguments import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
@@ -92,6 +92,7 @@ def _dotted_fields(reasoning: Reasoning | None) -> tuple[str, ...]:
 # ── replies ──────────────────────────────────────────────────────────────────
 
 
+@once_per_flags
 def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any]] | None:
     """Return the translation of a chunk, or of a whole body, into the usual keys; None where it has them already."""
     paths = _paths(flags)
