@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.fork import cached_property
-from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import POLICY_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
@@ -47,7 +46,6 @@ from cnllm.types import (
     Reasoning,
     ReasoningDelta,
     Reply,
-    Restarted,
     Text,
     TextDelta,
     ToolCall,
@@ -140,7 +138,6 @@ class Exchange:
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
-        self._delivered = Delivered()
         self._awaits_seals = not _is_plain(self.model)
 
     @cached_property
@@ -153,6 +150,7 @@ class Exchange:
             request=self.body,
             input_tokens=self.tokens if self.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
+            strict=True,
         )
 
     def _use_policy(self, headers: Mapping[str, str]) -> None:
@@ -269,40 +267,28 @@ class Exchange:
             if not run:
                 continue
             data = None
-            if (kind is TextDelta or kind is ReasoningDelta) and self._delivered.is_first:
-                texts = [event.text for event in run]
-                if (data := self._writer.feed_texts(kind, texts)) is not None:
-                    self._delivered.add(kind, texts)
-                    out.append(data)
-            if data is None:
-                out += map(self.event, run)
+            if kind is TextDelta or kind is ReasoningDelta:
+                data = self._writer.feed_texts(kind, [event.text for event in run])
+            out += map(self.event, run) if data is None else [data]
         return b"".join(out)
 
     def event(self, event: Event) -> bytes:
         """Return the bytes of an event, except for `Finished`, which waits for `end`. Raises `Diverged`."""
         kind = type(event)
-        if self._delivered.is_first:  # most of a stream
-            if type(event) is TextDelta or type(event) is ReasoningDelta:
-                self._delivered.add(kind, [event.text])
-                return self._writer.feed(event)
-            if type(event) is ToolCallDelta:
-                self._delivered.add(event.index, [event.text])
-                return self._writer.feed(event)
-        if kind is Restarted:
-            self._delivered.restart()
-            return b""
-        event_left = self._delivered.rest(event)
-        if event_left is None or kind is Finished:
-            return b""
-        match event_left:
+        if kind is TextDelta or kind is ReasoningDelta or kind is ToolCallDelta:  # most of a stream
+            return self._writer.feed(event)
+        match event:
             case ToolCallStart():
-                event_left = replace(event_left, id=self._id(event_left.id))
+                event = replace(event, id=self._id(event.id))
             case ToolCallEnd(call=call):
                 sealed = self._sealer.part(call) if self._awaits_seals else call
-                event_left = replace(event_left, call=self._with_id(sealed))
+                event = replace(event, call=self._with_id(sealed))
             case BlockEnd(part=Reasoning() as part) if self._awaits_seals:
-                event_left = replace(event_left, part=self._sealer.part(part))
-        return self._writer.feed(event_left)
+                event = replace(event, part=self._sealer.part(part))
+            case Finished():
+                self._writer.require_whole()
+                return b""
+        return self._writer.feed(event)
 
     def end(self, reply: Reply) -> bytes:
         """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""

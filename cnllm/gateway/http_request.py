@@ -15,7 +15,6 @@ from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.call_log import FinishedCall
-from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, untrusted_failure
@@ -36,6 +35,7 @@ from cnllm.registry.model import Model
 from cnllm.store.prefix import fingerprint
 from cnllm.store.records import PrefixRecord
 from cnllm.types import Reply
+from cnllm.types.delivered import Diverged
 
 __all__ = ["HttpRequest"]
 

@@ -8,13 +8,12 @@ block of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.protocols.repeated_text import RepeatedText
 from cnllm.types import (
     BlockEnd,
     Citation,
@@ -35,6 +34,7 @@ from cnllm.types import (
     ToolCallStart,
     UsageSeen,
 )
+from cnllm.types.delivered import Delivered, Diverged
 
 __all__ = ["EventOrder", "citations_by_part"]
 
@@ -67,7 +67,8 @@ class EventOrder:
     With `whole_calls` the encoder writes calls when they are complete: later parts wait for them. With `one_block` it
     writes one part after the other: text waits until the arguments of the calls before it are complete. `seal` is
     called for each part of reasoning and each call when it ends, and returns the part to write; then calls need not
-    wait.
+    wait. What a reply that begins again repeats is left out. A text that differs is written whole, because a reader
+    would rather see both than lose one; with `strict` it raises `Diverged`.
     """
 
     __slots__ = (
@@ -81,15 +82,21 @@ class EventOrder:
         "_kind",
         "_one_block",
         "_pieces",
-        "_repeats",
         "_seal",
         "_seals",
+        "_strict",
         "_whole_calls",
     )
 
     def __init__(
-        self, *, whole_calls: bool = False, one_block: bool = False, seal: Callable[[Part], Part] | None = None
+        self,
+        *,
+        whole_calls: bool = False,
+        one_block: bool = False,
+        seal: Callable[[Part], Part] | None = None,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._whole_calls = whole_calls
         self._one_block = one_block
         self._seal = seal
@@ -97,36 +104,43 @@ class EventOrder:
         self._is_ordered = False  # whether a part ended before the next one began
         self._count = 0  # parts that ended
         self._pieces: list[str] = []  # of the open part
-        self._delivered: dict[type, list[str]] = {Text: [], Reasoning: []}
+        self._delivered = Delivered()  # also what waits
         self._seals: list[object] = []  # that were delivered
         self._held: list[Event] = []
         self._calls: list[int] = []  # that began, and were not delivered if they are written whole
         self._ended_calls: dict[int, Event] = {}
         self._arguments: dict[int, list[str]] = {}  # of the calls that were delivered
-        self._repeats: RepeatedText | None = None  # by kind of part, or by index of call
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events to write now."""
         kind = type(event)
         if kind is Restarted:
-            return self._restart()
-        if self._repeats is not None:
-            new = self._without_repeat(event, self._repeats)
-            if new is None:
-                return []
-            event = new
-        return self._feed(event, kind)
+            out = [] if self._strict else self.flush()
+            self._delivered.restart()
+            return out
+        try:
+            new = self._delivered.rest(event)
+        except Diverged:
+            if self._strict:
+                raise
+            new = self._different(event)
+        return [] if new is None else self._feed(new, kind)
+
+    def require_whole(self) -> None:
+        """Raise `Diverged` where a reply that began again has not repeated all that was delivered."""
+        self._delivered.rest(Finished("stop", None))
 
     @property
     def has_text(self) -> bool:
         """Whether text of the answer was written."""
-        return self._kind is Text or bool(self._delivered[Text])
+        return self._delivered.has(TextDelta)
 
     def continue_with(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bool:
         """Whether deltas of one kind go out as they are, because they continue the open part."""
-        if self._kind is not _KINDS[kind] or self._held or self._repeats is not None:
+        if self._kind is not _KINDS[kind] or self._held or not self._delivered.is_first:
             return False
         self._pieces += texts
+        self._delivered.add(kind, texts)
         return True
 
     def _feed(self, event: Event, kind: type) -> list[Event]:
@@ -151,35 +165,12 @@ class EventOrder:
             out += self._release()
         return out
 
-    def _restart(self) -> list[Event]:
-        """Begin again. What was delivered cannot be taken back: it is left out where it comes once more."""
-        out = self.flush()
-        delivered: dict[Hashable, str] = {index: "".join(pieces) for index, pieces in self._arguments.items()}
-        for kind, texts in self._delivered.items():
-            delivered[kind] = "".join([*texts, *(self._pieces if kind is self._kind else ())])
-        self._repeats = RepeatedText(delivered)
-        return out
-
-    def _without_repeat(self, event: Event, repeats: RepeatedText) -> Event | None:
-        """Return the event without the text that was delivered before; None if nothing is left.
-
-        A text that differs is written whole: an encoder cannot end the stream with an error, as a gateway does
-        (`cnllm.gateway.delivered`), and a reader would rather see both texts than lose one.
-        """
-        match event:
-            case ToolCallStart(index=index) if index in repeats:
-                return None
-            case TextDelta() | ReasoningDelta():
-                key: type | int = _KINDS[type(event)]
-            case ToolCallDelta(index=index) if index in repeats:
-                key = index
-            case _:
-                return event
-        text = repeats.new_part(key, event.text)
-        if text is None:
-            repeats.forget(key)
-            return event
-        return replace(event, text=text) if text else None
+    def _different(self, event: Event) -> Event | None:
+        """Return an event that differs from what was delivered, as it is written: the whole text, and no call twice."""
+        self._delivered.forget(event)
+        return (
+            None if type(event) is ToolCallStart else event if type(event) is Finished else self._delivered.rest(event)
+        )
 
     def flush(self) -> list[Event]:
         """Return the events that wait, because no more come."""
@@ -267,9 +258,10 @@ class EventOrder:
         if self._kind is type(part):
             text = self._close()
             return [self._ended(event.index, part if part.text == text else replace(part, text=text))]
-        if part.text and part.text not in "".join(self._delivered[type(part)]):  # it came in no deltas
-            self._delivered[type(part)].append(part.text)
-            return [_DELTAS[type(part)](part.text), self._ended(event.index, part)]
+        kind = _DELTAS[type(part)]
+        if part.text and part.text not in self._delivered.text(kind):  # it came in no deltas
+            self._delivered.add(kind, [part.text])
+            return [kind(part.text), self._ended(event.index, part)]
         if part.text and (part.seal is None or part.seal in self._seals):
             return []  # a part that has ended already
         return [self._ended(event.index, replace(part, text="") if part.text else part)]
@@ -284,8 +276,6 @@ class EventOrder:
     def _close(self) -> str:
         """Close the open part, and return its text."""
         text = "".join(self._pieces)
-        if self._kind is not None:
-            self._delivered[self._kind].append(text)
         self._kind, self._pieces = None, []
         return text
 

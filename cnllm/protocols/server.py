@@ -185,6 +185,9 @@ class StreamWriter:
     answered: some protocols repeat a part of it, and calls have the client's own names and form. `input_tokens` is an
     estimate of the tokens of the request, for protocols that count them at the beginning. `seal` is called for each
     part of reasoning and each call when it ends, and returns the part to write (`ServerCodec.write_token`).
+
+    A reply that begins again is not written twice: what it repeats is left out, and a text that differs is written
+    whole. With `strict` it raises `Diverged`.
     """
 
     def __init__(
@@ -196,6 +199,7 @@ class StreamWriter:
         request: dict[str, Any] | None = None,
         input_tokens: int | None = None,
         seal: Callable[[Part], Part] | None = None,
+        strict: bool = False,
     ) -> None:
         codec = _codec(protocol)
         checks.require_text("id", id)
@@ -207,7 +211,7 @@ class StreamWriter:
         self._encoder = codec.stream(id, model, _checked_request(request))
         if input_tokens is not None:
             self._encoder.expect_input(int(input_tokens))
-        self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal)
+        self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal, strict=strict)
         self._takes_media = codec.takes_media
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
@@ -246,6 +250,10 @@ class StreamWriter:
         if (data := self._encoder.texts(kind, texts)) is not None and self._order.continue_with(kind, texts):
             return data
         return None
+
+    def require_whole(self) -> None:
+        """Raise `Diverged` where a reply that began again has not repeated all that was written."""
+        self._order.require_whole()
 
     def _visible_event(self, event: Event) -> Event | None:
         """Return the event for the reader; None for one of an excluded call."""

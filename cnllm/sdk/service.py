@@ -21,7 +21,6 @@ from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
-from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import client_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
@@ -33,6 +32,7 @@ from cnllm.gateway.store import Store, open_store
 from cnllm.protocols import server_api
 from cnllm.sdk.routes import find_route
 from cnllm.types import Event, Note, Reply, Request
+from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts
 
 __all__ = ["FAILURES", "IDENTITY", "Answer", "SdkRequest", "Service", "process_store"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.exchange import DIVERGED, Exchange
 from cnllm.gateway.model_names import ModelNames
 from cnllm.types import (
@@ -29,6 +28,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.delivered import Diverged
 
 MODELS = ("deepseek/deepseek-v4-pro", "zai/glm-4.7", "moonshotai/kimi-k2.5")
 ID = "call_0123456789abcdefghij"

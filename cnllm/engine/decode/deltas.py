@@ -8,6 +8,7 @@ from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.stage import TAGGED, Ending, Item, Restart, text_piece
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.types import Note
+from cnllm.types.delivered import Diverged, RepeatedText
 from cnllm.types.lenient_json import SurrogateBuffer
 
 __all__ = ["Deltas", "Duplicates", "Surrogates"]
@@ -183,25 +184,24 @@ def _without_half(text: str) -> str:
 
 
 class DuplicateField:
-    """Follows how much of one text another field has repeated. Takes linear time: nothing is compared twice.
+    """A field that repeats reasoning which another field delivers.
 
-    `read` returns the text from a position on. White space at both ends of a field is ignored. `ahead` means that the
-    field has more text than the other one.
+    `read` returns that reasoning from a position on. White space at both ends of a field is ignored. `ahead` means that
+    the field has more text than the other one.
     """
 
-    __slots__ = ("_at", "_has_text", "_other", "_position", "_read", "_space", "ahead")
+    __slots__ = ("_has_text", "_read", "_repeated", "_space", "ahead")
 
     def __init__(self, read: Callable[[int], str], caught_up: int | None = None) -> None:
         self._read = read
-        self._position = caught_up or 0  # all the text before it counts as repeated
-        self._other, self._at = "", 0  # a piece of the text, and the place in it where the position is
+        self._repeated = RepeatedText(read, caught_up or 0)
         self._has_text = caught_up is not None
         self._space = ""  # white space at the end of the text so far
         self.ahead = False
 
     def restart(self) -> None:
         """Read the text again, which has changed."""
-        self._other, self._at = "", 0
+        self._repeated.reread()
 
     def new(self, text: str) -> str:
         """Return the part of a text that the other field does not have."""
@@ -213,24 +213,17 @@ class DuplicateField:
                 self._space = whole
                 return ""
             self._has_text = True
-            self._skip_space()
-        if len(self._other) - self._at < len(text):
-            self._other, self._at = self._read(self._position), 0
-        size = min(len(self._other) - self._at, len(text))
-        if self._other[self._at : self._at + size] != text[:size]:
+            other = self._read(0)
+            self._repeated.position = len(other) - len(other.lstrip())
+        try:
+            rest = self._repeated.rest(text)
+        except Diverged:
             return whole
-        self._position, self._at = self._position + size, self._at + size
-        rest = text[size:]
         if not rest.strip():
             self._space = rest
             return ""
         self.ahead = True
         return rest
-
-    def _skip_space(self) -> None:
-        """Skip the white space at the beginning of the other field."""
-        self._other = self._read(0)
-        self._position = self._at = len(self._other) - len(self._other.lstrip())
 
 
 class Duplicates:

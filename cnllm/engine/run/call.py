@@ -29,7 +29,6 @@ from cnllm.engine.run.call_effects import (
     Sleep,
     Steps,
 )
-from cnllm.engine.run.continuation import remaining_events
 from cnllm.engine.run.echo_search import (
     EchoFilter,
     dropped_note,
@@ -53,6 +52,7 @@ from cnllm.types import (
     ToolCall,
     ToolCallEnd,
 )
+from cnllm.types.delivered import Delivered
 from cnllm.types.policy import Retry, Timeouts
 
 __all__ = ["Call"]
@@ -454,7 +454,7 @@ class Call:
             self.plan.model.where("stream.if_cut"),
         )
         events: list[Event] = [NoteAdded(note)]
-        events += remaining_events(old.reasoning, old.text, bool(old.incomplete), new)
+        events += Delivered.of(old).remaining_events(new)
         reply = replace(new, notes=[*new.notes, note])
         yield Observed("recovered")
         yield FinalEvents([*events, *final_events(reply)])

@@ -11,14 +11,10 @@ from msgspec.structs import replace
 from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
     Citation,
-    Event,
     Message,
     Part,
-    ReasoningDelta,
     Reply,
-    Restarted,
     Text,
-    TextDelta,
     ToolCall,
     ToolResult,
 )
@@ -29,7 +25,6 @@ __all__ = [
     "is_repeating",
     "join_replies",
     "needs_continuation",
-    "remaining_events",
     "result_turn",
     "retry_reason",
     "shift_citation",
@@ -111,24 +106,6 @@ def needs_continuation(result: CnllmError) -> bool:
     return isinstance(result, EmptyReply) or (
         isinstance(result, StreamCut) and result.reply is not None and bool(result.reply.text)
     )
-
-
-def remaining_events(reasoning: str, text: str, call_started: bool, reply: Reply) -> list[Event]:
-    """Return events for the part of a reply that was not delivered.
-
-    Where the reply does not continue the delivered text, the events are `Restarted` and everything. `call_started`
-    means that a call had begun, which cannot be continued.
-    """
-    same = reply.reasoning == reasoning if text else reply.reasoning.startswith(reasoning)
-    events: list[Event] = []
-    if call_started or not same or not reply.text.startswith(text):
-        events.append(Restarted())
-        reasoning = text = ""
-    if rest := reply.reasoning[len(reasoning) :]:
-        events.append(ReasoningDelta(rest))
-    if rest := reply.text[len(text) :]:
-        events.append(TextDelta(rest))
-    return events
 
 
 def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:

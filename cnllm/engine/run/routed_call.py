@@ -18,7 +18,7 @@ from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import FinalEvents, HoldContent, Send, SetReadDeadline, Sleep, Steps, UseTarget
 from cnllm.engine.run.endings import final_events
 from cnllm.engine.run.route_rules import CooldownState, context_obstacle, may_wait
-from cnllm.engine.run.takeover import Diverged, Follower, RepeatedStart, continued_reply
+from cnllm.engine.run.takeover import Follower, RepeatedStart, continued_reply
 from cnllm.errors import (
     CannotSend,
     CnllmError,
@@ -46,6 +46,7 @@ from cnllm.types import (
     ToolCallEnd,
     Usage,
 )
+from cnllm.types.delivered import Diverged
 from cnllm.types.totals import total_cost, total_usage
 
 __all__ = ["RouteTarget", "RoutedCall"]

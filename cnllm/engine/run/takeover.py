@@ -8,40 +8,31 @@ from msgspec.structs import replace
 
 from cnllm.engine.encode import prefill
 from cnllm.types import Event, ReasoningDelta, Reply, Text, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from cnllm.types.delivered import Diverged, RepeatedText
 
-__all__ = ["Diverged", "Follower", "RepeatedStart", "continued_reply"]
+__all__ = ["Follower", "RepeatedStart", "continued_reply"]
 
 _LEAST_REPEATED = 16  # characters of a beginning that no model repeats by chance
-
-
-class Diverged(Exception):
-    """The reply is another one than the delivered text."""
 
 
 class Follower:
     """Passes on what a new reply has after the delivered text. Raises `Diverged` at the first other character."""
 
     def __init__(self, delivered: str) -> None:
-        self._missing = delivered
+        self._text = RepeatedText.of(delivered)
         self._held: list[Event] = []
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events that go on from the delivered text."""
-        if not self._missing:
-            return list(events)
         out: list[Event] = []
         for event in events:
-            if not self._missing:
+            if self._text.is_complete:
                 out.append(event)
             elif type(event) is TextDelta:
-                size = min(len(event.text), len(self._missing))
-                if event.text[:size] != self._missing[:size]:
-                    raise Diverged
-                self._missing = self._missing[size:]
-                if not self._missing:
+                rest = self._text.rest(event.text)
+                if self._text.is_complete:
                     out += self._held
-                    self._held = []
-                    out += [TextDelta(event.text[size:])] if event.text[size:] else []
+                    out += [TextDelta(rest)] if rest else []
             elif isinstance(event, ToolCallStart | ToolCallDelta | ToolCallEnd):
                 raise Diverged
             elif type(event) is ReasoningDelta:
@@ -49,8 +40,8 @@ class Follower:
         return out
 
     def end(self) -> list[Event]:
-        """Return the events that were held back. Raises `Diverged` where the reply ended before the delivered text."""
-        if self._missing:
+        """Return no event. Raises `Diverged` where the reply ended before the delivered text."""
+        if not self._text.is_complete:
             raise Diverged
         return []
 
@@ -59,9 +50,9 @@ class RepeatedStart:
     """Removes the beginning of a reply from one that was to go on from it and begins with it again."""
 
     def __init__(self, beginning: str) -> None:
-        self._beginning = beginning if len(beginning) >= _LEAST_REPEATED else ""
-        self._held = ""
-        self._open = bool(self._beginning)
+        self._text = RepeatedText.of(beginning)
+        self._held: list[str] = []  # repeated so far
+        self._open = len(beginning) >= _LEAST_REPEATED
         self.repeats = False
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
@@ -73,26 +64,26 @@ class RepeatedStart:
             if not self._open or type(event) is ReasoningDelta:
                 out.append(event)
             elif type(event) is TextDelta:
-                self._held += event.text
-                if self._held.startswith(self._beginning):
+                self._held.append(event.text)
+                try:
+                    rest = self._text.rest(event.text)
+                except Diverged:
+                    out += self.end()
+                    continue
+                if self._text.is_complete:
                     self._open, self.repeats = False, True
-                    self._held = self._held[len(self._beginning) :]
-                    out += self._release()
-                elif not self._beginning.startswith(self._held):
-                    out += self._release()
+                    self._held = [rest]
+                    out += self.end()
             elif isinstance(event, ToolCallStart):
-                out += [*self._release(), event]
+                out += [*self.end(), event]
             else:
                 out.append(event)
         return out
 
     def end(self) -> list[Event]:
         """Return the events that were held back."""
-        return self._release()
-
-    def _release(self) -> list[Event]:
         self._open = False
-        text, self._held = self._held, ""
+        text, self._held = "".join(self._held), []
         return [TextDelta(text)] if text else []
 
 

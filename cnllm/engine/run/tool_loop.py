@@ -45,11 +45,11 @@ from cnllm.types import (
     Text,
     TextDelta,
     ToolCall,
-    ToolCallStart,
     ToolResult,
     ToolUse,
     Usage,
 )
+from cnllm.types.delivered import Delivered
 from cnllm.types.policy import Recovery
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ class Loop:
         self._tool_uses: tuple[ToolUse, ...] = ()  # of this step
         self._resumed = False
         self._used = {call.id for message in self.history for call in message.tool_calls}
-        self._pieces: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
-        self._call_started = False
+        self._delivered = Delivered()  # of the model's call
 
     @property
     def messages(self) -> list[Message]:
@@ -144,18 +143,10 @@ class Loop:
 
     def observe(self, event: Event) -> None:
         """Record an event of the model's call that was delivered."""
-        kind = type(event)
-        if kind is TextDelta or kind is ReasoningDelta:
-            self._pieces[kind].append(event.text)  # type: ignore[union-attr]
-        elif kind is ToolCallStart:
-            self._call_started = True
-        elif kind is Restarted:
-            self._clear_pieces()
-
-    def _clear_pieces(self) -> None:
-        self._pieces[TextDelta].clear()
-        self._pieces[ReasoningDelta].clear()
-        self._call_started = False
+        if type(event) is Restarted:
+            self._delivered = Delivered()
+        else:
+            self._delivered.rest(event)
 
     def effects(self) -> Steps:
         """Yield the effects of the loop (see the docstring of this file)."""
@@ -172,7 +163,7 @@ class Loop:
         """
         if self.stopped is not None:
             return
-        reasoning, text = self._delivered()
+        reasoning, text = self._delivered.text(ReasoningDelta), self._delivered.text(TextDelta)
         if reasoning or text:
             parts: list[Part] = [Reasoning(reasoning)] if reasoning else []
             parts += [Text(text)] if text else []
@@ -195,10 +186,6 @@ class Loop:
             self._append_turn(turn)
         self.stopped = "cancelled" if self.cancelled else "error"
 
-    def _delivered(self) -> tuple[str, str]:
-        """Return the reasoning and the text that were delivered."""
-        return "".join(self._pieces[ReasoningDelta]), "".join(self._pieces[TextDelta])
-
     def _append_turn(self, turn: Message) -> None:
         """Append a turn to the history where it has content."""
         if any(map(repair.has_content, turn.parts)):
@@ -218,7 +205,7 @@ class Loop:
         reply = yield from self._reply()
         if reply is None:
             return
-        self._clear_pieces()
+        self._delivered = Delivered()
         reply = self.reply = continuation.unique_call_ids(reply, self._used)
         self._append_turn(reply.message)
         may_be_last = self._may_be_last(reply)
@@ -312,7 +299,7 @@ class Loop:
             result = usable
         if self._rules.stream and result is not first:
             yield [
-                *continuation.remaining_events(*self._delivered(), self._call_started, result),
+                *self._delivered.remaining_events(result),
                 *closing_events(result),
             ]
         return result
@@ -358,8 +345,9 @@ class Loop:
         whole = continuation.join_replies(reasoning, text, more)
         if not self._rules.stream:
             return whole
-        if self._call_started or self._delivered() != (reasoning, text):
-            yield [*continuation.remaining_events("", "", True, whole), *closing_events(whole)]
+        before = self._delivered
+        if before.has_calls or (before.text(ReasoningDelta), before.text(TextDelta)) != (reasoning, text):
+            yield [Restarted(), *Delivered().remaining_events(whole), *closing_events(whole)]
             return whole
         rest = whole.text[len(text) :]
         new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]

@@ -467,7 +467,7 @@ def once_per_flags(compute: Callable[Concatenate[Flags, P], T]) -> Callable[Conc
     kept: dict[Any, tuple[Flags, T]] = {}
 
     @wraps(compute)
-    def read(flags: Flags, *args: P.args, **kwargs: P.kwargs) -> T:
+    def read(flags: Flags, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (id(flags), *args, *kwargs.items()) if args or kwargs else id(flags)
         found = kept.get(key)
         if found is None:

@@ -1,0 +1,182 @@
+"""Compare a reply that begins again with what was delivered of it, so that nothing is delivered twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from msgspec.structs import replace
+
+from cnllm.types import (
+    Citation,
+    CitationAdded,
+    Event,
+    Finished,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
+
+__all__ = ["Delivered", "Diverged", "RepeatedText"]
+
+
+class Diverged(Exception):
+    """A reply that begins again differs from what was delivered of it."""
+
+
+class RepeatedText:
+    """A text that is to come once more, and how far it has. Takes linear time: nothing is compared twice.
+
+    `read` returns the text from a position on; the text may grow. What stands before `position` has come already.
+    """
+
+    __slots__ = ("_at", "_piece", "_read", "position")
+
+    def __init__(self, read: Callable[[int], str], position: int = 0) -> None:
+        self._read = read
+        self._piece, self._at = "", 0  # a piece of the text, and the place in it where the position is
+        self.position = position
+
+    @classmethod
+    def of(cls, text: str) -> RepeatedText:
+        """Return one of a text that does not grow."""
+        return cls(lambda start: text[start:])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the text has come."""
+        return self._at == len(self._piece) and not self._read(self.position)
+
+    def rest(self, text: str) -> str:
+        """Return the part of the next text that goes beyond this one. Raises `Diverged` where the two differ."""
+        if len(self._piece) - self._at < len(text):
+            self._piece, self._at = self._read(self.position), 0
+        size = min(len(self._piece) - self._at, len(text))
+        if self._piece[self._at : self._at + size] != text[:size]:
+            raise Diverged
+        self.position += size
+        self._at += size
+        return text[size:]
+
+    def reread(self) -> None:
+        """Read the text again with the next part of the other one: it has changed."""
+        self._piece, self._at = "", 0
+
+
+class Delivered:
+    """What was delivered of one reply: its texts, its calls and its sources.
+
+    `rest` returns what is new of each event. After `restart` the reply begins again, and what it repeats is not new.
+    """
+
+    __slots__ = ("_citations", "_missing_calls", "_pieces", "_repeats", "_starts")
+
+    def __init__(self) -> None:
+        self._pieces: dict[Hashable, list[str]] = {}  # by type of delta, or by index of call
+        self._starts: dict[int, ToolCallStart] = {}
+        self._citations: list[Citation] = []
+        self._repeats: dict[Hashable, RepeatedText] | None = None
+        self._missing_calls: set[int] = set()  # that were delivered, and did not begin again yet
+
+    @classmethod
+    def of(cls, reply: Reply) -> Delivered:
+        """Return what was delivered where a reply broke off."""
+        new = cls()
+        for kind, text in ((ReasoningDelta, reply.reasoning), (TextDelta, reply.text)):
+            new.add(kind, [text])
+        for index, call in enumerate(reply.incomplete):
+            new.rest(ToolCallStart(index, call.id, call.name))
+        return new
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the reply did not begin again."""
+        return self._repeats is None
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call has begun."""
+        return bool(self._starts)
+
+    def has(self, key: Hashable) -> bool:
+        """Whether any piece came of the texts with a key: a type of delta, or the index of a call."""
+        return key in self._pieces
+
+    def text(self, key: Hashable) -> str:
+        """Return the text with a key: a type of delta, or the index of a call."""
+        return "".join(self._pieces.get(key, ()))
+
+    def add(self, key: Hashable, texts: Sequence[str]) -> None:
+        """Add texts that are delivered, and not compared."""
+        self._pieces.setdefault(key, []).extend(texts)
+
+    def restart(self) -> None:
+        """Begin again: what was delivered is expected once more."""
+        starts = {index for index, start in self._starts.items() if not start.excluded}  # others are left out
+        if self._pieces or starts:
+            keys = [key for key in self._pieces if type(key) is not int or key in starts]
+            self._repeats = {key: RepeatedText.of(self.text(key)) for key in keys}
+            self._missing_calls = starts
+
+    def forget(self, event: Event) -> None:
+        """Compare no more texts of the kind of an event: all of them are new."""
+        key = event.index if type(event) is ToolCallDelta else type(event)
+        if self._repeats is not None:
+            self._repeats.pop(key, None)
+
+    def rest(self, event: Event) -> Event | None:
+        """Return the part of an event that is new; None where nothing is.
+
+        Raises `Diverged` for an event that differs, and for the end of a reply that lacks a part of what was delivered.
+        """
+        match event:
+            case TextDelta() | ReasoningDelta():
+                return self._rest_of_delta(type(event), event)
+            case ToolCallDelta():
+                return self._rest_of_delta(event.index, event)
+            case CitationAdded(citation=citation):
+                if citation in self._citations:
+                    return None
+                self._citations.append(citation)
+            case ToolCallStart(index=index):
+                if index not in self._missing_calls:
+                    self._starts[index] = event
+                    return event
+                if self._starts[index].name != event.name:
+                    raise Diverged
+                self._missing_calls.discard(index)
+                return None
+            case Finished():
+                if self._missing_calls or not all(text.is_complete for text in (self._repeats or {}).values()):
+                    raise Diverged
+        return event
+
+    def _rest_of_delta(self, key: Hashable, event: TextDelta | ReasoningDelta | ToolCallDelta) -> Event | None:
+        """Return the part of a delta that is new; None where nothing is. Raises `Diverged`."""
+        if self._repeats is not None and (repeated := self._repeats.get(key)) is not None:
+            text = repeated.rest(event.text)
+            if not text:
+                return None
+            event = replace(event, text=text)
+        self.add(key, [event.text])
+        return event
+
+    def remaining_events(self, reply: Reply) -> list[Event]:
+        """Return events for the part of a whole reply that is new.
+
+        Where it does not go on from what was delivered, they are `Restarted` and everything. A call that had begun
+        cannot go on.
+        """
+        reasoning, text = self.text(ReasoningDelta), self.text(TextDelta)
+        is_same = reply.reasoning == reasoning if text else reply.reasoning.startswith(reasoning)
+        events: list[Event] = []
+        if self.has_calls or not is_same or not reply.text.startswith(text):
+            events.append(Restarted())
+            reasoning = text = ""
+        if rest := reply.reasoning[len(reasoning) :]:
+            events.append(ReasoningDelta(rest))
+        if rest := reply.text[len(text) :]:
+            events.append(TextDelta(rest))
+        return events
