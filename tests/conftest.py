@@ -65,8 +65,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers: more than there are cores, because tests also wait for sockets and programs."""
-    return 2 * (os.cpu_count() or 2)
+    """Return the number of workers: one more than there are cores, because tests also wait for sockets and programs.
+
+    Each worker imports the package and collects all tests, which takes as long as a thousand of them do.
+    """
+    return (os.cpu_count() or 2) + 1
 
 
 @pytest.fixture

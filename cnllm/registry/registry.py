@@ -55,6 +55,9 @@ class Registry:
 
     def _with_catalogue(self) -> Resolver:
         """Return a resolver over the catalogue and these files, which win; theirs where none is the built-in one."""
+        wide = self._wide
+        if wide is not None:
+            return wide
         if not self._documents or self._documents[0].path.name != builtin_path().name or not self._documents[0].builtin:
             return self._resolver
         with self._lock:

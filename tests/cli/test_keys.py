@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .support import KEY, Machine, Server, http, whole
 
 OVERLAY = """[providers.home]
@@ -109,6 +111,7 @@ def test_no_key_and_no_model(machine: Machine) -> None:
     machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_key_in_the_place_of_a_name_is_not_printed(machine: Machine) -> None:
     for secret in ("AKIA0123456789ABCDEF", "sk-0123456789abcdef0123", "0123456789abcdef.AbCdEfGh1234"):
         for args in (("test", secret), ("remove", secret), ("set", secret, "x"), ("set", secret)):

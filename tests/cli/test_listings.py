@@ -34,6 +34,7 @@ def overlay(machine: Machine) -> None:
 
 
 # ── models ───────────────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("small_builtin")
 def test_models_list_is_a_table(machine: Machine) -> None:
     done = machine.run("models", "list")
     assert done.status == 0
@@ -43,6 +44,7 @@ def test_models_list_is_a_table(machine: Machine) -> None:
     assert mine.out == home.out
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_models_list_as_json(machine: Machine) -> None:
     done = machine.run("models", "list", "--json")
     assert len(done.out.splitlines()) == 1
@@ -50,6 +52,7 @@ def test_models_list_as_json(machine: Machine) -> None:
     assert (row["short"], row["context"], row["price"]["input"]) == (["mine"], 65536, 2)
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_models_list_finds_nothing(machine: Machine) -> None:
     done = machine.run("models", "list", "no-such-thing")
     assert (done.status, done.out) == (0, "")
@@ -77,6 +80,7 @@ def test_models_show_an_unknown_model(machine: Machine) -> None:
 
 
 # ── registry ─────────────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("small_builtin")
 def test_registry_check(machine: Machine) -> None:
     done = machine.run("registry", "check")
     assert (done.status, done.out) == (0, "")

@@ -9,6 +9,7 @@ import pytest
 
 from .support import Machine
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
 MODELS = """limits = { context = 65_536, output = 4096 }
 price = { currency = "CNY", input = 2, output = 8.5 }
 input = ["text", "image"]

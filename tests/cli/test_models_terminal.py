@@ -46,6 +46,7 @@ def test_every_line_fits_and_every_id_is_whole(machine: Machine, columns: int) -
     assert listed == {name for name in names if name in listed}, "an id was cut, or its provider stands elsewhere"
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_retired_models_are_left_out_and_counted(machine: Machine) -> None:
     every = machine.run("models", "list", "--all", "--json").json()
     current = machine.run("models", "list", "--json").json()

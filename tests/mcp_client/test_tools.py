@@ -22,7 +22,7 @@ MODEL = "glm-4.7"
 @pytest.fixture(scope="module", params=["stdio", "http"])
 def target(request: pytest.FixtureRequest) -> Iterator[list[str] | str]:
     if request.param == "stdio":
-        yield package_command()
+        yield command()  # the server of the package takes a second to start: one test below has it
         return
     with over_http() as url:
         yield url
@@ -190,6 +190,13 @@ def test_text_that_is_not_the_protocol_does_no_harm(tmp_path: Path, capfd: pytes
         assert tools.call("print_text", {"text": "\x1b[31mred"}).text == "printed"
         assert tools.call("echo", {"text": "x" * 300_000}).text == "x" * 300_000
     assert capfd.readouterr() == ("", "")  # neither stream of a server reaches the terminal
+
+
+def test_a_run_calls_a_tool_of_the_packages_server() -> None:
+    with Client(simulate=True) as client:
+        run = client.run(MODEL, "a green tree", tools=[cnllm.mcp(package_command(), name="t", tools=["echo"])])
+    assert run.steps[0].results[0].text == "a green tree"
+    assert own_threads() == []
 
 
 def test_sampling_roots_and_questions_to_the_user_are_off() -> None:

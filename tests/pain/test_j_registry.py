@@ -223,6 +223,7 @@ def test_J6_yes_no_and_unknown_are_three_things_on_the_wire(tmp_path: Path) -> N
     assert sent == {"yes": (True, 0), "no": (False, 1), "unknown": (True, 0)}
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_J6_yes_no_and_unknown_are_three_things_in_the_listing(tmp_path: Path) -> None:
     path = str(overlay(tmp_path, more=THREE))
 
@@ -240,6 +241,7 @@ def test_J6_yes_no_and_unknown_are_three_things_in_the_listing(tmp_path: Path) -
     assert perhaps == ["home/unknown", "home/yes"]
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_J6_yes_no_and_unknown_are_told_apart_as_json_and_in_words(tmp_path: Path) -> None:
     path = str(overlay(tmp_path, more=THREE))
     rows = json.loads(cli("models", "list", "home/", "--json", CNLLM_PROVIDERS=path).stdout)
@@ -548,6 +550,7 @@ def test_J8_threads_that_call_meanwhile_leave_nothing_old_behind(tmp_path: Path)
     assert seen == list(range(2, 20))
 
 
+@pytest.mark.usefixtures("small_builtin")
 @pytest.mark.long
 def test_J8_each_command_reads_the_files_as_they_are(tmp_path: Path) -> None:
     path = overlay(tmp_path, more=NEW)

@@ -109,6 +109,7 @@ SHOWING = [
 ]
 
 
+@pytest.mark.usefixtures("small_builtin")
 @pytest.mark.parametrize("args", SHOWING, ids=lambda args: " ".join(args)[:40])
 def test_what_is_shown_without_a_call(machine: Machine, args: list[str]) -> None:
     machine.env["CNLLM_ATTEMPTS"] = "1"

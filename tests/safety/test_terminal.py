@@ -113,6 +113,7 @@ status = { is = "retired", use = "home/\u001b[2J" }
 """
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_a_hostile_registry_file(machine: Machine) -> None:
     machine.config.mkdir(parents=True)
     (machine.config / "providers.toml").write_text(HOSTILE)

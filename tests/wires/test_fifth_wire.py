@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("fifth_wire.py")
 
 def test_a_copied_folder_one_line_and_toml_are_a_wire(tmp_path: Path) -> None:
     package = tmp_path / "cnllm"
-    shutil.copytree(ROOT / "cnllm", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "cnllm", package)  # with what is compiled already
     for name in ("providers.toml", "catalogue.toml"):
         shutil.copy(ROOT / name, tmp_path)
     for protocol, folder in _MODULES.items():

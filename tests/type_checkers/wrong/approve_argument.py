@@ -8,4 +8,4 @@ def approve(name: str) -> bool:
     return name == "weather"
 
 
-cnllm.run("glm-4.7", "Hi", approve=approve)  # refused
+cnllm.run("glm-4.7", "Hi", approve=approve)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Client(simulated=True)  # refused
+cnllm.Client(simulated=True)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Message.tool("21 degrees")  # refused
+cnllm.Message.tool("21 degrees")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", [{"content": "Hi"}])  # refused
+client.call("glm-4.7", [{"content": "Hi"}])  # type: ignore  # refused

@@ -6,4 +6,4 @@ client = cnllm.Client(simulate=True)
 try:
     client.call("glm-4.7", "Hi")
 except cnllm.EndpointError as error:
-    print(error.status_code)  # refused
+    print(error.status_code)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Client(fallback="kimi-k2.6")  # refused
+cnllm.Client(fallback="kimi-k2.6")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.stream("glm-4.7", "Hi", if_cut="retry")  # refused
+client.stream("glm-4.7", "Hi", if_cut="retry")  # type: ignore  # refused

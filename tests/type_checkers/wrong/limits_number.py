@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", "Hi", limits=1000)  # refused
+client.call("glm-4.7", "Hi", limits=1000)  # type: ignore  # refused

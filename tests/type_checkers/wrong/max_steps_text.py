@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.run("glm-4.7", "Hi", max_steps="3")  # refused
+cnllm.run("glm-4.7", "Hi", max_steps="3")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 message = cnllm.Message.user("Hi")
-message.role = "system"  # refused
+message.role = "system"  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", ["Hi", 3])  # refused
+client.call("glm-4.7", ["Hi", 3])  # type: ignore  # refused

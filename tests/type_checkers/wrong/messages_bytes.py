@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", b"Hi")  # refused
+client.call("glm-4.7", b"Hi")  # type: ignore  # refused

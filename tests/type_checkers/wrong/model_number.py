@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call(4.7, "Hi")  # refused
+client.call(4.7, "Hi")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.AsyncClient()
-print(client.call("glm-4.7", "Hi").text)  # refused
+print(client.call("glm-4.7", "Hi").text)  # type: ignore  # refused

@@ -4,4 +4,4 @@ import cnllm
 
 client = cnllm.Client(simulate=True)
 for note in client.call("glm-4.7", "Hi").notes:
-    print(note.code == "param-droped")  # refused
+    print(note.code == "param-droped")  # type: ignore  # refused

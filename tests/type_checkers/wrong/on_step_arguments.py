@@ -8,4 +8,4 @@ def seen(number: int, step: cnllm.Step) -> None:
     print(number, step)
 
 
-cnllm.run("glm-4.7", "Hi", on_step=seen)  # refused
+cnllm.run("glm-4.7", "Hi", on_step=seen)  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", "Hi", on_unsupported="ajust")  # refused
+client.call("glm-4.7", "Hi", on_unsupported="ajust")  # type: ignore  # refused

@@ -6,4 +6,4 @@ import cnllm
 async def ask() -> None:
     """Ask."""
     async with cnllm.AsyncClient() as client:
-        print(await client.call("glm-4.7", "Hi", temprature=1))  # refused
+        print(await client.call("glm-4.7", "Hi", temprature=1))  # type: ignore  # refused

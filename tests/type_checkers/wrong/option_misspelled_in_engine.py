@@ -3,4 +3,4 @@
 from cnllm import Registry, engine
 
 model = Registry.load().resolve("glm-4.7")
-engine.build_request(model, "Hi", sead=3)  # refused
+engine.build_request(model, "Hi", sead=3)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.fit("glm-4.7", "Hi", reasonning="low")  # refused
+cnllm.fit("glm-4.7", "Hi", reasonning="low")  # type: ignore  # refused

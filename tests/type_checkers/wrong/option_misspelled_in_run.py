@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.run("glm-4.7", "Hi", max_step=3)  # refused
+client.run("glm-4.7", "Hi", max_step=3)  # type: ignore  # refused

@@ -10,4 +10,4 @@ def ask(question: str, **options: Unpack[cnllm.CallOptions]) -> str:
     return cnllm.call("glm-4.7", question, **options).text
 
 
-ask("Hi", temprature=1)  # refused
+ask("Hi", temprature=1)  # type: ignore  # refused

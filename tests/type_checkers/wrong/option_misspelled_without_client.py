@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.call("glm-4.7", "Hi", max_token=100)  # refused
+cnllm.call("glm-4.7", "Hi", max_token=100)  # type: ignore  # refused

@@ -17,4 +17,4 @@ async def ask(client: cnllm.AsyncClient) -> str:
     """Return the name."""
     reply = await client.call("glm-4.7", "The largest city?", schema=City)
     assert reply.parsed is not None
-    return reply.parsed.nam  # refused
+    return reply.parsed.nam  # type: ignore  # refused

@@ -15,4 +15,4 @@ class City:
 
 reply = cnllm.call("glm-4.7", "The largest city?", schema=City)
 if reply.parsed is not None:
-    print(reply.parsed.nam)  # refused
+    print(reply.parsed.nam)  # type: ignore  # refused

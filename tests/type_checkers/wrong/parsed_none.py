@@ -14,4 +14,4 @@ class City:
 
 
 reply = cnllm.call("glm-4.7", "The largest city?", schema=City)
-print(reply.parsed.name)  # refused
+print(reply.parsed.name)  # type: ignore  # refused

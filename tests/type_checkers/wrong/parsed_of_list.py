@@ -15,4 +15,4 @@ class City:
 
 reply = cnllm.call("glm-4.7", "The largest cities?", schema=list[City])
 for city in reply.parsed or []:
-    print(city.nam)  # refused
+    print(city.nam)  # type: ignore  # refused

@@ -13,4 +13,4 @@ class City(pydantic.BaseModel):
 
 reply = cnllm.call("glm-4.7", "The largest city?", schema=City)
 assert reply.parsed is not None
-print(reply.parsed.people)  # refused
+print(reply.parsed.people)  # type: ignore  # refused

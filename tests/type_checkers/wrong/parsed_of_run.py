@@ -15,4 +15,4 @@ class City:
 
 run = cnllm.run("glm-4.7", "The largest city?", schema=City)
 assert run.reply.parsed is not None
-print(run.reply.parsed.nam)  # refused
+print(run.reply.parsed.nam)  # type: ignore  # refused

@@ -16,4 +16,4 @@ class City:
 with cnllm.stream("glm-4.7", "The largest city?", schema=City) as stream:
     parsed = stream.reply.parsed
 assert parsed is not None
-print(parsed.nam)  # refused
+print(parsed.nam)  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 reply = cnllm.call("glm-4.7", "The largest city?")
-print(reply.parsed.name)  # refused
+print(reply.parsed.name)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Message("user", [3])  # refused
+cnllm.Message("user", [3])  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.plan("glm-4.7", "Hi", stream="yes")  # refused
+client.plan("glm-4.7", "Hi", stream="yes")  # type: ignore  # refused

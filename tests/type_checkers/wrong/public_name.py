@@ -2,4 +2,4 @@
 
 import cnllm
 
-print(cnllm.completion)  # refused
+print(cnllm.completion)  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", "Hi", reasoning=0.5)  # refused
+client.call("glm-4.7", "Hi", reasoning=0.5)  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", "Hi", recover_text_calls="drop")  # refused
+client.call("glm-4.7", "Hi", recover_text_calls="drop")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-print(client.call("glm-4.7", "Hi").content)  # refused
+print(client.call("glm-4.7", "Hi").content)  # type: ignore  # refused

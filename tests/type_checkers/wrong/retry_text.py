@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Client(retry=cnllm.Retry(attempts="3"))  # refused
+cnllm.Client(retry=cnllm.Retry(attempts="3"))  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Message(role="usr", parts=[cnllm.Text("Hi")])  # refused
+cnllm.Message(role="usr", parts=[cnllm.Text("Hi")])  # type: ignore  # refused

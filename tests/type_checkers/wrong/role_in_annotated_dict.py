@@ -2,5 +2,5 @@
 
 import cnllm
 
-message: cnllm.MessageDict = {"role": "asistant", "content": "Hi"}  # refused
+message: cnllm.MessageDict = {"role": "asistant", "content": "Hi"}  # type: ignore  # refused
 print(message)

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", [{"role": "usr", "content": "Hi"}])  # refused
+client.call("glm-4.7", [{"role": "usr", "content": "Hi"}])  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.sanitize("glm-4.7", "Hi", recover_text_calls="remove")  # refused
+cnllm.sanitize("glm-4.7", "Hi", recover_text_calls="remove")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-client.call("glm-4.7", "Hi", schema="City")  # refused
+client.call("glm-4.7", "Hi", schema="City")  # type: ignore  # refused

@@ -13,4 +13,4 @@ class City:
     people: int
 
 
-cnllm.call("glm-4.7", "Hi", schema=City("Bern", 3))  # refused
+cnllm.call("glm-4.7", "Hi", schema=City("Bern", 3))  # type: ignore  # refused

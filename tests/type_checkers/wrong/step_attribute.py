@@ -4,4 +4,4 @@ import cnllm
 
 client = cnllm.Client(simulate=True)
 for step in client.run("glm-4.7", "Hi").steps:
-    print(step.duration)  # refused
+    print(step.duration)  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 run = cnllm.run("glm-4.7", "Hi")
-print(run.stopped == "finishd")  # refused
+print(run.stopped == "finishd")  # type: ignore  # refused

@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-print(client.stream("glm-4.7", "Hi").text)  # refused
+print(client.stream("glm-4.7", "Hi").text)  # type: ignore  # refused

@@ -2,4 +2,4 @@
 
 import cnllm
 
-cnllm.Timeouts(first=3)  # refused
+cnllm.Timeouts(first=3)  # type: ignore  # refused

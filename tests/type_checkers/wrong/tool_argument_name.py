@@ -9,4 +9,4 @@ def weather(city: str, days: int = 1) -> str:
     return f"{city}: {days}"
 
 
-weather("Bern", day=3)  # refused
+weather("Bern", day=3)  # type: ignore  # refused

@@ -9,4 +9,4 @@ async def degrees(city: str) -> int:
     return len(city)
 
 
-print(degrees("Bern") + 1)  # refused
+print(degrees("Bern") + 1)  # type: ignore  # refused

@@ -8,4 +8,4 @@ def weather(city: str) -> str:
     return city
 
 
-cnllm.tool(weather, timout=5)  # refused
+cnllm.tool(weather, timout=5)  # type: ignore  # refused

@@ -9,4 +9,4 @@ def weather(city: str, days: int = 1) -> str:
     return f"{city}: {days}"
 
 
-weather("Bern").degrees()  # refused
+weather("Bern").degrees()  # type: ignore  # refused

@@ -9,4 +9,4 @@ def weather(city: str) -> str:
     return city
 
 
-weather(town="Bern")  # refused
+weather(town="Bern")  # type: ignore  # refused

@@ -9,4 +9,4 @@ def weather(city: str, days: int = 1) -> str:
     return f"{city}: {days}"
 
 
-cnllm.run("glm-4.7", "Hi", tools=["weather"])  # refused
+cnllm.run("glm-4.7", "Hi", tools=["weather"])  # type: ignore  # refused

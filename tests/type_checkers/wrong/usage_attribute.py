@@ -3,4 +3,4 @@
 import cnllm
 
 client = cnllm.Client(simulate=True)
-print(client.call("glm-4.7", "Hi").usage.prompt_tokens)  # refused
+print(client.call("glm-4.7", "Hi").usage.prompt_tokens)  # type: ignore  # refused

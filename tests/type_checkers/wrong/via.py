@@ -4,4 +4,4 @@ import cnllm
 
 client = cnllm.Client(simulate=True)
 for call in client.call("glm-4.7", "Hi").tool_calls:
-    print(call.via == "txt")  # refused
+    print(call.via == "txt")  # type: ignore  # refused
