@@ -74,7 +74,8 @@ MAY: dict[str, set[str]] = {
     "daft": FLAGS | {"client", "config"},
     "launch": {"config", "errors"},
     "cli/language": set(),
-    "cli/output": FLAGS | {"batch", "cli/language", "config", "model_facts", "registry_files", "store", "tool_trial"},
+    "cli/output": FLAGS
+    | {"batch", "cli/language", "config", "model_facts", "probe", "registry_files", "store", "tool_trial"},
     "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}

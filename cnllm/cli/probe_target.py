@@ -5,40 +5,28 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
 
 if TYPE_CHECKING:
-    from cnllm.probe.place import Place
+    from cnllm.probe.place import EndpointPlace, ProbeTarget
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["ProbeTarget", "find", "of_model", "of_simulated", "price_of"]
+__all__ = ["find", "of_model", "of_simulated", "price_of"]
 
 _PRICE = re.compile(r"\d+(?:\.\d+)?(?:,\d+(?:\.\d+)?)?")
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
-
-
-class ProbeTarget(Struct, frozen=True, kw_only=True):
-    """The target of a probe. `provider` is set where the registry describes the endpoint, with the very `place`."""
-
-    base_url: str
-    id: str | None = None
-    protocol: str | None = None
-    api_key: str | None = None
-    keys: tuple[str, ...] = ()
-    price: tuple[float, float] | None = None
-    provider: str | None = None
-    place: Place | None = None
 
 
 def find(
     registry: Registry, target: str, id: str | None, protocol: str | None, key_env: str | None, price: str | None
 ) -> ProbeTarget:
     """Return the target for an address or the name of a provider. Raises `UsageError`, or `KeyMissing`."""
+    from cnllm.probe.place import ProbeTarget
+
     assumed = _price(price)
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
@@ -87,7 +75,9 @@ def of_simulated(model: Model, url: str) -> ProbeTarget:
     return _of_place(model, replace(place_of(model), base_url=f"{url}/{model.provider}"), "simulated")
 
 
-def _of_place(model: Model, place: Place, api_key: str | None) -> ProbeTarget:
+def _of_place(model: Model, place: EndpointPlace, api_key: str | None) -> ProbeTarget:
+    from cnllm.probe.place import ProbeTarget
+
     return ProbeTarget(
         base_url=place.base_url,
         id=model.id,

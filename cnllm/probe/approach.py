@@ -14,12 +14,12 @@ from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Ask, ProbeAnswer, on_one_line
 from cnllm.probe.facts import Fact
-from cnllm.probe.place import KEY_HEADERS, Place, model_at, places
+from cnllm.probe.place import KEY_HEADERS, EndpointPlace, ProbeTarget, model_at, places
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import Message
 
-__all__ = ["Approach", "ProbedEndpoint", "approach"]
+__all__ = ["ProbedEndpoint", "approach"]
 
 _FINAL = ("quota", "rate", "busy", "network")
 """What another path of the same host will not change."""
@@ -43,22 +43,13 @@ _ROOM = 12_000
 """The output tokens of a request on a wire where their number is required."""
 
 
-class Approach(Struct, frozen=True):
-    """The input of the user: an address, perhaps a model, a wire, or the very place."""
-
-    base_url: str
-    id: str | None = None
-    protocol: str | None = None
-    place: Place | None = None
-
-
 class ProbedEndpoint(Struct, frozen=True):
     """An endpoint that answers: its place, its model, what every request needs, and what was learnt on the way.
 
     `context` is the window that it states, `remarks` what it says of itself.
     """
 
-    place: Place
+    place: EndpointPlace
     id: str
     base: dict[str, Any] = {}
     drop: tuple[str, ...] = ()
@@ -67,6 +58,9 @@ class ProbedEndpoint(Struct, frozen=True):
     context: int | None = None
     remarks: tuple[str, ...] = ()
 
+
+Listing = list[tuple[str, ProbeAnswer]]
+"""The answers to requests for the list of models, with the base of each."""
 
 Exchanger = Callable[..., Generator[Any, Any, ProbeAnswer]]
 
@@ -79,18 +73,18 @@ class _Form(Struct, frozen=True):
     stream: bool = False
 
 
-class _Search:
+class _FirstRequests:
     """A search for the endpoint. `exchange` sends a request, and `seen` are the answers to first requests."""
 
     def __init__(self, registry: Registry, exchange: Exchanger, *, has_key: bool) -> None:
         self.registry = registry
         self.exchange = exchange
         self.has_key = has_key
-        self.seen: list[tuple[Place, ProbeAnswer]] = []
+        self.seen: list[tuple[EndpointPlace, ProbeAnswer]] = []
 
-    def models(self, candidates: list[Place]) -> Generator[Any, Any, tuple[list[str], list[tuple[str, ProbeAnswer]]]]:
+    def models(self, candidates: list[EndpointPlace]) -> Generator[Any, Any, tuple[list[str], Listing]]:
         """Ask for the list of models at the bases that are tried, until one has it."""
-        listing: list[tuple[str, ProbeAnswer]] = []
+        listing: Listing = []
         for base in dict.fromkeys(place.base_url for place in candidates):
             place = next(p for p in candidates if p.base_url == base)
             answer = yield from self.exchange(Ask(path=f"{base}/models", why="the list of models"), place)
@@ -102,7 +96,7 @@ class _Search:
                 break
         return [], listing
 
-    def describe(self, place: Place) -> Generator[Any, Any, list[ProbeAnswer]]:
+    def describe(self, place: EndpointPlace) -> Generator[Any, Any, list[ProbeAnswer]]:
         """Ask a server of one's own what it says of itself."""
         answers: list[ProbeAnswer] = []
         parts = urlsplit(place.base_url)
@@ -112,7 +106,7 @@ class _Search:
                 answers.append(answer)
         return answers
 
-    def first_request(self, place: Place, id: str) -> Generator[Any, Any, ProbedEndpoint | None]:
+    def first_request(self, place: EndpointPlace, id: str) -> Generator[Any, Any, ProbedEndpoint | None]:
         """Try one place, with each header of a key, and with what a refusal asks for."""
         model = model_at(self.registry, place, id)
         form = _Form()
@@ -157,7 +151,7 @@ class _Search:
             form = change
         return None
 
-    def key_facts(self, model: Model, place: Place, id: str, ask: Ask) -> Generator[Any, Any, list[Fact]]:
+    def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> Generator[Any, Any, list[Fact]]:
         """Ask once without the key: only a refusal proves that the header carries it."""
         if not self.has_key:
             return []
@@ -170,18 +164,18 @@ class _Search:
 
 
 def approach(
-    registry: Registry, goal: Approach, exchange: Exchanger, *, has_key: bool, thorough: bool
+    registry: Registry, target: ProbeTarget, exchange: Exchanger, *, thorough: bool
 ) -> Generator[Any, Any, ProbedEndpoint]:
     """Find the endpoint. Raises `CnllmError` with one clear line where there is none to ask.
 
     `thorough`: there are enough requests to ask a server what it says of itself.
     """
-    search = _Search(registry, exchange, has_key=has_key)
-    candidates = [goal.place] if goal.place is not None else places(registry, goal.base_url, goal.protocol)
+    search = _FirstRequests(registry, exchange, has_key=target.api_key is not None)
+    candidates = [target.place] if target.place is not None else places(registry, target.base_url, target.protocol)
     models, listing = yield from search.models(candidates)
-    id = goal.id or next(iter(models), None)
+    id = target.id or next(iter(models), None)
     if id is None:
-        raise _no_list(listing, goal.base_url)
+        raise _no_list(listing, target.base_url)
     for place in _ordered(candidates, listing):
         found = yield from search.first_request(place, id)
         if found is not None:
@@ -192,18 +186,18 @@ def approach(
             return replace(found, models=tuple(models), context=_stated_context(said, id), remarks=remarks)
         if search.seen and search.seen[-1][1].problem in _FINAL:
             break
-    raise _failure(goal.base_url, search.seen)
+    raise _failure(target.base_url, search.seen)
 
 
 # ── metadata ─────────────────────────────────────────────────────────────────
-def _no_list(listing: list[tuple[str, ProbeAnswer]], url: str) -> CnllmError:
+def _no_list(listing: Listing, url: str) -> CnllmError:
     """Return the error for an endpoint whose list of models says nothing."""
-    answers = [(Place("", base), answer) for base, answer in listing if answer.problem in _HINTS]
+    answers = [(EndpointPlace("", base), answer) for base, answer in listing if answer.problem in _HINTS]
     hint = "name the model: --model ID (in Python: model=…)"
     return _failure(url, answers) if answers else CnllmError(f"{url} lists no models", hint=hint)
 
 
-def _ordered(candidates: list[Place], listing: list[tuple[str, ProbeAnswer]]) -> list[Place]:
+def _ordered(candidates: list[EndpointPlace], listing: Listing) -> list[EndpointPlace]:
     """Return the places with those first whose base has the list of models."""
     bases = {base for base, answer in listing if list(_model_ids(answer.data))}
     wires = list(dict.fromkeys(p.protocol for p in candidates))
@@ -270,7 +264,7 @@ def _remedy(model: Model, answer: ProbeAnswer, form: _Form) -> _Form | None:
 
 
 # ── failures ─────────────────────────────────────────────────────────────────
-def _failure(url: str, seen: list[tuple[Place, ProbeAnswer]]) -> CnllmError:
+def _failure(url: str, seen: list[tuple[EndpointPlace, ProbeAnswer]]) -> CnllmError:
     """Return the error for an endpoint that took no request: the answer that says most."""
     order = ("key", "quota", "rate", "busy", "redirect", "page", "form", "failed", "network", "")
     answers = sorted((a for _, a in seen), key=lambda a: (a.status == 404, order.index(a.problem)))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.probe.exchange import Ask, ProbeAnswer
 
-__all__ = ["Bound", "find_bound", "numbers"]
+__all__ = ["ProvenBound", "find_bound", "numbers"]
 
 _NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d,_]*(?:\.\d+)?(?![\w])")
 _MOST_TRIES = 3
@@ -17,7 +17,7 @@ _MOST_TRIES = 3
 Number = float | int
 
 
-class Bound(Struct, frozen=True):
+class ProvenBound(Struct, frozen=True):
     """A bound that two requests prove. `open`: the bound itself is refused. `quote`: the words of a refusal."""
 
     value: Number
@@ -45,7 +45,7 @@ def find_bound(
     *,
     known: Iterable[Number] = (),
     hint: Number | None = None,
-) -> Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None]:
+) -> Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None]:
     """Find the bound between the accepted values and a wild one.
 
     `step` is the least distance that counts, `known` are bounds that endpoints have. Returns None where the wild value
@@ -68,13 +68,13 @@ def find_bound(
         if at.refused:
             inside = yield ask(_plus(value, -outward))
             if inside.passed:
-                return Bound(value, open=True, quote=quote or at.message)
+                return ProvenBound(value, open=True, quote=quote or at.message)
             continue
         if not at.passed:
             continue
         beyond = yield ask(_plus(value, outward))
         if beyond.refused:
-            return Bound(value, quote=quote or beyond.message)
+            return ProvenBound(value, quote=quote or beyond.message)
     return refusal
 
 

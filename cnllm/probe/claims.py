@@ -13,7 +13,7 @@ from cnllm.probe.facts import Fact
 from cnllm.registry import param_rules
 from cnllm.registry.model import Model, conditions
 
-__all__ = ["ClaimVerdict", "judge", "judged"]
+__all__ = ["ClaimVerdict", "judged"]
 
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
@@ -21,21 +21,29 @@ _PLACES = ("auth.", "simulator.")
 
 
 class ClaimVerdict(Struct, frozen=True):
-    """The result for one claim. `where` is the line that makes it, `claimed` and `seen` are the two values."""
+    """A claim and what was seen. `where` is the line that makes the claim, `quote` are the endpoint's words."""
 
-    word: Word
-    fact: Fact
-    claimed: Any = None
-    where: str = ""
+    flag: str
+    claimed: Any
+    seen: Any
+    answer: Literal["works", "refused", "ignored"]
+    where: str
+    quote: str
 
 
-def judged(model: Model, facts: Iterable[Fact]) -> list[ClaimVerdict]:
+def judged(model: Model, facts: Iterable[Fact]) -> dict[Word, list[ClaimVerdict]]:
     """Return a verdict on every fact that a probe of the model proved."""
-    return [judge(model, f) for f in facts if f.answer != "unknown" and not f.flag.startswith(_PLACES)]
+    verdicts: dict[Word, list[ClaimVerdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
+    for fact in facts:
+        if fact.answer != "unknown" and not fact.flag.startswith(_PLACES):
+            word, verdict = _judge(model, fact)
+            verdicts[word].append(verdict)
+    return verdicts
 
 
-def judge(model: Model, fact: Fact) -> ClaimVerdict:
+def _judge(model: Model, fact: Fact) -> tuple[Word, ClaimVerdict]:
     """Return whether the registry claims the same, something else, or nothing."""
+    word: Word
     mode, flag = _split(fact.flag)
     atoms = _atoms(model, mode, flag)
     flags = msgspec.to_builtins(model.flags_for(atoms))
@@ -47,7 +55,7 @@ def judge(model: Model, fact: Fact) -> ClaimVerdict:
         word = "agreed" if claimed == fact.value and claimed is not None else "unclaimed"
     else:
         word = "agreed" if _same(flag, claimed, fact) else "contradicted"
-    return ClaimVerdict(word, fact, claimed, where)
+    return word, ClaimVerdict(fact.flag, claimed, fact.value, fact.answer, where, fact.quote)  # type: ignore[arg-type]
 
 
 def _split(flag: str) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from cnllm.errors import (
 from cnllm.registry.model import Model
 from cnllm.types import Reply
 
-__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer", "read_failure"]
+__all__ = ["Ask", "Kind", "ProbeAnswer", "ProbeExchange", "on_one_line", "read_answer"]
 
 Kind = Literal["passed", "refused", "none"]
 """What an answer says: a reply, a refusal of this very request, or nothing (429, 5xx, network, no key)."""
@@ -129,11 +129,6 @@ _PROBLEMS: tuple[tuple[type[CnllmError], str], ...] = (
     (Overloaded, "busy"),
 )
 _REFUSALS = (BadRequest, ContextTooLong, ReplayMissing, ContentFiltered)
-
-
-def read_failure(error: CnllmError) -> ProbeAnswer:
-    """Return the answer for a request that got none."""
-    return ProbeAnswer(kind="none", problem="network", message=error.message)
 
 
 def read_answer(

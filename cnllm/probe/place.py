@@ -19,7 +19,7 @@ from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["KEY_HEADERS", "PROVIDER", "Place", "bare_address", "model_at", "places", "plan_at"]
+__all__ = ["KEY_HEADERS", "PROVIDER", "EndpointPlace", "ProbeTarget", "bare_address", "model_at", "places", "plan_at"]
 
 KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
@@ -30,7 +30,7 @@ PROVIDER = "openai-compatible"
 """The provider of models at an endpoint that nobody has described."""
 
 
-class Place(Struct, frozen=True):
+class EndpointPlace(Struct, frozen=True):
     """The address for requests of one wire, and the header that carries the key. None: as the wire has it."""
 
     protocol: str
@@ -38,6 +38,24 @@ class Place(Struct, frozen=True):
     path: str | None = None
     auth: tuple[str, str] | None = None
     stream_path: str | None = None
+
+
+class ProbeTarget(Struct, frozen=True, kw_only=True):
+    """The target of a probe. `price` is that of a million input and output tokens.
+
+    Where the registry describes the endpoint, `provider` is its name, `place` the very place, and `claims` the model
+    whose switches are tried first. `keys` are the variables of a new provider's key.
+    """
+
+    base_url: str
+    id: str | None = None
+    protocol: str | None = None
+    api_key: str | None = None
+    keys: tuple[str, ...] = ()
+    price: tuple[float, float] | None = None
+    provider: str | None = None
+    place: EndpointPlace | None = None
+    claims: Model | None = None
 
 
 def bare_address(url: str) -> tuple[str, str | None]:
@@ -56,13 +74,13 @@ def bare_address(url: str) -> tuple[str, str | None]:
     return urlunsplit((parts.scheme, parts.netloc, path, "", "")), None
 
 
-def places(registry: Registry, base_url: str, protocol: str | None = None) -> list[Place]:
+def places(registry: Registry, base_url: str, protocol: str | None = None) -> list[EndpointPlace]:
     """Return the places to try, the likeliest first."""
-    found: list[Place] = []
+    found: list[EndpointPlace] = []
     for name in PROTOCOLS if protocol is None else (protocol,):
         path = registry.resolve(f"{PROVIDER}/any", protocol=name, base_url=base_url).flags.path or ""
         for base in _bases(base_url, path):
-            place = Place(name, base)
+            place = EndpointPlace(name, base)
             if place not in found:
                 found.append(place)
     return found
@@ -79,13 +97,13 @@ def _bases(base_url: str, path: str) -> list[str]:
     return [*(root + version for version in first), root]
 
 
-def model_at(registry: Registry, place: Place, id: str) -> Model:
+def model_at(registry: Registry, place: EndpointPlace, id: str) -> Model:
     """Return the model of an endpoint that nobody has described, at a place. Nothing is adjusted for it."""
     return plain_model(registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
 
 
 def plan_at(
-    model: Model, place: Place, body: Mapping[str, Any] | None, *, stream: bool, path: str | None, keyless: bool
+    model: Model, place: EndpointPlace, body: Mapping[str, Any] | None, *, stream: bool, path: str | None, keyless: bool
 ) -> Plan:
     """Return the request of a body. A `path` of its own is a GET for metadata."""
     plan = build_request(model, "x", stream=stream)

@@ -14,7 +14,16 @@ from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.protocols import wire
 from cnllm.types import Message
 
-__all__ = ["AnswerWord", "Context", "Finding", "Question", "Steps", "offers_tools", "question", "reasons_by_choice"]
+__all__ = [
+    "AnswerWord",
+    "Finding",
+    "ProbeContext",
+    "Question",
+    "Steps",
+    "offers_tools",
+    "question",
+    "reasons_by_choice",
+]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
 
@@ -36,7 +45,7 @@ Steps = Generator[Ask, ProbeAnswer, list[Finding]]
 """A run of a question: it yields requests, receives their answers, and returns what they prove."""
 
 
-class Context(Struct, frozen=True):
+class ProbeContext(Struct, frozen=True):
     """The knowledge that a question gets: how to build bodies, the facts so far, what is worth trying.
 
     `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
@@ -126,32 +135,32 @@ class Question(Struct, frozen=True):
     name: str
     flags: tuple[str, ...]
     requests: int
-    run: Callable[[Context], Steps]
+    run: Callable[[ProbeContext], Steps]
     proof: str = ""
     by_model: bool = False
     capable: bool = False
-    applies: Callable[[Context], bool] = lambda context: True
+    applies: Callable[[ProbeContext], bool] = lambda context: True
 
 
-def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[Context], Steps]], Question]:
+def question(name: str, *flags: str, **settings: Any) -> Callable[[Callable[[ProbeContext], Steps]], Question]:
     """Return a decorator that makes a question of the function that asks it.
 
     The last paragraph of the function's docstring, after "Proof: ", is the proof. `settings` are fields of `Question`.
     """
 
-    def decorate(run: Callable[[Context], Steps]) -> Question:
+    def decorate(run: Callable[[ProbeContext], Steps]) -> Question:
         proof = " ".join((run.__doc__ or "").partition("Proof: ")[2].split()).removesuffix(".")
         return Question(name, flags, run=run, **{"proof": proof, **settings})
 
     return decorate
 
 
-def offers_tools(context: Context) -> bool:
+def offers_tools(context: ProbeContext) -> bool:
     """Whether calls of tools come."""
     return context.known.get("tools.supported") is True
 
 
-def reasons_by_choice(context: Context) -> bool:
+def reasons_by_choice(context: ProbeContext) -> bool:
     """Whether reasoning can be turned on and off."""
     return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
 

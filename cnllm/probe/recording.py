@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from cnllm.cassette.parts import read_exchange
-from cnllm.cassette.record import Recorder, append
+from cnllm.cassette.record import append
 from cnllm.config import paths, private_files, redact
 from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.engine.encode.plan import Plan
 from cnllm.probe.runner import RawResponse
 
-__all__ = ["Recording", "state_file"]
+__all__ = ["ProbeRecording", "state_file"]
 
 _LONGEST = datetime.timedelta(hours=24)
 """How long answers count: later the endpoint may be another one."""
@@ -35,7 +35,7 @@ def state_file(base_url: str, id: str | None, protocol: str | None) -> Path:
     return folder / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.jsonl"
 
 
-class Recording:
+class ProbeRecording:
     """The file of exchanges: what it holds answers first, what is new is appended."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -50,21 +50,12 @@ class Recording:
         if text and not text.endswith(b"\n"):
             append(self.path, b"\n")
 
-    @property
-    def known(self) -> int:
-        """Return the number of exchanges that the file holds."""
-        return sum(len(answers) for answers in self._answers.values())
-
     def take(self, plan: Plan) -> RawResponse | None:
         """Return the next answer to this very request; None where the file has no more."""
         secrets = redact.request_secrets(plan.url, plan.headers)
         body = redact.redact_data(plan.body, secrets)
         answers = self._answers.get(_identity(plan.method, plan.url, plan.headers, body))
         return answers.popleft() if answers else None
-
-    def around(self, transport: Any, secrets: tuple[str, ...]) -> Recorder:
-        """Return a transport that appends its exchanges to the file."""
-        return Recorder(transport, self.path, secrets)
 
 
 def _identity(method: str, url: str, headers: Mapping[str, str], body: Any) -> str:

@@ -12,24 +12,23 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.cassette.record import Recorder
 from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, secret_bytes
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.probe import report as reports
-from cnllm.probe.approach import Approach, ProbedEndpoint
+from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import Fact, leaf_facts
-from cnllm.probe.observed import is_assumed
+from cnllm.probe.facts import Fact, is_assumed, leaf_facts
 from cnllm.probe.overlay import overlay, provider_name
-from cnllm.probe.place import PROVIDER, Place, bare_address, model_at
-from cnllm.probe.recording import Recording
-from cnllm.probe.runner import Investigation, ProbeLimits, ProbeOutcome, ProbeStep, RawResponse, SendPlan, investigate
-from cnllm.registry.model import Model
+from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
+from cnllm.probe.recording import ProbeRecording
+from cnllm.probe.runner import Investigation, ProbeOutcome, ProbeStep, RawResponse, SendPlan, investigate
 from cnllm.registry.registry import Registry
 from cnllm.types import checks
 from cnllm.types.policy import Timeouts
 
-__all__ = ["Report", "run"]
+__all__ = ["ProbeSettings", "Report", "run", "run_target"]
 
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_EVENTS = 64 * 1024
@@ -65,85 +64,86 @@ class Report(Struct, frozen=True):
         return reports.report(url, id, self.facts, self.exchanges, datetime.date.today().isoformat())
 
 
+class ProbeSettings(Struct, frozen=True, kw_only=True):
+    """How a target is asked: the most requests and the most money, and what sends, records and waits."""
+
+    max_requests: int = 60
+    max_cost: float | None = None
+    on_step: Callable[[ProbeStep], object] | None = None
+    transport: Any = None
+    record: str | os.PathLike[str] | None = None
+    sleep: Callable[[float], object] = time.sleep
+
+
 def run(
     base_url: str,
     *,
     model: str | None = None,
     protocol: str | None = None,
     api_key: str | None = None,
-    max_requests: int = 60,
-    max_cost: float | None = None,
-    on_step: Callable[[ProbeStep], object] | None = None,
     price: tuple[float, float] | None = None,
     registry: Registry | None = None,
-    transport: Any = None,
-    record: str | os.PathLike[str] | None = None,
-    provider: str | None = None,
-    keys: tuple[str, ...] = (),
-    place: Place | None = None,
-    claims: Model | None = None,
-    sleep: Callable[[float], object] = time.sleep,
+    **settings: Any,
 ) -> Report:
     """Ask an endpoint what it takes, and return what is proven.
 
-    `price` is that of a million input and output tokens; `max_cost` needs it. `record` is a file of exchanges: those
-    that it holds are not sent again, new ones are appended. `provider`, `keys` and `place` are for an endpoint that the
-    registry describes; the switches of `claims` are tried first; `sleep` waits. Raises `CnllmError` with one clear line
-    where the endpoint cannot be asked: no API, no key, no model; `ValueError` for a bound that means nothing.
+    `settings` are the fields of `ProbeSettings`. `price` is that of a million input and output tokens; `max_cost` needs
+    it. `record` is a file of exchanges: those that it holds are not sent again, new ones are appended; `sleep` waits.
+    Raises `CnllmError` with one clear line where the endpoint cannot be asked: no API, no key, no model; `ValueError`
+    for a bound that means nothing.
     """
     checks.require_text("base_url", base_url)
-    if type(max_requests) is not int or max_requests < 1:
-        raise checks.wrong_value("max_requests", max_requests, "1 or more")
-    if max_cost is not None and price is None:
+    target = ProbeTarget(base_url=base_url, id=model, protocol=protocol, api_key=api_key, price=price)
+    return run_target(target, registry if registry is not None else Registry.load(), ProbeSettings(**settings))
+
+
+def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings) -> Report:
+    """Ask a target what it takes, as `run` does."""
+    if type(settings.max_requests) is not int or settings.max_requests < 1:
+        raise checks.wrong_value("max_requests", settings.max_requests, "1 or more")
+    if settings.max_cost is not None and target.price is None:
         raise ValueError("max_cost needs the price of a million tokens: price=(input, output)")
-    registry = registry if registry is not None else Registry.load()
-    address, wire = bare_address(base_url)
-    goal = Approach(address, model, protocol or wire, place)
-    settings = ProbeLimits(max_requests=max_requests, max_cost=max_cost, price=price, has_key=api_key is not None)
-    recording = None if record is None else Recording(record)
-    investigation = investigate(registry, goal, settings, on_step, claims)
+    address, wire = bare_address(target.base_url)
+    target = replace(target, base_url=address, protocol=target.protocol or wire)
+    most, money = settings.max_requests, settings.max_cost
+    investigation = investigate(registry, target, settings.on_step, max_requests=most, max_cost=money)
     with contextlib.ExitStack() as stack:
+        transport: Any = settings.transport
         if transport is None:
             from cnllm.transports import default_transport
 
             transport = default_transport()
             stack.callback(transport.close)
-        outcome = _drive(investigation, transport, api_key, recording, sleep)
-    facts = leaf_facts(outcome.facts)
+        outcome = _drive(investigation, transport, target.api_key, settings)
     text = name = ""
-    if outcome.found is not None:
-        owner = provider or provider_name(outcome.found.place.base_url)
-        name = f"{owner}/{outcome.found.id}"
+    if (found := outcome.found) is not None:
+        owner = target.provider or provider_name(found.place.base_url)
+        name = f"{owner}/{found.id}"
         # the provider that stands for endpoints which nobody has described, where it describes this wire
-        is_plain = registry.resolve(f"{PROVIDER}/any").protocol == outcome.found.place.protocol
-        plain = model_at(registry, outcome.found.place, outcome.found.id).flags
+        is_plain = registry.resolve(f"{PROVIDER}/any").protocol == found.place.protocol
+        plain = model_at(registry, found.place, found.id).flags
         text = overlay(
-            outcome.found,
+            found,
             [fact for fact in outcome.facts if not is_assumed(plain, fact)],
             provider=owner,
-            keys=keys,
+            keys=target.keys,
             date=datetime.date.today(),
             parent=PROVIDER if is_plain else None,
-            new=provider is None,
+            new=target.provider is None,
         )
     own = {name: getattr(outcome, name) for name in ("stopped", "exchanges", "found", "remarks", "spent")}
-    return Report(text, facts, len(outcome.exchanges), name=name, **own)
+    return Report(text, leaf_facts(outcome.facts), len(outcome.exchanges), name=name, **own)
 
 
 # ── driving ──────────────────────────────────────────────────────────────────
-def _drive(
-    investigation: Investigation,
-    transport: Any,
-    api_key: str | None,
-    recording: Recording | None = None,
-    sleep: Callable[[float], object] = time.sleep,
-) -> ProbeOutcome:
+def _drive(investigation: Investigation, transport: Any, api_key: str | None, settings: ProbeSettings) -> ProbeOutcome:
     """Run a probe to its end over a transport. Raises what the probe raises.
 
     Requests that the recording has answers to are not sent again; the others are appended to it.
     """
+    recording = None if settings.record is None else ProbeRecording(settings.record)
     if recording is not None:
-        transport = recording.around(transport, () if api_key is None else (api_key,))
+        transport = Recorder(transport, recording.path, () if api_key is None else (api_key,))
     response: RawResponse | None = None
     while True:
         try:
@@ -155,7 +155,7 @@ def _drive(
             known = None if recording is None else recording.take(insert_key(step.plan, api_key))
             response = known if known is not None else _send(step, transport, api_key)
         else:
-            sleep(step.seconds)
+            settings.sleep(step.seconds)
             response = None
 
 

@@ -11,21 +11,18 @@ from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.probe.approach import Approach, ProbedEndpoint, approach
+from cnllm.probe.approach import ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
-from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer, read_failure
-from cnllm.probe.facts import Fact, agreed
-from cnllm.probe.observed import observed
-from cnllm.probe.place import model_at, plan_at
-from cnllm.probe.question import Context, Finding, Question
+from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
+from cnllm.probe.facts import Fact, agreed, observed
+from cnllm.probe.place import ProbeTarget, model_at, plan_at
+from cnllm.probe.question import Finding, ProbeContext, Question
 from cnllm.probe.questions import QUESTIONS
-from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
 __all__ = [
     "Investigation",
-    "ProbeLimits",
     "ProbeOutcome",
     "ProbeStep",
     "RawResponse",
@@ -70,20 +67,11 @@ class RawResponse(Struct, frozen=True):
     error: CnllmError | None = None
 
 
-class ProbeLimits(Struct, frozen=True, kw_only=True):
-    """The bounds of a probe. `price` is that of a million tokens, input and output."""
-
-    max_requests: int = 60
-    max_cost: float | None = None
-    price: tuple[float, float] | None = None
-    has_key: bool = False
-
-
 class ProbeStep(Struct, frozen=True):
-    """The results of one question: its findings, the requests so far and the most of them."""
+    """The results of one question: the facts that are new, the requests so far and the most of them."""
 
     question: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Fact, ...]
     requests: int
     most: int
 
@@ -114,9 +102,13 @@ Asking = Generator[SendPlan | Wait, RawResponse | None, ProbeAnswer]
 class _ProbeState:
     """The state of one probe."""
 
-    def __init__(self, registry: Registry, settings: ProbeLimits) -> None:
+    def __init__(
+        self, registry: Registry, target: ProbeTarget, *, max_requests: int, max_cost: float | None = None
+    ) -> None:
         self.registry = registry
-        self.settings = settings
+        self.target = target
+        self.max_requests = max_requests
+        self.max_cost = max_cost
         self.exchanges: list[ProbeExchange] = []
         self.controls: dict[str, ProbeExchange] = {}
         self.found: ProbedEndpoint | None = None
@@ -142,7 +134,7 @@ class _ProbeState:
             response = yield SendPlan(plan, ask.most)
             assert response is not None
             if response.error is not None:
-                answer = read_failure(response.error)
+                answer = ProbeAnswer(kind="none", problem="network", message=response.error.message)
             else:
                 answer = read_answer(
                     model, response.status, response.headers, response.content, abandoned=response.abandoned
@@ -187,21 +179,21 @@ class _ProbeState:
         return answer.passed
 
     def _check_budget(self, plan: Plan) -> None:
-        if len(self.exchanges) >= self.settings.max_requests - self.reserve:
-            raise Stopped(f"the limit of {self.settings.max_requests} requests is reached")
-        if self.settings.max_cost is not None:
+        if len(self.exchanges) >= self.max_requests - self.reserve:
+            raise Stopped(f"the limit of {self.max_requests} requests is reached")
+        if self.max_cost is not None:
             estimate = self._cost(len(plan.content) // _BYTES_PER_TOKEN, _ANSWER)
-            if self.spent + estimate > self.settings.max_cost:
-                raise Stopped(f"the limit of the cost ({self.settings.max_cost:g}) is reached")
+            if self.spent + estimate > self.max_cost:
+                raise Stopped(f"the limit of the cost ({self.max_cost:g}) is reached")
 
     def _cost(self, read: int, written: int) -> float:
-        price = self.settings.price or (0.0, 0.0)
+        price = self.target.price or (0.0, 0.0)
         return (read * price[0] + written * price[1]) / 1_000_000
 
     # ── one question ─────────────────────────────────────────────────────────
 
     def question(
-        self, question: Question, context: Context
+        self, question: Question, context: ProbeContext
     ) -> Generator[SendPlan | Wait, RawResponse | None, list[Finding]]:
         """Run a question once. A request without an answer ends it without a finding."""
         steps = question.run(context)
@@ -210,12 +202,10 @@ class _ProbeState:
             while True:
                 answer = yield from self.exchange(ask)
                 if answer.kind == "none":
-                    if answer.problem in ("key", "quota"):
-                        raise Stopped(
-                            f"the endpoint refuses the key: {answer.message}"
-                            if answer.problem == "key"
-                            else f"the quota is spent: {answer.message}"
-                        )
+                    if answer.problem == "key":
+                        raise Stopped(f"the endpoint refuses the key: {answer.message}")
+                    if answer.problem == "quota":
+                        raise Stopped(f"the quota is spent: {answer.message}")
                     if self.failures >= _MOST_FAILURES:
                         raise Stopped(f"the endpoint no longer answers: {answer.message}")
                     steps.close()
@@ -236,29 +226,23 @@ def _delay(answer: ProbeAnswer, attempt: int) -> float:
 
 def investigate(
     registry: Registry,
-    goal: Approach,
-    settings: ProbeLimits,
+    target: ProbeTarget,
     on_step: Callable[[ProbeStep], object] | None = None,
-    claims: Model | None = None,
-    questions: tuple[Question, ...] = QUESTIONS,
+    *,
+    max_requests: int,
+    max_cost: float | None = None,
 ) -> Investigation:
-    """Probe an endpoint. The switches of the model `claims` are tried first.
+    """Probe an endpoint.
 
     Raises `CnllmError` where the endpoint cannot be asked anything.
     """
-    run = _ProbeState(registry, settings)
+    run = _ProbeState(registry, target, max_requests=max_requests, max_cost=max_cost)
     facts: dict[str, Fact] = {}
     stopped = ""
     try:
-        run.found = yield from approach(
-            registry,
-            goal,
-            run.exchange,
-            has_key=settings.has_key,
-            thorough=settings.max_requests >= _THOROUGH,
-        )
+        run.found = yield from approach(registry, target, run.exchange, thorough=max_requests >= _THOROUGH)
         facts |= {fact.flag: fact for fact in run.found.facts}
-        yield from _ask_all(run, questions, facts, on_step, claims)
+        yield from _ask_all(run, facts, on_step)
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
@@ -275,22 +259,18 @@ def investigate(
 
 
 def _ask_all(
-    run: _ProbeState,
-    questions: tuple[Question, ...],
-    facts: dict[str, Fact],
-    on_step: Callable[[ProbeStep], object] | None,
-    claims: Model | None,
+    run: _ProbeState, facts: dict[str, Fact], on_step: Callable[[ProbeStep], object] | None
 ) -> Generator[SendPlan | Wait, RawResponse | None, None]:
     assert run.found is not None
     found = run.found
     model = model_at(run.registry, found.place, found.id)
     candidates = collect(run.registry, found.place.protocol)
-    if claims is not None:
-        candidates = with_claims(candidates, claims)
+    if run.target.claims is not None:
+        candidates = with_claims(candidates, run.target.claims)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
-    for question in questions:
+    for question in QUESTIONS:
         bodies = Bodies(model, found.base, found.drop)
-        context = Context(bodies, candidates, known, window=found.context)
+        context = ProbeContext(bodies, candidates, known, window=found.context)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -312,8 +292,8 @@ def _ask_all(
                     if fact.answer != "unknown":
                         known[fact.flag] = fact.value
             if on_step is not None:
-                findings = tuple(Finding(f.flag, f.value, f.answer, f.quote) for f in new if f.flag[0] != "_")
-                on_step(ProbeStep(question.name, findings, len(run.exchanges), run.settings.max_requests))
+                findings = tuple(fact for fact in new if fact.flag[0] != "_")
+                on_step(ProbeStep(question.name, findings, len(run.exchanges), run.max_requests))
         yield from _check(run)
 
 

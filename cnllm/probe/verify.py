@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.probe.claims import ClaimVerdict, judged
 from cnllm.probe.facts import Fact
 from cnllm.probe.overlay import overlay
-from cnllm.probe.place import Place
+from cnllm.probe.place import EndpointPlace, ProbeTarget
 from cnllm.probe.questions import QUESTIONS
-from cnllm.probe.run import run
-from cnllm.probe.runner import ProbeStep
+from cnllm.probe.run import ProbeSettings, run_target
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
@@ -32,7 +32,7 @@ class Verification(Struct, frozen=True):
     """
 
     model: str
-    agreed: tuple[ClaimVerdict, ...]
+    agreed: tuple[str, ...]
     contradicted: tuple[ClaimVerdict, ...]
     unclaimed: tuple[ClaimVerdict, ...]
     not_asked: tuple[str, ...]
@@ -42,55 +42,24 @@ class Verification(Struct, frozen=True):
     spent: float = 0.0
 
 
-def place_of(model: Model) -> Place:
+def place_of(model: Model) -> EndpointPlace:
     """Return the place of a model's endpoint, as the registry has it."""
     flags = model.flags
     header = flags.auth.header if flags.auth is not None else None
     auth = None if not header else (header.lower(), (flags.auth and flags.auth.value) or "{key}")
-    return Place(model.protocol, flags.base_url or "", flags.path, auth, flags.stream_path)
+    return EndpointPlace(model.protocol, flags.base_url or "", flags.path, auth, flags.stream_path)
 
 
-def verify(
-    registry: Registry,
-    model: Model,
-    *,
-    api_key: str | None = None,
-    max_requests: int = 200,
-    max_cost: float | None = None,
-    price: tuple[float, float] | None = None,
-    transport: Any = None,
-    on_step: Callable[[ProbeStep], object] | None = None,
-    place: Place | None = None,
-) -> Verification:
-    """Ask the questions of a probe, the model's own switches first, and compare.
-
-    `place` is where the model is asked, the registry's by default. Raises as `run` does.
-    """
-    place = place or place_of(model)
-    report = run(
-        place.base_url,
-        model=model.id,
-        protocol=model.protocol,
-        api_key=api_key,
-        max_requests=max_requests,
-        max_cost=max_cost,
-        price=price,
-        registry=registry,
-        transport=transport,
-        provider=model.provider,
-        place=place,
-        claims=model,
-        on_step=on_step,
-    )
-    found: dict[str, list[ClaimVerdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
-    for verdict in judged(model, report.facts):
-        found[verdict.word].append(verdict)
-    wrong = found["contradicted"]
+def verify(registry: Registry, model: Model, target: ProbeTarget, settings: ProbeSettings) -> Verification:
+    """Ask the questions of a probe, the model's own switches first, and compare. Raises as `run` does."""
+    report = run_target(replace(target, provider=model.provider, claims=model), registry, settings)
+    verdicts = judged(model, report.facts)
+    wrong = verdicts["contradicted"]
     return Verification(
         model.name,
-        agreed=tuple(found["agreed"]),
+        agreed=tuple(verdict.flag for verdict in verdicts["agreed"]),
         contradicted=tuple(wrong),
-        unclaimed=tuple(found["unclaimed"]),
+        unclaimed=tuple(verdicts["unclaimed"]),
         not_asked=tuple(_not_asked(model, report.facts)),
         requests=report.requests,
         stopped=report.stopped,
@@ -101,7 +70,7 @@ def verify(
 
 def patch(found: Any, verdicts: Iterable[ClaimVerdict], model: Model) -> str:
     """Return a registry file that says what was seen where the registry was contradicted."""
-    facts = [verdict.fact for verdict in verdicts]
+    facts = [Fact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in verdicts]
     today = datetime.date.today()
     return overlay(found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
 

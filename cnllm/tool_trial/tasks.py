@@ -40,7 +40,7 @@ class Task(Struct, frozen=True):
 class ReplyResult(Struct, frozen=True):
     """One reply in a task: whether a call was expected, whether it called, and whether all its calls are valid.
 
-    `first` is the time from sending to the first piece of text or of a call, `seconds` to the end; None where nothing
+    `first` is the time from sending to the first piece of text or of a call, `seconds` to the end; null where nothing
     came.
     """
 
@@ -52,7 +52,7 @@ class ReplyResult(Struct, frozen=True):
 
 
 class TaskResult(Struct, frozen=True):
-    """The end of a task: `problem` is None if it ended right. `seconds` is the time of all its requests."""
+    """The end of a task: `problem` is null if it ended right. `seconds` is the time of all its requests."""
 
     task: str
     problem: str | None

@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.probe.bounds import Bound, find_bound, numbers
+from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
 
 
 def answers(
-    steps: Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None], accepts: Callable[[float], bool], words: str
-) -> tuple[Bound | ProbeAnswer | None, int]:
+    steps: Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None], accepts: Callable[[float], bool], words: str
+) -> tuple[ProvenBound | ProbeAnswer | None, int]:
     sent = 0
     try:
         ask = next(steps)
@@ -36,7 +36,7 @@ def test_the_bound_in_the_words_is_found_and_tried(limit: int, excluded: bool) -
     words = f"1000000000 is out of range: must be {'less than' if excluded else 'at most'} {limit}"
     accepts: Callable[[float], bool] = lambda value: value < limit if excluded else value <= limit  # noqa: E731
     found, sent = answers(find_bound(ask, 10**9, 1), accepts, words)
-    assert isinstance(found, Bound)
+    assert isinstance(found, ProvenBound)
     assert (found.value, found.open) == (limit, excluded)
     assert sent <= 3
 
@@ -45,7 +45,7 @@ def test_the_bound_in_the_words_is_found_and_tried(limit: int, excluded: bool) -
 def test_a_number_that_is_no_bound_is_never_one(limit: int, said: int) -> None:
     words = f"error {said}: not accepted"
     found, _ = answers(find_bound(ask, 10**9, 1), lambda value: value <= limit, words)
-    if isinstance(found, Bound):
+    if isinstance(found, ProvenBound):
         assert (found.value, found.open) in {(limit, False), (limit + 1, True)}
 
 

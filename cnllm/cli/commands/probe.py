@@ -63,29 +63,18 @@ def probe(target: str, **params: Any) -> int:
     if params["output"] is not None:
         own_files.require_own(params["output"])
     if params["dry_run"]:
-        from cnllm.probe.plan import plan_text
+        from cnllm.probe.report import plan_text
 
         answer.print_line(plan_text(params["max_requests"], goal.price).rstrip())
         return errors.WHOLE
     from cnllm.probe.recording import state_file
-    from cnllm.probe.run import run
+    from cnllm.probe.run import ProbeSettings, run_target
 
     state = state_file(goal.base_url, goal.id, goal.protocol)
-    report = run(
-        goal.base_url,
-        model=goal.id,
-        protocol=goal.protocol,
-        api_key=goal.api_key,
-        max_requests=params["max_requests"],
-        max_cost=params["max_cost"],
-        price=goal.price,
-        on_step=_show,
-        registry=registry,
-        record=state,
-        provider=goal.provider,
-        keys=goal.keys,
-        place=goal.place,
+    settings = ProbeSettings(
+        max_requests=params["max_requests"], max_cost=params["max_cost"], on_step=_show, record=state
     )
+    report = run_target(goal, registry, settings)
     _write(report, state, params["output"], as_json=params["as_json"])
     for remark in report.remarks:
         stdio.print_line(f"note: {remark}")
@@ -98,10 +87,9 @@ def probe(target: str, **params: Any) -> int:
 
 def _show(step: ProbeStep) -> None:
     """Show what a question taught, on stderr."""
-    from cnllm.probe.facts import Fact
     from cnllm.probe.report import sentence
 
-    known = [sentence(Fact(f.flag, f.value, f.answer)) for f in step.findings if f.answer != "unknown"]
+    known = [sentence(f) for f in step.findings if f.answer != "unknown"]
     head = f"{step.requests:>4}/{step.most}  {step.question}: "
     text = head + ("; ".join(known) or "nothing was proven")
     stdio.print_line(text if len(text) <= 79 else text[:78] + "…")

@@ -15,6 +15,7 @@ from cnllm.errors import CnllmError, KeyMissing
 
 if TYPE_CHECKING:
     from cnllm.probe.claims import ClaimVerdict
+    from cnllm.probe.place import ProbeTarget
     from cnllm.probe.runner import ProbeStep
     from cnllm.probe.verify import Verification
     from cnllm.registry import Registry
@@ -40,7 +41,7 @@ def _is_current(model: Model) -> bool:
 
 def print_plan(models: Sequence[Model]) -> int:
     """Print what verifying these models would take, and ask nothing."""
-    from cnllm.probe.plan import estimate
+    from cnllm.probe.report import estimate
 
     stdio.print_line(f"{len(models)} models have a key; each takes up to {_REQUESTS} requests. Nothing was asked.")
     for model in models:
@@ -86,6 +87,7 @@ def _verify_all(
     registry: Registry, models: Sequence[Model], options: Mapping[str, Any], simulator: str | None
 ) -> tuple[list[Verification], int]:
     """Verify models within one allowance, and return what came of it with the exit status."""
+    from cnllm.probe.run import ProbeSettings
     from cnllm.probe.verify import verify
 
     results: list[Verification] = []
@@ -102,16 +104,9 @@ def _verify_all(
         if money is not None and target.price is None:
             raise errors.UsageError(f"--max-cost: the price of {model.name} is unknown", "use --max-requests")
         try:
-            result = verify(
-                registry,
-                model,
-                api_key=target.api_key,
-                max_requests=min(_REQUESTS, left) if left is not None else _REQUESTS,
-                max_cost=money,
-                price=target.price,
-                place=target.place,
-                on_step=None if options["as_json"] else partial(_show, model.name),
-            )
+            most = min(_REQUESTS, left) if left is not None else _REQUESTS
+            show = None if options["as_json"] else partial(_show, model.name)
+            result = verify(registry, model, target, ProbeSettings(max_requests=most, max_cost=money, on_step=show))
         except CnllmError as error:
             errors.print_error(f"{model.name}: {error.message}", error.hint)
             status = errors.worst_status(status, errors.FAILED)
@@ -125,7 +120,7 @@ def _verify_all(
     return results, status
 
 
-def _target(model: Model, simulator: str | None) -> probe_target.ProbeTarget | None:
+def _target(model: Model, simulator: str | None) -> ProbeTarget | None:
     """Return what to ask for a model; None where its key is missing, which is said."""
     if simulator is not None:
         return probe_target.of_simulated(model, simulator)
@@ -160,29 +155,19 @@ def _print(result: Verification) -> None:
 
 def _sentence(verdict: ClaimVerdict) -> str:
     claimed = json.dumps(verdict.claimed, ensure_ascii=False)
-    seen = json.dumps(verdict.fact.value, ensure_ascii=False)
+    seen = json.dumps(verdict.seen, ensure_ascii=False)
     place = f" ({verdict.where})" if verdict.where else ""
-    quote = f': "{verdict.fact.quote[:100]}"' if verdict.fact.quote else ""
-    return f"{verdict.fact.flag}: claimed {claimed}{place}, seen {seen}{quote}"
+    quote = f': "{verdict.quote[:100]}"' if verdict.quote else ""
+    return f"{verdict.flag}: claimed {claimed}{place}, seen {seen}{quote}"
 
 
 def _row(result: Verification) -> dict[str, Any]:
     return {
         "model": result.model,
-        "agreed": [v.fact.flag for v in result.agreed],
-        "contradicted": [
-            {
-                "flag": v.fact.flag,
-                "claimed": v.claimed,
-                "seen": v.fact.value,
-                "answer": v.fact.answer,
-                "where": v.where,
-                "quote": v.fact.quote,
-            }
-            for v in result.contradicted
-        ],
-        "unclaimed": [{"flag": v.fact.flag, "value": v.fact.value, "answer": v.fact.answer} for v in result.unclaimed],
-        "not_asked": list(result.not_asked),
+        "agreed": result.agreed,
+        "contradicted": result.contradicted,
+        "unclaimed": [{"flag": v.flag, "value": v.seen, "answer": v.answer} for v in result.unclaimed],
+        "not_asked": result.not_asked,
         "requests": result.requests,
         "stopped": result.stopped,
     }

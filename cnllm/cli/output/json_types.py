@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 from cnllm.batch.dry_run import Estimate
 from cnllm.batch.report import Report
 from cnllm.model_facts.known_issues import KnownIssue
+from cnllm.probe.claims import ClaimVerdict
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
@@ -168,23 +169,12 @@ class Probed(TypedDict):
     requests: int
 
 
-class Contradiction(TypedDict):
-    """A claim of the registry that its endpoint contradicts. `where` is the line that makes it."""
-
-    flag: str
-    claimed: Any
-    seen: Any
-    answer: Literal["works", "refused", "ignored"]
-    where: str
-    quote: str
-
-
 class Verified(TypedDict):
     """The results of `verify` for a model: flags that agreed, contradictions, new facts, flags that were not asked."""
 
     model: str
     agreed: list[str]
-    contradicted: list[Contradiction]
+    contradicted: list[ClaimVerdict]
     unclaimed: list[ProbedFlag]
     not_asked: list[str]
     requests: int

@@ -15,7 +15,6 @@ from cnllm.probe.questions import (
     stream,
     tool_rules,
     tools,
-    window,
 )
 
 __all__ = ["QUESTIONS"]
@@ -71,5 +70,5 @@ QUESTIONS: tuple[Question, ...] = (
     params.top_logprobs,
     params.TOP_K,
     tool_rules.keywords,
-    window.window,
+    output.window,
 )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import TIME, WEATHER, Context, Finding, Steps, offers_tools, question
+from cnllm.probe.question import TIME, WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls"]
@@ -43,7 +43,7 @@ class TurnForm(Struct, frozen=True):
 class Earlier:
     """A turn with calls that the model wrote, in the form that the endpoint wants to have."""
 
-    def __init__(self, context: Context, genuine: ProbeAnswer, patch: Mapping[str, Any]) -> None:
+    def __init__(self, context: ProbeContext, genuine: ProbeAnswer, patch: Mapping[str, Any]) -> None:
         assert genuine.reply is not None
         self.context = context
         self.patch = patch
@@ -123,7 +123,9 @@ class Earlier:
         return {self.field: _THOUGHT}
 
 
-def earlier(context: Context, patch: Mapping[str, Any] | None = None) -> Generator[Ask, ProbeAnswer, Earlier | None]:
+def earlier(
+    context: ProbeContext, patch: Mapping[str, Any] | None = None
+) -> Generator[Ask, ProbeAnswer, Earlier | None]:
     """Return the builder of conversations that go on from a call; None where the model makes none."""
     patch = context.plain if patch is None else patch
     ask = context.ask([_TEXT], why="a call, to continue from", tools=(WEATHER, TIME), patch=patch, control=True)
@@ -136,7 +138,7 @@ _FORMS = ((False, False), (True, False), (False, True), (True, True))
 
 
 @question("earlier calls", "tools.result_name", requests=5, capable=True, applies=offers_tools)
-def earlier_calls(context: Context) -> Steps:
+def earlier_calls(context: ProbeContext) -> Steps:
     """Look for a form of the turn that passes: with the tool's name in the result, with its reasoning, or both.
 
     Proof: a result without (or with) the tool's name is refused, and the reverse passes.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.jsonpath import leaves
-from cnllm.probe.bounds import Bound, find_bound, numbers
+from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Context, Finding, Steps, question
+from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.registry.levels import LEVELS
 from cnllm.types import Message
 
@@ -19,13 +19,13 @@ _FEW = 5
 _LOW, _HIGH = 1024, 1 << 30
 
 
-def _may_reason(context: Context) -> bool:
+def _may_reason(context: ProbeContext) -> bool:
     return context.known.get("reasoning.mode") != "never"
 
 
 # ── levels ───────────────────────────────────────────────────────────────────
 @question("levels of reasoning", "reasoning.effort.at", requests=9, capable=True, applies=_may_reason)
-def effort(context: Context) -> Steps:
+def effort(context: ProbeContext) -> Steps:
     """Ask for a level that does not exist, then for those that do.
 
     Proof: a level that does not exist is refused, or a high one makes the reasoning longer than a low one.
@@ -65,7 +65,7 @@ def effort(context: Context) -> Steps:
     return refused
 
 
-def _at_level(context: Context, at: str, word: str) -> Ask:
+def _at_level(context: ProbeContext, at: str, word: str) -> Ask:
     return context.ask(_TEXT, why=f"{at}={word}", set={at: word}, patch=_without(context.on, at))
 
 
@@ -74,7 +74,7 @@ def _without(patch: dict[str, Any] | None, at: str) -> dict[str, Any]:
     return {} if patch is None or at in leaves(patch) else patch
 
 
-def _words(context: Context, at: str) -> dict[str, str]:
+def _words(context: ProbeContext, at: str) -> dict[str, str]:
     """Return the word of each level at a path, in the case in which endpoints write them there."""
     known = context.candidates.effort_words.get(at, ())
     upper = bool(known) and all(word.isupper() for word in known)
@@ -106,7 +106,7 @@ def _length(answer: ProbeAnswer) -> int:
     capable=True,
     applies=_may_reason,
 )
-def budget(context: Context) -> Steps:
+def budget(context: ProbeContext) -> Steps:
     """Ask for far too many tokens of reasoning, for none, and for a few.
 
     Proof: a number out of range is refused, or a small one makes the reasoning shorter.
@@ -118,7 +118,7 @@ def budget(context: Context) -> Steps:
     return []
 
 
-def _budget_at(context: Context, at: str) -> Steps:
+def _budget_at(context: ProbeContext, at: str) -> Steps:
     hints = context.hints
     patch = _switch(context, at)
     limit = context.bodies.path("max_tokens")
@@ -132,7 +132,7 @@ def _budget_at(context: Context, at: str) -> Steps:
     quote = ""
     if not hints or "reasoning.budget.max" in hints:
         upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
-        if isinstance(upper, Bound) and upper.value > 1 and _names(upper.quote, at):
+        if isinstance(upper, ProvenBound) and upper.value > 1 and _names(upper.quote, at):
             found.append(Finding("reasoning.budget.max", int(upper.value), "refused", upper.quote))
         elif isinstance(upper, ProbeAnswer) and not _names(upper.message, at) and not has_room:
             return []
@@ -161,7 +161,7 @@ def _names(message: str, at: str) -> bool:
     return at.rpartition(".")[2].casefold() in words or "budget" in words
 
 
-def _switch(context: Context, at: str) -> dict[str, Any]:
+def _switch(context: ProbeContext, at: str) -> dict[str, Any]:
     """Return the patch that turns reasoning on, one that stands beside the number where there is one."""
     parent = at.rpartition(".")[0]
     if parent:
@@ -175,7 +175,7 @@ def _switch(context: Context, at: str) -> dict[str, Any]:
 @question(
     "room beside reasoning", "reasoning.budget.under", requests=2, applies=lambda c: "reasoning.budget.at" in c.known
 )
-def budget_under(context: Context) -> Steps:
+def budget_under(context: ProbeContext) -> Steps:
     """Ask for more tokens of reasoning than the reply may have.
 
     Proof: more tokens of reasoning than max_tokens are refused.

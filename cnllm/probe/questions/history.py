@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.probe.question import Context, Finding, Steps, offers_tools, question
+from cnllm.probe.question import Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier
 
 __all__ = ["replay", "replay_off"]
@@ -16,7 +16,7 @@ __all__ = ["replay", "replay_off"]
     capable=True,
     applies=offers_tools,
 )
-def replay(context: Context) -> Steps:
+def replay(context: ProbeContext) -> Steps:
     """Continue from a call with its reasoning, and without it.
 
     Proof: a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place.
@@ -58,7 +58,7 @@ def _welcome(builder: Earlier) -> Steps:
     ]
 
 
-def _extent(context: Context, builder: Earlier, quote: str) -> Steps:
+def _extent(context: ProbeContext, builder: Earlier, quote: str) -> Steps:
     """Ask which turns must have their reasoning: those since the last question, those with calls, or all."""
     after = (ANSWERED, THANKS)
     old = yield builder.ask("an older call without its reasoning", thoughtful=False, after=after)
@@ -89,7 +89,7 @@ def _extent(context: Context, builder: Earlier, quote: str) -> Steps:
         )
     ),
 )
-def replay_off(context: Context) -> Steps:
+def replay_off(context: ProbeContext) -> Steps:
     """Send reasoning in an earlier turn while reasoning is off.
 
     Proof: a turn with reasoning is refused.

@@ -6,7 +6,7 @@ import base64
 import re
 
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import Context, Finding, Steps, question
+from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
 from cnllm.protocols import server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
@@ -30,7 +30,7 @@ _LEAST = 20
 
 
 @question("kinds of input", "input", requests=3, capable=True)
-def kinds(context: Context) -> Steps:
+def kinds(context: ProbeContext) -> Steps:
     """Send one medium of each kind.
 
     Proof: its tokens are counted, or the endpoint takes it and refuses other kinds by name.
@@ -66,7 +66,7 @@ def kinds(context: Context) -> Steps:
     return [Finding("input", ["text", *taken], "works", quotes[0] if quotes else "")]
 
 
-def _has_part(context: Context, ask: Ask, kind: str) -> bool:
+def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
     protocol = context.bodies.model.protocol
     try:
@@ -76,5 +76,5 @@ def _has_part(context: Context, ask: Ask, kind: str) -> bool:
     return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)
 
 
-def _ask(context: Context, media: Media, kind: str) -> Ask:
+def _ask(context: ProbeContext, media: Media, kind: str) -> Ask:
     return context.ask([Message("user", (Text(_TEXT), media))], why=f"a message with {kind}")

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Context, Finding, Steps, question
+from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.types import Message, Text
 
 __all__ = ["consecutive", "content_parts", "developer", "fields", "first", "prefill", "system"]
@@ -28,7 +28,7 @@ def _reads(answer: ProbeAnswer, control: ProbeAnswer) -> bool:
     return more is not None and less is not None and more - less >= _LEAST
 
 
-def _longer(context: Context, messages: list[Message], flag: str, *, refused: Any, read: Any, why: str) -> Steps:
+def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refused: Any, read: Any, why: str) -> Steps:
     """Ask with one message more than the control's."""
     ask = context.ask(messages, why=why)
     if any(message.role == "developer" for message in messages) and "'developer'" not in str(ask.body):
@@ -41,7 +41,7 @@ def _longer(context: Context, messages: list[Message], flag: str, *, refused: An
 
 
 @question("role developer", "messages.developer", requests=1)
-def developer(context: Context) -> Steps:
+def developer(context: ProbeContext) -> Steps:
     """Add a message of the role developer.
 
     Proof: the tokens of such a message are counted; a refusal of the role.
@@ -51,7 +51,7 @@ def developer(context: Context) -> Steps:
 
 
 @question("consecutive roles", "messages.consecutive_roles", requests=1)
-def consecutive(context: Context) -> Steps:
+def consecutive(context: ProbeContext) -> Steps:
     """Let the user speak twice in a row.
 
     Proof: two messages of the user in a row are refused, or both are counted.
@@ -61,7 +61,7 @@ def consecutive(context: Context) -> Steps:
 
 
 @question("system messages", "messages.system", requests=2, applies=lambda c: c.has_roles)
-def system(context: Context) -> Steps:
+def system(context: ProbeContext) -> Steps:
     """Put a system message behind other messages.
 
     Proof: a late one is refused, or its tokens are counted.
@@ -78,7 +78,7 @@ def system(context: Context) -> Steps:
 
 
 @question("first message", "messages.first_user", requests=1)
-def first(context: Context) -> Steps:
+def first(context: ProbeContext) -> Steps:
     """Let the assistant begin, where it may speak at all.
 
     Proof: a conversation that the assistant begins is refused, or its tokens are counted.
@@ -91,7 +91,7 @@ def first(context: Context) -> Steps:
 
 
 @question("parts of text", "messages.content", requests=1, applies=lambda c: c.is_flat)
-def content_parts(context: Context) -> Steps:
+def content_parts(context: ProbeContext) -> Steps:
     """Send the text as a list with one part.
 
     Proof: a list with one text is refused.
@@ -103,7 +103,7 @@ def content_parts(context: Context) -> Steps:
     return []
 
 
-def _with_last(context: Context, ask: Ask, keys: dict[str, Any], index: int = -1) -> Ask:
+def _with_last(context: ProbeContext, ask: Ask, keys: dict[str, Any], index: int = -1) -> Ask:
     """Return a request with further keys in one of its messages."""
     body = dict(ask.body or {})
     turns = list(body[context.bodies.turns])
@@ -117,7 +117,7 @@ _VALUES: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 
 
 @question("keys of messages", "messages.fields", requests=4, applies=lambda c: c.is_flat)
-def fields(context: Context) -> Steps:
+def fields(context: ProbeContext) -> Steps:
     """Add a key that no endpoint has, then the keys that some have beside those of the wire's documentation.
 
     Proof: a key that does not exist is refused, and these are not.
@@ -138,7 +138,7 @@ def fields(context: Context) -> Steps:
 
 
 @question("the beginning of a reply", "messages.prefill.set", requests=4, applies=lambda c: c.is_flat)
-def prefill(context: Context) -> Steps:
+def prefill(context: ProbeContext) -> Steps:
     """Let the reply begin with the beginning of the control's answer, under each known mark.
 
     Proof: the reply goes on from there, and begins anew without the mark.

@@ -1,4 +1,4 @@
-"""Ask for answers in JSON, and for more output than there is."""
+"""Ask for answers in JSON, for more output than there is, and for more input."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Context, Finding, Steps, question, reasons_by_choice
+from cnllm.probe.question import Finding, ProbeContext, Steps, question, reasons_by_choice
 from cnllm.types import Message
 
-__all__ = ["json_word", "methods", "methods_reasoning", "output_limit"]
+__all__ = ["json_word", "methods", "methods_reasoning", "output_limit", "window"]
 
 _PROSE = [Message("user", "Describe the city of Bern in one sentence of prose, not in JSON.")]
 _NO_WORD = [Message("user", "Describe the city of Bern in one sentence of prose.")]
@@ -23,6 +23,8 @@ _SCHEMA = {
 }
 _OUT_OF_SIGHT = 10**9
 _HANG_UP = 4096
+_WORDS = 2_200_000
+_LEAST, _MOST = 512, 20_000_000
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -37,7 +39,7 @@ def _is_whole(answer: ProbeAnswer) -> bool:
     return answer.reply is not None and answer.reply.finish == "stop"
 
 
-def _methods(context: Context, flag: str, patch: Mapping[str, Any] | None) -> Steps:
+def _methods(context: ProbeContext, flag: str, patch: Mapping[str, Any] | None) -> Steps:
     """Ask for prose and for JSON, in each way to JSON that the wire has."""
     control = yield context.ask(_PROSE, why="prose", control=True, patch=patch)
     if not control.passed or _object(control.text) is not None:
@@ -72,7 +74,7 @@ def _methods(context: Context, flag: str, patch: Mapping[str, Any] | None) -> St
 
 
 @question("answers in JSON", "schema.methods", requests=2, by_model=True, capable=True)
-def methods(context: Context) -> Steps:
+def methods(context: ProbeContext) -> Steps:
     """Ask for JSON where the prompt asks for prose.
 
     Proof: the answer is JSON, with the keys of the schema, where the prompt asks for prose.
@@ -88,7 +90,7 @@ def methods(context: Context) -> Steps:
     capable=True,
     applies=reasons_by_choice,
 )
-def methods_reasoning(context: Context) -> Steps:
+def methods_reasoning(context: ProbeContext) -> Steps:
     """Ask for JSON while the model reasons.
 
     Proof: the same, with reasoning on.
@@ -102,7 +104,7 @@ def methods_reasoning(context: Context) -> Steps:
     requests=1,
     applies=lambda c: "json_object" in (c.known.get("schema.methods") or ()),
 )
-def json_word(context: Context) -> Steps:
+def json_word(context: ProbeContext) -> Steps:
     """Ask for JSON without the word in the prompt.
 
     Proof: JSON is refused where the prompt does not hold the word.
@@ -114,7 +116,7 @@ def json_word(context: Context) -> Steps:
 
 
 @question("output limit", "limits.output", requests=4)
-def output_limit(context: Context) -> Steps:
+def output_limit(context: ProbeContext) -> Steps:
     """Ask for one word and far too many tokens, and hang up after 4 kB.
 
     Proof: so many tokens pass, one more is refused; the probe hangs up after 4 kB.
@@ -132,7 +134,24 @@ def output_limit(context: Context) -> Steps:
 
     outputs = context.candidates.outputs
     bound = yield from find_bound(ask, _OUT_OF_SIGHT, 1, known=outputs, hint=context.hint("limits.output"))
-    if isinstance(bound, Bound) and bound.value >= 16:
+    if isinstance(bound, ProvenBound) and bound.value >= 16:
         value = int(bound.value) - (1 if bound.open else 0)
         return [Finding("limits.output", value, "refused", bound.quote)]
     return []
+
+
+@question("window", "limits.context", requests=1)
+def window(context: ProbeContext) -> Steps:
+    """Send a prompt of two million words, or a little more than the endpoint says it takes.
+
+    Proof: a prompt that is far too long is refused in words that name one limit.
+    """
+    count = (_WORDS if context.window is None else context.window * 5 // 4 + 1000) + context.run
+    path = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    answer = yield context.ask(
+        [Message("user", "a " * count)], why=f"a prompt of {count} words", stream=True, most=_HANG_UP, set={path: 16}
+    )
+    if not answer.refused:
+        return []
+    said = [n for n in numbers(answer.message) if isinstance(n, int) and _LEAST <= n < _MOST and n < count]
+    return [Finding("limits.context", said[0], "refused", answer.message)] if len(said) == 1 else []

@@ -8,13 +8,13 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.question import (
     TIME,
     WEATHER,
-    Context,
     Finding,
+    ProbeContext,
     Question,
     Steps,
     offers_tools,
@@ -47,7 +47,7 @@ _BOTH = [Message("user", "Call get_weather and get_time in parallel, both for Be
 _LENGTH = 16
 
 
-def _paths(context: Context, name: str) -> list[str]:
+def _paths(context: ProbeContext, name: str) -> list[str]:
     """Return the places where a parameter may stand: the wire's own, then those of other endpoints."""
     declared = (context.bodies.model.flags.params or {}).get(name)
     own = [context.bodies.path(name)]
@@ -57,7 +57,7 @@ def _paths(context: Context, name: str) -> list[str]:
 
 # ── with an effect that shows ────────────────────────────────────────────────
 @question("max_tokens", "params.max_tokens", requests=3, by_model=True)
-def max_tokens(context: Context) -> Steps:
+def max_tokens(context: ProbeContext) -> Steps:
     """Ask for a few tokens of a longer answer.
 
     Proof: the answer ends after so many tokens.
@@ -77,7 +77,7 @@ def _is_cut(answer: ProbeAnswer) -> bool:
 
 
 @question("stop", "params.stop", requests=3, by_model=True)
-def stop(context: Context) -> Steps:
+def stop(context: ProbeContext) -> Steps:
     """Name a word of the control's answer as a stop text.
 
     Proof: the answer ends before the stop text.
@@ -118,7 +118,7 @@ def _middle_word(text: str) -> str | None:
     requests=5,
     applies=lambda c: isinstance(c.known.get("params.stop"), str) and c.known["params.stop"] != "ignored",
 )
-def stop_items(context: Context) -> Steps:
+def stop_items(context: ProbeContext) -> Steps:
     """Name more and more stop texts.
 
     Proof: so many texts pass, one more is refused.
@@ -130,7 +130,7 @@ def stop_items(context: Context) -> Steps:
         return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts})
 
     bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=context.hint("params.stop.items"))
-    if isinstance(bound, Bound) and not bound.open:
+    if isinstance(bound, ProvenBound) and not bound.open:
         return [
             Finding("params.stop.as", path, "works"),
             Finding("params.stop.items", int(bound.value), "refused", bound.quote),
@@ -139,7 +139,7 @@ def stop_items(context: Context) -> Steps:
 
 
 @question("parallel calls", "tools.parallel", requests=1, by_model=True, capable=True, applies=offers_tools)
-def parallel(context: Context) -> Steps:
+def parallel(context: ProbeContext) -> Steps:
     """Forbid parallel calls where two come.
 
     Proof: one call comes where two come without the switch; a refusal of the switch.
@@ -164,7 +164,7 @@ def parallel(context: Context) -> Steps:
 
 
 @question("logprobs", "params.logprobs", requests=1)
-def logprobs(context: Context) -> Steps:
+def logprobs(context: ProbeContext) -> Steps:
     """Ask for log probabilities.
 
     Proof: the reply has log probabilities.
@@ -181,8 +181,8 @@ def logprobs(context: Context) -> Steps:
 
 
 # ── refused or not ───────────────────────────────────────────────────────────
-def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
-    def run(context: Context) -> Steps:
+def _plain(name: str, value: Any) -> Callable[[ProbeContext], Steps]:
+    def run(context: ProbeContext) -> Steps:
         paths = _paths(context, name)
         answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value})
         if not answer.refused:
@@ -201,7 +201,7 @@ def _plain(name: str, value: Any) -> Callable[[Context], Steps]:
 
 
 @question("top_logprobs", "params.top_logprobs", requests=2)
-def top_logprobs(context: Context) -> Steps:
+def top_logprobs(context: ProbeContext) -> Steps:
     """Ask for the likeliest tokens, beside their log probabilities.
 
     Proof: the endpoint refuses the parameter beside logprobs, and takes logprobs alone.
@@ -229,11 +229,11 @@ class _Range(Struct, frozen=True):
     known_high: tuple[float, ...]
 
 
-def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
+def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
     prefix = f"when.{mode}." if mode else ""
     flag = f"{prefix}params.{values.name}"
 
-    def run(context: Context) -> Steps:
+    def run(context: ProbeContext) -> Steps:
         refusal: ProbeAnswer | None = None
         for path in context.candidates_for(f"{flag}.as", _paths(context, values.name)):
             if refusal is not None and path.rpartition(".")[2] not in refusal.message:
@@ -262,7 +262,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[Context], Steps]:
 
 
 def _range(
-    context: Context, flag: str, path: str, values: _Range, ask: Callable[[float], Ask]
+    context: ProbeContext, flag: str, path: str, values: _Range, ask: Callable[[float], Ask]
 ) -> Generator[Ask, ProbeAnswer, list[Finding] | ProbeAnswer]:
     """Return the findings on a range, or a refusal where no value passes."""
     hints = context.hints
@@ -270,7 +270,7 @@ def _range(
         answer = yield ask(values.inside)
         return answer if answer.refused else []
     fixed = hints.get(f"{flag}.fixed")
-    upper: Bound | ProbeAnswer | None = None
+    upper: ProvenBound | ProbeAnswer | None = None
     high = fixed or hints.get(f"{flag}.max") or hints.get(f"{flag}.below")
     if not hints or high is not None:
         upper = (
@@ -282,26 +282,31 @@ def _range(
         )
     if isinstance(upper, ProbeAnswer):
         return upper
-    lower: Bound | ProbeAnswer | None = None
+    lower: ProvenBound | ProbeAnswer | None = None
     low = fixed or hints.get(f"{flag}.min") or hints.get(f"{flag}.above")
     if not hints or low is not None:
         lower = yield from find_bound(
             ask, values.low, values.step, known=values.known_low, hint=None if low is None else low.value
         )
     found: list[Finding] = []
-    if isinstance(upper, Bound) and isinstance(lower, Bound) and upper.value == lower.value and not upper.open:
+    if (
+        isinstance(upper, ProvenBound)
+        and isinstance(lower, ProvenBound)
+        and upper.value == lower.value
+        and not upper.open
+    ):
         found.append(Finding(f"{flag}.fixed", upper.value, "refused", upper.quote))
     else:
-        if isinstance(upper, Bound):
+        if isinstance(upper, ProvenBound):
             found.append(Finding(f"{flag}.{'below' if upper.open else 'max'}", upper.value, "refused", upper.quote))
-        if isinstance(lower, Bound):
+        if isinstance(lower, ProvenBound):
             found.append(Finding(f"{flag}.{'above' if lower.open else 'min'}", lower.value, "refused", lower.quote))
     return [Finding(f"{flag}.as", path, "works"), *found] if found else []
 
 
 def _first_bound(
     ask: Callable[[float], Ask], values: _Range
-) -> Generator[Ask, ProbeAnswer, Bound | ProbeAnswer | None]:
+) -> Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None]:
     """Find the upper bound; the refusal where not even an ordinary value passes and no bound is named."""
     bound = yield from find_bound(ask, values.high, values.step)
     if not isinstance(bound, ProbeAnswer):
@@ -311,8 +316,8 @@ def _first_bound(
         return inside
     for value in values.known_high:
         found = yield from find_bound(ask, values.high, values.step, hint=value)
-        if isinstance(found, Bound):
-            return Bound(found.value, found.open, bound.message)
+        if isinstance(found, ProvenBound):
+            return ProvenBound(found.value, found.open, bound.message)
     return None
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Context, Finding, Steps, question
+from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.registry.model import conditions
 from cnllm.types import Message
 
@@ -29,7 +29,7 @@ def reasons(answer: ProbeAnswer) -> bool:
     return bool(answer.reasoning) or bool(answer.reply is not None and answer.reply.usage.reasoning)
 
 
-def _request(context: Context, patch: dict[str, Any], why: str) -> Ask:
+def _request(context: ProbeContext, patch: dict[str, Any], why: str) -> Ask:
     return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
 
 
@@ -47,7 +47,7 @@ def _says(answer: ProbeAnswer, *patterns: re.Pattern[str]) -> bool:
     by_model=True,
     capable=True,
 )
-def default(context: Context) -> Steps:
+def default(context: ProbeContext) -> Steps:
     """Ask without any switch.
 
     Proof: the reply has reasoning, or counts its tokens, without any switch.
@@ -60,7 +60,7 @@ def default(context: Context) -> Steps:
     return [Finding("reasoning.default", "on", "works"), *_form(context, first)]
 
 
-def _form(context: Context, answer: ProbeAnswer) -> Iterable[Finding]:
+def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
     """Yield where the reasoning of a reply stands."""
     if not answer.reasoning or not isinstance(answer.data, dict):
         return
@@ -100,7 +100,7 @@ def _form(context: Context, answer: ProbeAnswer) -> Iterable[Finding]:
     capable=True,
     applies=lambda c: c.known.get("reasoning.default") == "on",
 )
-def switch_off(context: Context) -> Steps:
+def switch_off(context: ProbeContext) -> Steps:
     """Try the known switches for off until reasoning is gone.
 
     Proof: reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off.
@@ -127,7 +127,7 @@ def switch_off(context: Context) -> Steps:
     capable=True,
     applies=lambda c: "_quiet" in c.known,
 )
-def switch_on(context: Context) -> Steps:
+def switch_on(context: ProbeContext) -> Steps:
     """Try the known switches for on until reasoning appears.
 
     Proof: reasoning is there with the switch and not without it; a refusal says that the model has none.
@@ -144,7 +144,7 @@ def switch_on(context: Context) -> Steps:
     return []
 
 
-def _is_off(context: Context) -> Generator[Ask, ProbeAnswer, bool]:
+def _is_off(context: ProbeContext) -> Generator[Ask, ProbeAnswer, bool]:
     """Whether the model does not reason by default: it takes nothing that only a request with reasoning may have."""
     flags = context.bodies.model.flags_for(conditions(reasoning=False))
     if flags.body is None or not flags.body.drop:
@@ -155,7 +155,7 @@ def _is_off(context: Context) -> Generator[Ask, ProbeAnswer, bool]:
     return answer.refused
 
 
-def _candidates(context: Context, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _candidates(context: ProbeContext, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Return the patches to try: the one that decided the first run, or all."""
     hint = context.hints.get("reasoning.mode")
     return patches if hint is None else [hint.by]
@@ -172,7 +172,7 @@ def _describe(patch: dict[str, Any]) -> str:
     capable=True,
     applies=lambda c: "_quiet" in c.known and c.known.get("reasoning.mode") == "toggle",
 )
-def late_off(context: Context) -> Steps:
+def late_off(context: ProbeContext) -> Steps:
     """Try the known switches for off beside another switch that makes the model reason.
 
     Proof: reasoning is gone with both, and there with the other switch alone.

@@ -7,7 +7,7 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
-from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
+from cnllm.probe.question import WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Message
 
 _HELLO = [Message("user", "Say hello in one short sentence.")]
@@ -25,7 +25,7 @@ _SWITCH = "stream_options.include_usage"
     f"when.stream.body.set.{_SWITCH}",
     requests=2,
 )
-def stream(context: Context) -> Steps:
+def stream(context: ProbeContext) -> Steps:
     """Ask for a stream, and on a flat wire for its token counts too.
 
     Proof: the reply comes in events; what their texts and their last ones hold, with and without the switch.
@@ -70,7 +70,7 @@ def _usage_place(chunks: list[Any]) -> str | None:
 
 
 @question("stream with tools", "stream.tools", requests=1, by_model=True, capable=True, applies=offers_tools)
-def stream_tools(context: Context) -> Steps:
+def stream_tools(context: ProbeContext) -> Steps:
     """Ask for a stream with a call.
 
     Proof: a call comes in pieces.

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.probe.bodies import PlainTool
-from cnllm.probe.bounds import Bound, find_bound
+from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import WEATHER, Context, Finding, Steps, offers_tools, question
+from cnllm.probe.question import WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import earlier
 from cnllm.types import Media, Message, Text
 
@@ -52,12 +52,12 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 """For each rule of `tools.schema` a schema that breaks it and no other."""
 
 
-def _with_schema(context: Context, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
+def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
     return context.ask(_TEXT, why=why, tools=(replace(WEATHER, parameters=copy.deepcopy(schema)),), control=control)
 
 
 @question("schemas of tools", "tools.schema", requests=8, applies=offers_tools)
-def schema(context: Context) -> Steps:
+def schema(context: ProbeContext) -> Steps:
     """Offer a tool with each schema that some endpoints refuse.
 
     Proof: a schema with this is refused, one without it passes.
@@ -116,7 +116,7 @@ def _with_keywords(keywords: list[str]) -> dict[str, Any]:
 
 
 @question("keywords of schemas", "tools.schema_drop", requests=len(_KEYWORDS), applies=offers_tools)
-def keywords(context: Context) -> Steps:
+def keywords(context: ProbeContext) -> Steps:
     """Offer a tool with all keywords at once; where it is refused, with each alone.
 
     Proof: a schema with this keyword is refused, one without it passes.
@@ -141,7 +141,7 @@ def keywords(context: Context) -> Steps:
 
 
 @question("names of tools", "tools.name_max_length", requests=4, applies=offers_tools)
-def name_length(context: Context) -> Steps:
+def name_length(context: ProbeContext) -> Steps:
     """Offer tools with longer and longer names.
 
     Proof: a name of this length passes, a longer one is refused.
@@ -152,19 +152,19 @@ def name_length(context: Context) -> Steps:
         return context.ask(_TEXT, why=f"a name of {int(length)} characters", tools=(replace(WEATHER, name=name),))
 
     bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=context.hint("tools.name_max_length"))
-    if isinstance(bound, Bound) and not bound.open and bound.value >= 16:
+    if isinstance(bound, ProvenBound) and not bound.open and bound.value >= 16:
         return [Finding("tools.name_max_length", int(bound.value), "refused", bound.quote)]
     return []
 
 
-def _refusal(context: Context, flag: str, *, value: bool, why: str, tool: PlainTool) -> Steps:
+def _refusal(context: ProbeContext, flag: str, *, value: bool, why: str, tool: PlainTool) -> Steps:
     """Offer a tool that may be refused."""
     answer = yield context.ask(_TEXT, why=why, tools=(tool,))
     return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
 
 
 @question("strict tools", "tools.strict", requests=1, applies=offers_tools)
-def strict(context: Context) -> Steps:
+def strict(context: ProbeContext) -> Steps:
     """Offer a strict function.
 
     Proof: a strict function is refused.
@@ -174,7 +174,7 @@ def strict(context: Context) -> Steps:
 
 
 @question("tools without parameters", "tools.parameters", requests=1, applies=offers_tools)
-def parameters(context: Context) -> Steps:
+def parameters(context: ProbeContext) -> Steps:
     """Offer a function without parameters.
 
     Proof: a function without parameters is refused.
@@ -204,7 +204,7 @@ _PATTERNS: dict[str, frozenset[str]] = {
 
 
 @question("ids of calls", "tools.call_id_pattern", requests=6, applies=offers_tools)
-def ids(context: Context) -> Steps:
+def ids(context: ProbeContext) -> Steps:
     """Send earlier calls with ids of several forms.
 
     Proof: ids that do not match are refused, those that do pass.
@@ -229,7 +229,7 @@ def ids(context: Context) -> Steps:
 
 
 @question("pictures in results", "tools.result_media", requests=1, applies=offers_tools)
-def result_media(context: Context) -> Steps:
+def result_media(context: ProbeContext) -> Steps:
     """Send a result with a picture.
 
     Proof: a result with a picture is refused.
@@ -248,7 +248,7 @@ def result_media(context: Context) -> Steps:
 
 
 @question("content beside calls", "messages.empty", requests=4, applies=lambda c: c.is_flat and offers_tools(c))
-def content(context: Context) -> Steps:
+def content(context: ProbeContext) -> Steps:
     """Send an earlier call whose message has no text, in each form.
 
     Proof: the forms before it are refused, and this one passes.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, set_value
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import TIME, WEATHER, Context, Finding, Steps, offers_tools, question
+from cnllm.probe.question import TIME, WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Message
 
 __all__ = ["choice", "choice_reasoning", "tools"]
@@ -20,7 +20,7 @@ _ORDER = ("auto", "none", "required", "named")
 
 
 @question("tools", "tools.supported", requests=1, by_model=True, capable=True)
-def tools(context: Context) -> Steps:
+def tools(context: ProbeContext) -> Steps:
     """Offer a tool without any choice: a forced one makes models that reason look as if they had no tools.
 
     Proof: a call of an offered tool comes on the wire, without a forced choice; a refusal of the tools.
@@ -35,7 +35,7 @@ def tools(context: Context) -> Steps:
     return []
 
 
-def _choices(context: Context, flag: str, patch: Mapping[str, Any] | None) -> Steps:
+def _choices(context: ProbeContext, flag: str, patch: Mapping[str, Any] | None) -> Steps:
     """Ask with each choice of a tool."""
     allowed: list[str] = []
     quote = ""
@@ -100,7 +100,7 @@ def _nonsense(ask: Ask) -> Ask:
 
 
 @question("tool_choice", "tool_choice.allowed", requests=6, by_model=True, capable=True, applies=offers_tools)
-def choice(context: Context) -> Steps:
+def choice(context: ProbeContext) -> Steps:
     """Ask with each choice of a tool.
 
     Proof: auto calls, none does not, a named tool is the one called, required calls where auto does not.
@@ -116,7 +116,7 @@ def choice(context: Context) -> Steps:
     capable=True,
     applies=lambda c: offers_tools(c) and c.known.get("reasoning.mode") == "toggle" and c.on is not None,
 )
-def choice_reasoning(context: Context) -> Steps:
+def choice_reasoning(context: ProbeContext) -> Steps:
     """Ask with each choice of a tool while the model reasons.
 
     Proof: the same, with reasoning on.
