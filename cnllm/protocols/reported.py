@@ -1,23 +1,33 @@
-"""Read what an endpoint reports about a reply, whatever the wire and the sender: finish reasons and errors."""
+"""Read what an endpoint reports about a reply, on any wire: finish reasons, errors and token counts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from cnllm.protocols.pieces import FinishWord
-from cnllm.registry.flags import Flags
+from cnllm.jsonpath import get
+from cnllm.protocols.pieces import Counts, ExtraPiece, FinishWord, Piece
+from cnllm.registry.flags import Flags, UsagePaths, once_per_flags
+from cnllm.types import Note, Usage
+from cnllm.types.checks import short_text
 
 __all__ = [
     "NUMBERS",
+    "as_count",
+    "count_pieces",
     "find_error",
     "finish_kind",
     "finish_word",
     "has_error_status",
     "is_error",
     "key_name",
+    "known_keys",
+    "merge_counts",
+    "other_counts",
     "read_finish",
+    "strict_counts_reader",
 ]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
@@ -25,6 +35,12 @@ NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode"
 _SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
 _ERRORS = ("error", "errors", "errormsg", "errormessage", "errmsg", "exception", "fault", "detail")
 """Names of fields that stand only in errors, or are empty elsewhere."""
+LARGEST_COUNT = 2**53
+"""The largest count of tokens that is believed: the largest number that every reader of JSON holds exactly."""
+_NONE = UsagePaths()
+_NO_COUNTS = Usage()
+_DEPTH = 8  # nested objects; no path to a count is longer
+_Paths = tuple[tuple[str, str | None], ...]
 
 
 def key_name(key: str) -> str:
@@ -96,3 +112,132 @@ def finish_kind(word: str, flags: Flags) -> str | None:
 
 def _plain_word(word: str) -> str:
     return word.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _read_counts(data: dict[str, Any], flags: Flags) -> Usage:
+    """Return the counts of a usage object by the declared paths; a missing or invalid count is unknown."""
+    return strict_counts_reader(flags, strict=False)(data) or _NO_COUNTS
+
+
+def count_pieces(data: dict[str, Any], flags: Flags) -> Iterator[Piece]:
+    """Yield the counts of a usage object, with a note on each that is no count."""
+    usage = strict_counts_reader(flags)(data)
+    yield Counts(_read_counts(data, flags) if usage is None else usage)
+    if others := other_counts(data, known_keys(flags)):
+        yield ExtraPiece("usage", others)
+    for path, value in _invalid_counts(data, flags) if usage is None else ():
+        did = "unknown: a count of tokens is a whole number from 0 to 2**53"
+        yield Note("usage-invalid", "usage", f"{path} = {short_text(value)}", did)
+
+
+@once_per_flags
+def _paths(flags: Flags) -> tuple[str, ...]:
+    """Return all declared paths of counts."""
+    paths = flags.usage or _NONE
+    lists = (paths.input, paths.output, paths.total, paths.reasoning, paths.cached, paths.cache_write)
+    return tuple([path for names in lists for path in names or ()])
+
+
+@once_per_flags
+def known_keys(flags: Flags) -> frozenset[str]:
+    """Return the declared paths of counts, and their first keys."""
+    return frozenset([*_paths(flags), *(path.partition(".")[0] for path in _paths(flags))])
+
+
+def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Return the keys of a usage object, and of the objects in it, that no declared path names."""
+    out: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in known:
+            rest = value
+            if type(value) is dict:  # a copy: the decoder goes on counting in it
+                merge_counts(rest := {}, value)
+        elif type(value) is dict:
+            rest = {k: v for k, v in value.items() if v is not None and f"{key}.{k}" not in known} or None
+        else:
+            continue
+        if rest is not None:
+            out[key] = rest
+    return out
+
+
+def _invalid_counts(data: dict[str, Any], flags: Flags) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each count that was reported and is none."""
+    for path in _paths(flags):
+        value = get(data, path)
+        if value is not None and as_count(value) is None:
+            yield path, value
+
+
+def as_count(value: Any) -> int | None:
+    """Return a count of tokens; None for a value that is none."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
+
+
+@once_per_flags
+def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict[str, Any]], Usage | None]:
+    """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
+    paths = flags.usage or _NONE
+    names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
+    places = tuple(map(_split, names))
+    excluded = paths.excluded_from_totals or ()
+
+    def read(data: dict[str, Any]) -> Usage | None:
+        counts: list[int | None] = []
+        for paths in places:
+            found: int | None = None
+            for outer, inner in paths:
+                value = data.get(outer)
+                if inner is not None:
+                    value = value.get(inner) if type(value) is dict and "." not in inner else get(value, inner)
+                if value is None:
+                    continue
+                count = value if type(value) is int and 0 <= value <= LARGEST_COUNT else as_count(value)
+                if count is None and strict:
+                    return None
+                found = count if found is None else found
+            counts.append(found)
+        reasoning, cached, written, output, input, total = counts
+        if excluded:
+            output = _plus(output, reasoning if "reasoning" in excluded else None)
+            input = _plus(input, cached if "cached" in excluded else None)
+            input = _plus(input, written if "cache_write" in excluded else None)
+        if total is None and input is not None and output is not None:
+            total = _bounded(input + output)
+        return Usage(input, output, total, reasoning, cached, written)
+
+    return read
+
+
+def _split(paths: list[str] | None) -> _Paths:
+    """Return each path as its first key and the rest; None where there is no rest."""
+    return tuple((outer, inner or None) for outer, _, inner in (path.partition(".") for path in paths or ()))
+
+
+def _plus(count: int | None, addition: int | None) -> int | None:
+    """Return a count plus another one, if both are known."""
+    return count if count is None or addition is None else _bounded(count + addition)
+
+
+def _bounded(count: int) -> int | None:
+    """Return a sum; None where it is larger than a count can be."""
+    return count if count <= LARGEST_COUNT else None
+
+
+def merge_counts(counts: dict[str, Any], addition: dict[str, Any], depth: int = _DEPTH) -> None:
+    """Merge counts that come in parts into the known ones; a zero never replaces a known count.
+
+    `counts` changes and shares nothing with `addition`, so that each part takes time in its own size.
+    """
+    for key, value in addition.items():
+        previous = counts.get(key)
+        if type(value) is dict and depth:
+            if type(previous) is not dict:
+                if previous and not value:
+                    continue
+                previous = counts[key] = {}
+            merge_counts(previous, value, depth - 1)
+        elif value or not previous:
+            counts[key] = value

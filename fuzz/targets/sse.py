@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.engine.decode.sse import SseParser
+from cnllm.engine.decode.framing import SseParser
 
 from ..given import given, pack
 from ..spent import bounded

@@ -11,7 +11,7 @@ from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.sse import ErrorData, SseParser
+from cnllm.engine.decode.framing import ErrorData, SseParser
 
 from .support import Work, cuts, pieces, times
 

@@ -1,14 +1,13 @@
-"""Collect what a reply holds: its parts, calls, sources and notes, and what the endpoint says about it."""
+"""Collect what a reply holds: parts, calls, sources and notes, each once, and what the endpoint says about it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from cnllm.engine.decode.citations import Citations
 from cnllm.engine.decode.parts import Parts
-from cnllm.engine.decode.reply_notes import ReplyNotes
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.protocols.call_ids import ReplyIds
@@ -45,7 +44,11 @@ from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Collector"]
+__all__ = ["NOTES_LEFT_OUT", "Collector", "without_place"]
+
+NOTES_LEFT_OUT: Final = "notes-left-out"
+"""The code of the last note where notes were left out."""
+_MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
 
 class Collector:
@@ -240,3 +243,152 @@ class Collector:
         out = self.named(out)
         out += map(CitationAdded, self.citations.all)
         return [*out, ExtraAdded(dict(self.extra))] if self.extra else out
+
+
+class _Waiting(NamedTuple):
+    """A citation whose place is known when its text is complete.
+
+    It is for the text from `offset` to the end of what has come, or for the bytes of `quote` in the whole answer.
+    """
+
+    citation: Citation
+    offset: int | None
+    quote: str | None
+
+
+class Citations:
+    """The citations of one reply."""
+
+    __slots__ = ("_known", "_pages", "_waiting", "all")
+
+    def __init__(self) -> None:
+        self.all: list[Citation] = []
+        self._known: set[tuple[str | None, str | None, int | None, int | None]] = set()
+        self._pages: set[str] = set()
+        self._waiting: list[_Waiting] = []
+
+    def add(self, citation: Citation) -> list[Citation]:
+        """Add a citation; return it where it is new.
+
+        Endpoints repeat their list of pages in each chunk. A page without a place is new once.
+        """
+        if citation.start is None and citation.url is not None and citation.url in self._pages:
+            return []
+        key = (citation.url, citation.title, citation.start, citation.end)
+        if key in self._known:
+            return []
+        self._known.add(key)
+        if citation.url is not None:
+            self._pages.add(citation.url)
+        self.all.append(citation)
+        return [citation]
+
+    def wait_for_part(self, citation: Citation, offset: int) -> None:
+        """Add a citation for the text from an offset on, when `settle` is called."""
+        self._waiting.append(_Waiting(citation, offset, None))
+
+    def wait_for_text(self, citation: Citation, quote: str) -> None:
+        """Add a citation whose positions count the bytes of the text, when `settle_all` is called."""
+        self._waiting.append(_Waiting(citation, None, quote))
+
+    def settle(self, length: int) -> list[Citation]:
+        """Return the new citations of a part that ends where the text has this length."""
+        waiting, self._waiting = self._waiting, [item for item in self._waiting if item.offset is None]
+        return [
+            new
+            for item in waiting
+            if item.offset is not None
+            for new in self.add(_placed(item.citation, item.offset, length))
+        ]
+
+    def settle_all(self, text: str) -> list[Citation]:
+        """Return the new ones of all citations that wait, at the end of the reply with this text."""
+        out = self.settle(len(text))
+        waiting, self._waiting = self._waiting, []
+        places = _character_places(text, [item.citation for item in waiting])
+        for item in waiting:
+            start, end = places.get(item.citation.start), places.get(item.citation.end)
+            if start is None or end is None or (item.quote and text[start:end] != item.quote):
+                start = text.find(item.quote) if item.quote else -1
+                end = start + len(item.quote or "")
+            out += self.add(_placed(item.citation, start, end))
+        return out
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether the place of a citation is still to be found."""
+        return bool(self._waiting)
+
+
+def without_place(citation: Citation) -> Citation:
+    """Return a citation for the answer as a whole."""
+    return replace(citation, start=None, end=None)
+
+
+def _placed(citation: Citation, start: int, end: int) -> Citation:
+    """Return a citation with a place; without one where nothing is at that place."""
+    known = 0 <= start < end
+    return replace(citation, start=start if known else None, end=end if known else None)
+
+
+def _character_places(text: str, citations: Sequence[Citation]) -> dict[int | None, int]:
+    """Return the index of the character for each index of a byte that a citation has."""
+    wanted = sorted({place for c in citations for place in (c.start, c.end) if place is not None})
+    data = text.encode("utf-8", "surrogatepass")
+    places: dict[int | None, int] = {}
+    characters = byte = 0
+    for place in wanted:
+        if 0 <= place <= len(data):
+            characters += len(data[byte:place].decode("utf-8", "ignore"))
+            byte = place
+            places[place] = characters
+    return places
+
+
+class ReplyNotes:
+    """The notes in the order in which they came. Adding a note takes constant time."""
+
+    __slots__ = ("_counts", "_hashes", "_notes", "_omitted")
+
+    def __init__(self) -> None:
+        self._notes: list[Note] = []
+        self._hashes: set[int] = set()  # a note that is left out may be long, so only its hash is stored
+        self._counts: dict[str, int] = {}
+        self._omitted: dict[str, int] = {}
+
+    def add(self, note: Note) -> bool:
+        """Add a note; return whether it is new and is stored."""
+        key = hash(note)
+        if key in self._hashes:
+            return False
+        self._hashes.add(key)
+        count = self._counts[note.code] = self._counts.get(note.code, 0) + 1
+        if count > _MAX_PER_CODE:
+            self._omitted[note.code] = self._omitted.get(note.code, 0) + 1
+            return False
+        self._notes.append(note)
+        return True
+
+    def forget(self, codes: Container[str]) -> None:
+        """Remove the notes with these codes."""
+        for note in self._notes:
+            if note.code in codes:
+                self._hashes.discard(hash(note))
+        self._notes = [note for note in self._notes if note.code not in codes]
+        for code in [code for code in self._counts if code in codes]:
+            del self._counts[code]
+            self._omitted.pop(code, None)
+
+    @property
+    def omitted(self) -> list[Note]:
+        """Return a note that counts the notes left out, if there are any."""
+        if not self._omitted:
+            return []
+        subject = f"{sum(self._omitted.values()):,} more notes"
+        counts = ", ".join(f"{count:,} {code}" for code, count in self._omitted.items())
+        return [Note(NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")]
+
+    @property
+    def all(self) -> list[Note]:
+        """Return the notes, and last the one that counts the notes left out."""
+        return [*self._notes, *self.omitted]

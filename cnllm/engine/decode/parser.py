@@ -7,12 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnllm.engine.decode import endpoint_errors
-from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, short_text
 from cnllm.engine.decode.cost import reported_searches
-from cnllm.engine.decode.json_array import JsonArrayElements, JsonLines
+from cnllm.engine.decode.framing import (
+    BLANK,
+    BOM,
+    TOO_LONG,
+    ErrorData,
+    JsonArrayElements,
+    JsonLines,
+    SseParser,
+    detect_mode,
+    is_complete,
+    short_text,
+)
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
-from cnllm.engine.decode.sse import TOO_LONG, ErrorData, SseParser
 from cnllm.engine.decode.structured import OutputReader
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnllm.engine.decode.citations import without_place
+from cnllm.engine.decode.collector import NOTES_LEFT_OUT, without_place
 from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.engine.decode.reply_notes import NOTES_LEFT_OUT
 from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
 from cnllm.schemas.validate import (
     InvalidAnswer,

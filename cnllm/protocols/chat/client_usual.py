@@ -8,7 +8,7 @@ from cnllm.jsonpath import get_first
 from cnllm.protocols import UsualMessage, UsualReader
 from cnllm.protocols.chat.client_decode import EXTRA_KEYS, find_fault
 from cnllm.protocols.chat.client_paths import chunk_reader
-from cnllm.protocols.usage import known_keys, other_counts, strict_counts_reader
+from cnllm.protocols.reported import known_keys, other_counts, strict_counts_reader
 from cnllm.registry.flags import Flags
 from cnllm.types import Usage
 

@@ -36,8 +36,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import find_error, read_finish
-from cnllm.protocols.usage import as_count, count_pieces
+from cnllm.protocols.reported import as_count, count_pieces, find_error, read_finish
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Note
 

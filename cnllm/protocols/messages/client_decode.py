@@ -32,8 +32,7 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import find_error, has_error_status, read_finish
-from cnllm.protocols.usage import count_pieces, merge_counts
+from cnllm.protocols.reported import count_pieces, find_error, has_error_status, merge_counts, read_finish
 from cnllm.registry.flags import Flags
 
 __all__ = ["MessagesDecoder", "fast_decoder"]

@@ -25,7 +25,7 @@ from cnllm.protocols.pieces import (
     Piece,
     ReasoningPiece,
 )
-from cnllm.protocols.reported import find_error, finish_word, read_finish
+from cnllm.protocols.reported import count_pieces, find_error, finish_word, merge_counts, read_finish
 from cnllm.protocols.responses.client_items import (
     annotation_pieces,
     as_function_call,
@@ -36,7 +36,6 @@ from cnllm.protocols.responses.client_items import (
     text_pieces,
 )
 from cnllm.protocols.responses.client_records import OutputRecords, RecordMatcher, item_type
-from cnllm.protocols.usage import count_pieces, merge_counts
 from cnllm.registry.flags import Flags
 from cnllm.types.custom_tools import custom_arguments
 

@@ -1,9 +1,9 @@
-"""Read the data of server-sent events from bytes.
+"""Take the bytes of a body apart: server-sent events, the objects of one JSON array, or one value a line.
 
-Follows the standard (https://html.spec.whatwg.org/multipage/server-sent-events.html): CR, LF or CRLF ends a line,
-`data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a character may be
-cut anywhere, and U+2028 in a line does not end it. Two deviations: the last blank line may be missing, and the data of
-an event with the name of an error are `ErrorData`, even if they are empty.
+The parser of events follows the standard (https://html.spec.whatwg.org/multipage/server-sent-events.html): CR, LF or
+CRLF ends a line, `data` lines of one event are joined, comments are skipped, a BOM is dropped. It works on bytes, so a
+character may be cut anywhere, and U+2028 in a line does not end it. Two deviations: the last blank line may be missing,
+and the data of an event with the name of an error are `ErrorData`, even if they are empty.
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ from __future__ import annotations
 import re
 import sys
 
-__all__ = ["TOO_LONG", "ErrorData", "SseParser"]
+from cnllm.types.lenient_json import NotJson, decode_lenient
+
+__all__ = [
+    "BLANK",
+    "BOM",
+    "TOO_LONG",
+    "ErrorData",
+    "JsonArrayElements",
+    "JsonLines",
+    "SseParser",
+    "detect_mode",
+    "is_complete",
+    "short_text",
+]
 
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event beyond the limit."""
 
 _NEWLINE = 0x0A
 _MAX_END_MARKER = 64  # bytes of a line with the end marker
-_BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 _ERROR = re.compile(rb"(?:.*[._-])?error", re.IGNORECASE)
+_SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\n"
+_MARKS = re.compile(rb'["\\{}\[\]]')
 
 
 class ErrorData(bytes):
@@ -155,12 +172,12 @@ class SseParser:
         """Remove a BOM from the first bytes."""
         self._line.append(chunk)
         head = b"".join(self._line)
-        if len(head) < 3 and _BOM.startswith(head):
+        if len(head) < 3 and BOM.startswith(head):
             self._line = [head]
             return b""
         self._start = False
         self._line = []
-        return head[3:] if head.startswith(_BOM) else head
+        return head[3:] if head.startswith(BOM) else head
 
     def _plain_events(self, chunk: bytes) -> list[bytes] | None:
         """Return the data of the events that these bytes complete; None where one is not a single line of data.
@@ -229,3 +246,182 @@ def _named_events(lines: list[bytes]) -> list[bytes] | None:
 def _names_error(line: bytes) -> bool:
     """Whether the name of an event may be that of an error: `error`, `Error` or `ERROR`, perhaps after others."""
     return line.find(b"rror") >= 0 or line.find(b"RROR") >= 0
+
+
+def detect_mode(head: bytes, *, at_end: bool = False) -> str | None:
+    """Return the mode that the first bytes indicate, "sse" or "whole"; None while both are possible."""
+    if head[:3] == BOM:
+        text = head[3:].lstrip(BLANK)
+    elif not at_end and BOM.startswith(head[:3]):
+        return None
+    else:
+        text = head.lstrip(BLANK)
+    if not text:
+        return "whole" if at_end else None
+    if text.startswith(_SSE_FIELDS):
+        return "sse"
+    if len(text) < _MAX_FIELD_SIZE and any(f.startswith(text) for f in _SSE_FIELDS):
+        return "sse" if at_end else None  # the beginning of a field's name, cut off
+    return "whole"
+
+
+def is_complete(data: bytes) -> bool:
+    """Whether data is a whole chunk or the end marker, although its blank line is missing."""
+    text = data.strip()
+    if text == b"[DONE]":
+        return True
+    try:
+        decode_lenient(text)
+    except NotJson:
+        return False
+    return True
+
+
+def short_text(data: bytes) -> str:
+    """Return data as text of at most 80 characters."""
+    text = data.decode("utf-8", "replace").strip()
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+class JsonArrayElements:
+    """The parser of an array: `feed` returns the text of every object that became complete.
+
+    The bytes may come in pieces of any size. An object has at most `most` bytes. In place of a longer one comes
+    `TOO_LONG`, and nothing after it.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_has_ended", "_in_string", "_limit", "_pieces", "_size")
+
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self._has_ended = False
+        self._limit = limit
+        self._size = 0  # bytes of the unfinished object
+        self._pieces: list[bytes] = []  # of the unfinished object
+        self._depth = 0
+        self._in_string = self._escaped = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the text of each object that these bytes complete."""
+        if self._has_ended:
+            return []
+        out: list[bytes] = []
+        begin = 0 if self._depth > 1 else -1
+        position = 0
+        if self._escaped and chunk:
+            position, self._escaped = 1, False
+        while mark := _MARKS.search(chunk, position):
+            position = mark.end()
+            char = mark[0]
+            if self._in_string:
+                if char == b"\\":
+                    self._escaped = position == len(chunk)
+                    position += 1
+                elif char == b'"':
+                    self._in_string = False
+            elif char == b'"':
+                self._in_string = True
+            elif char in b"{[":
+                self._depth += 1
+                if self._depth == 2:
+                    begin = mark.start()
+            elif char in b"}]":
+                self._depth -= 1
+                if self._depth == 1:
+                    self._size += position - begin
+                    if self._size > self._limit:
+                        break
+                    out.append(b"".join(self._pieces) + chunk[begin:position])
+                    self._pieces, begin, self._size = [], -1, 0
+        else:
+            if begin >= 0:
+                self._pieces.append(chunk[begin:])
+                self._size += len(chunk) - begin
+        if self._size > self._limit:
+            self._has_ended = True
+            out.append(TOO_LONG)
+        return out
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the array is not complete."""
+        return self._depth > 0
+
+    def closing_event(self) -> list[bytes]:
+        """Return nothing: an array has no end marker."""
+        return []
+
+    def end(self) -> list[bytes]:
+        """Return nothing: an unfinished object was cut."""
+        self._pieces = []
+        return []
+
+
+class JsonLines:
+    """The parser of newline-delimited JSON: `feed` returns the text of every line that became complete.
+
+    A line has at most `limit` bytes; in place of a longer one comes `TOO_LONG`, and nothing after it. A body whose
+    first line is only an opening brace is one value over many lines: it comes whole, at the end.
+    """
+
+    __slots__ = ("_has_ended", "_is_first", "_is_one_value", "_limit", "_pieces", "_size")
+
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self._limit = limit
+        self._size = 0  # bytes of the unfinished line
+        self._pieces: list[bytes] = []  # of the unfinished line
+        self._is_first = True
+        self._is_one_value = self._has_ended = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the text of each line that these bytes complete."""
+        if self._has_ended:
+            return []
+        *lines, rest = (chunk,) if self._is_one_value else chunk.split(b"\n")
+        out: list[bytes] = []
+        for line in lines:
+            self._add(line)
+            if self._size > self._limit:
+                break
+            text = self._take()
+            if self._is_first and text.strip():
+                self._is_first = False
+                if text.strip() == b"{":
+                    self._is_one_value = True
+                    self._add(text)
+                    continue
+            if self._is_one_value:
+                self._add(text)
+            elif text.strip():
+                out.append(text)
+        else:
+            self._add(rest)
+        if self._size > self._limit:
+            self._has_ended = True
+            out.append(TOO_LONG)
+        return out
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a line is unfinished."""
+        return self._size > 0
+
+    def closing_event(self) -> list[bytes]:
+        """Return an unfinished line that is `[DONE]`, which ends the stream. Otherwise nothing."""
+        if self._size > _MAX_END_MARKER or b"".join(self._pieces).strip() != b"[DONE]":
+            return []
+        return [self._take()]
+
+    def end(self) -> list[bytes]:
+        """Return the last line, which may lack its newline."""
+        text = self._take()
+        return [text] if text.strip() else []
+
+    def _add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+
+    def _take(self) -> bytes:
+        """Return the unfinished line, which ends here."""
+        text = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return text.removeprefix(BOM) if self._is_first else text
