@@ -77,7 +77,8 @@ class Upstream(ThreadingHTTPServer):
         self.headers: list[Json] = []
         self.gone = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        # It looks for the end twice a second, and not more often: hundreds of these live until the tests end.
+        threading.Thread(target=self.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
