@@ -65,7 +65,7 @@ class Report(Struct, frozen=True):
 
 
 class ProbeSettings(Struct, frozen=True, kw_only=True):
-    """How a target is asked: the most requests and the most money, and what sends, records and waits."""
+    """Settings of a probe: the most requests and the most money, and what sends, records and waits."""
 
     max_requests: int = 60
     max_cost: float | None = None

@@ -66,7 +66,7 @@ class RepeatedText:
 
 
 class Delivered:
-    """What was delivered of one reply: its texts, its calls and its sources.
+    """The delivered part of one reply: its texts, its calls and its sources.
 
     `rest` returns what is new of each event. After `restart` the reply begins again, and what it repeats is not new.
     """

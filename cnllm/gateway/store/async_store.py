@@ -166,7 +166,7 @@ class _Group:
         futures: list[asyncio.Future[Any]],
         job: asyncio.Future[list[tuple[Any, Exception | None]]],
     ) -> None:
-        """Hand the results out, and go on with what came meanwhile."""
+        """Give the results out, and go on with what came meanwhile."""
         failure = asyncio.CancelledError() if job.cancelled() else job.exception()
         results = [(None, failure)] * len(futures) if failure is not None else job.result()
         for future, (result, error) in zip(futures, results, strict=True):

@@ -1,0 +1,395 @@
+"""Change single expressions of the package, and list the changes that no test notices.
+
+A copy of the checkout holds all mutations at once: each is an expression that has its other form while the variable
+MUTANT holds its number. The tests run once to record which of them reach which mutation. Then a process that has
+collected all tests forks for each mutation, and runs those that reach it until one fails. Tests that take much longer
+than they do without the mutation count as failed. Results are kept, so that a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import difflib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("engine", "leaks", "protocols", "gateway", "batch")
+COPIED = ("cnllm", "tests", "docs", "fuzz", "benchmarks", "maintenance", "schemas", "deploy")
+OWN = """import os
+
+_ACTIVE = int(os.environ.get("MUTANT", "-1"))
+_LOG = os.environ.get("MUTANT_LOG")
+_written = set()
+
+
+def is_active(number):
+    if _LOG:
+        place = number, os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        if place not in _written:
+            _written.add(place)
+            try:
+                with open(_LOG, "a") as file:
+                    file.write(f"{number} {place[1]}\\n")
+            except OSError:
+                pass  # the test has no space, or no files, left on purpose
+    return number == _ACTIVE
+"""
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
+    ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+CPU_SECONDS = 60
+SECONDS = 900
+
+
+class Mutation(NamedTuple):
+    """A place of a file and the other form of the expression that stands there."""
+
+    file: str
+    line: int
+    place: int  # the number of the candidate in its file
+    before: str
+    after: str
+
+    @property
+    def key(self) -> str:
+        """Return what names the mutation as long as its file stays the same."""
+        return f"{self.file}:{self.line}:{self.place}: {self.before} -> {self.after}"
+
+
+# ── the candidates ────────────────────────────────────────────────────────────
+def other_form(node: ast.expr) -> ast.expr | None:
+    """Return what a mutation puts in the place of an expression; None where there is no such form."""
+    changed = copy.deepcopy(node)
+    match changed:
+        case ast.Compare(ops=[op]) if type(op) in COMPARISONS:
+            changed.ops = [COMPARISONS[type(op)]()]
+        case ast.BoolOp(op=ast.And()):
+            changed.op = ast.Or()
+        case ast.BoolOp(op=ast.Or()):
+            changed.op = ast.And()
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return operand
+        case ast.BinOp(op=op) if type(op) in OPERATORS:
+            changed.op = OPERATORS[type(op)]()
+        case ast.Constant(value=bool() as value):
+            changed.value = not value
+        case ast.Constant(value=int() | float() as value):
+            changed.value = value + 1
+        case ast.Constant(value=str() as value) if value and " " not in value:
+            changed.value = f"{value}X"
+        case _:
+            return None
+    return changed
+
+
+class Mutator(ast.NodeTransformer):
+    """List the candidates of a file, and give those that are chosen their other form under a condition."""
+
+    def __init__(self, file: str, chosen: dict[int, int]) -> None:
+        self.file = file
+        self.chosen = chosen  # the numbers of mutations by the number of the candidate
+        self.found: list[Mutation] = []
+        self._depth = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Change the body of a function: its head runs once, at import."""
+        self._depth += 1
+        node.body = [self._statement(one) for one in node.body]
+        self._depth -= 1
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+
+    def _statement(self, node: ast.stmt) -> ast.stmt:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        visited = node if is_docstring else self.visit(node)
+        assert isinstance(visited, ast.stmt)
+        return visited
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Change the value alone."""
+        node.value = self.visit(node.value) if node.value is not None else None
+        return node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Leave messages as they are."""
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """Leave errors as they are."""
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        """Change subjects, guards and bodies: a pattern holds constants alone."""
+        node.subject = self.visit(node.subject)
+        for case in node.cases:
+            case.guard = self.visit(case.guard) if case.guard is not None else None
+            case.body = [self._statement(one) for one in case.body]
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """Return None in the place of a value."""
+        is_none = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+        if not self._depth or is_none:
+            return node
+        assert node.value is not None
+        line, text = node.lineno, ast.unparse(node)
+        self.generic_visit(node)
+        node.value = self._put(line, text, "return None", node.value, ast.Constant(None))
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Leave a call out whose value nobody takes."""
+        if not self._depth or not isinstance(node.value, ast.Call):
+            return self.generic_visit(node)
+        line, text = node.lineno, ast.unparse(node)
+        self.generic_visit(node)
+        node.value = self._put(line, text, "pass", node.value, ast.Constant(None))
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Change the parts first, and then the expression itself."""
+        other = other_form(node) if self._depth and isinstance(node, ast.expr) else None
+        before = ast.unparse(node) if other is not None else ""
+        super().generic_visit(node)
+        if other is None:
+            return node
+        assert isinstance(node, ast.expr)
+        return self._put(node.lineno, before, ast.unparse(other), node, other)
+
+    def _put(self, line: int, before: str, after: str, node: ast.expr, other: ast.expr) -> ast.expr:
+        place = len(self.found)
+        self.found.append(Mutation(self.file, line, place, before, after))
+        number = self.chosen.get(place)
+        if number is None:
+            return node
+        test = ast.Call(ast.Name("__mutant__", ast.Load()), [ast.Constant(number)], [])
+        return ast.IfExp(test, other, node)
+
+
+def mutations(root: Path) -> list[Mutation]:
+    """List all candidates of the rooms."""
+    found: list[Mutation] = []
+    for path in sorted(path for room in ROOMS for path in (root / "cnllm" / room).rglob("*.py")):
+        mutator = Mutator(path.relative_to(root).as_posix(), {})
+        mutator.visit(ast.parse(path.read_text(encoding="utf-8")))
+        found += mutator.found
+    return found
+
+
+def write_copy(folder: Path, drawn: list[Mutation]) -> None:
+    """Copy the checkout, and write the mutations into its package."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    for path in [*ROOT.glob("*.toml"), *ROOT.glob("*.md"), ROOT / "hatch_build.py", ROOT / "LICENSE"]:
+        shutil.copy(path, folder)
+    (folder / "cnllm" / "_mutations.py").write_text(OWN)
+    by_file: dict[str, dict[int, int]] = defaultdict(dict)
+    for number, one in enumerate(drawn):
+        by_file[one.file][one.place] = number
+    for file, chosen in by_file.items():
+        tree = ast.parse((folder / file).read_text(encoding="utf-8"))
+        Mutator(file, chosen).visit(tree)
+        at = next((i for i, node in enumerate(tree.body) if not _comes_first(node)), 0)
+        tree.body.insert(at, ast.parse("from cnllm._mutations import is_active as __mutant__").body[0])
+        (folder / file).write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
+
+
+def _comes_first(node: ast.stmt) -> bool:
+    """Whether a statement is the docstring of a module or an import from the future."""
+    return isinstance(node, ast.Expr) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+# ── as a plugin of pytest ─────────────────────────────────────────────────────
+class Recorder:
+    """Write how each test ended and how long it took."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write one phase of a test."""
+        with open(os.environ["MUTANT_TIMES"], "a") as file:
+            file.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\n")
+
+
+class Runner:
+    """Run the tests that reach each mutation, in a process for each."""
+
+    def __init__(self, folder: Path, shard: int, shards: int) -> None:
+        self.folder, self.shard, self.shards = folder, shard, shards
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Start a process for each mutation without a result."""
+        items = {item.nodeid: item for item in session.items}
+        reached = reaching_tests(self.folder)
+        results = read_results(self.folder)
+        for number in range(self.shard, len(drawn_mutations(self.folder)), self.shards):
+            tests = [items[name] for name in reached.get(number, ()) if name in items]
+            if str(number) not in results and tests:
+                outcome = self._run(number, session, tests)
+                with (self.folder / "results.jsonl").open("a") as file:
+                    file.write(json.dumps([number, outcome, len(tests)]) + "\n")
+        return True
+
+    def _run(self, number: int, session: pytest.Session, tests: list[pytest.Item]) -> str:
+        child = os.fork()
+        if not child:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+            os.environ["MUTANT"] = str(number)
+            sys.modules["cnllm._mutations"]._ACTIVE = number  # type: ignore[attr-defined]
+            os.dup2(os.open(self.folder / f"output-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), 1)
+            failed = 0
+            try:
+                for item, following in zip(tests, [*tests[1:], None], strict=True):
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                    if session.testsfailed:
+                        failed = 1
+                        break
+            except BaseException:  # noqa: BLE001 - a test that ends the process has failed
+                failed = 1
+            os._exit(failed)
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                os.killpg(child, signal.SIGKILL) if _lives(child) else None
+                return "survived" if status == 0 else "killed"
+            time.sleep(0.05)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return "timeout"
+
+
+def _lives(group: int) -> bool:
+    """Whether a process of a group lives."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the part that the environment asks for."""
+    if "MUTANT_TIMES" in os.environ:
+        config.pluginmanager.register(Recorder())
+    elif "MUTANT_SHARD" in os.environ:
+        shard, _, shards = os.environ["MUTANT_SHARD"].partition("/")
+        config.pluginmanager.register(Runner(Path(os.environ["MUTANT_FOLDER"]), int(shard), int(shards)))
+
+
+# ── files ─────────────────────────────────────────────────────────────────────
+def drawn_mutations(folder: Path) -> list[Mutation]:
+    """Return the mutations of a run."""
+    return [Mutation(*row) for row in json.loads((folder / "drawn.json").read_text())]
+
+
+def read_results(folder: Path) -> dict[str, str]:
+    """Return the outcomes, by the numbers of mutations."""
+    path = folder / "results.jsonl"
+    rows = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    return {str(number): outcome for number, outcome, _ in rows}
+
+
+def reaching_tests(folder: Path) -> dict[int, list[str]]:
+    """Return the tests that reach each mutation and pass without it, the quick ones first."""
+    times: dict[str, float] = defaultdict(float)
+    bad = set()
+    for name, outcome, duration in map(json.loads, (folder / "times.jsonl").read_text().splitlines()):
+        times[name] += duration
+        if outcome != "passed":
+            bad.add(name)
+    reached: dict[int, set[str]] = defaultdict(set)
+    for line in (folder / "reached.txt").read_text().splitlines():
+        number, _, test = line.partition(" ")
+        reached[int(number)].add(test)
+    good = times.keys() - bad
+    return {number: sorted(tests & good, key=lambda name: times[name]) for number, tests in reached.items()}
+
+
+def _environment(folder: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder / "checkout"), "MUTANT_FOLDER": str(folder), **more}
+
+
+def record(folder: Path, tests: list[str], workers: str) -> None:
+    """Run tests once without a mutation, and record which of them reach which mutation."""
+    environment = _environment(folder, MUTANT_TIMES=str(folder / "times.jsonl"), MUTANT_LOG=str(folder / "reached.txt"))
+    command = [sys.executable, "-m", "pytest", "-p", "maintenance.mutations", "-n", workers, *tests]
+    subprocess.run(command, cwd=folder / "checkout", env=environment, check=False)
+
+
+def run(folder: Path, tests: list[str], shards: int) -> None:
+    """Run the tests that reach each mutation."""
+    command = [sys.executable, "-m", "pytest", "-p", "maintenance.mutations", "-n", "0", *tests]
+    running = [
+        subprocess.Popen(command, cwd=folder / "checkout", env=_environment(folder, MUTANT_SHARD=f"{shard}/{shards}"))
+        for shard in range(shards)
+    ]
+    for process in running:
+        process.wait()
+
+
+def report(folder: Path) -> Iterator[str]:
+    """Yield the mutations that survived, each with its change, and the counts."""
+    results = read_results(folder)
+    counts: dict[str, int] = defaultdict(int)
+    for number, one in enumerate(drawn_mutations(folder)):
+        outcome = results.get(str(number), "not reached")
+        counts[outcome] += 1
+        if outcome in ("survived", "not reached"):
+            yield f"{number} {one.file}:{one.line}: {outcome}"
+            yield from list(difflib.ndiff(one.before.splitlines(), one.after.splitlines()))
+    killed = counts["killed"] + counts["timeout"]
+    yield f"killed {killed} of {sum(counts.values())}: {dict(counts)}"
+
+
+def main(arguments: list[str]) -> None:
+    """Draw, record and run, or go on with what is there; print the report. The exit status is 1 for too few."""
+    parser = argparse.ArgumentParser(prog="python -m maintenance.mutations", description=__doc__)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutations")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--least", type=float, default=0.9, help="the share that tests have to notice")
+    parser.add_argument("--only", choices=("record", "run", "report"), help="do one step of the work")
+    parser.add_argument("tests", nargs="*", default=["tests"])
+    given = parser.parse_args(arguments)
+    folder = given.folder.resolve()
+    if not (folder / "drawn.json").exists():
+        drawn = random.Random(given.seed).sample(mutations(ROOT), given.count)
+        shutil.rmtree(folder, ignore_errors=True)
+        write_copy(folder / "checkout", drawn)
+        (folder / "drawn.json").write_text(json.dumps(drawn))
+    if given.only == "record" or (given.only is None and not (folder / "times.jsonl").exists()):
+        record(folder, given.tests, str(given.workers))
+    if given.only in ("run", None):
+        run(folder, given.tests, given.workers)
+    print("\n".join(report(folder)))
+    outcomes = read_results(folder).values()
+    killed = sum(outcome != "survived" for outcome in outcomes)
+    sys.exit(given.only is None and killed < given.least * len(drawn_mutations(folder)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
