@@ -13,6 +13,7 @@ from cnllm.types import Cost
 
 if TYPE_CHECKING:
     from cnllm.store.records import RecordedConversation, RecordedTurn
+    from cnllm.types import Usage
 
 __all__ = ["CacheReport", "RequestReport", "cache_report"]
 
@@ -69,21 +70,13 @@ def cache_report(record: RecordedConversation, loss_cost: LossCost = lambda mode
             is_end = position == len(exchanges) and turn.usage is not None
             usage = turn.usage if is_end else None
             lost = None if last is None or broken is None else _lost(last[1], body, last[3])
+            cost = None if lost is None else loss_cost(turn.model, lost)
+            found = {"broken": broken, "lost": lost, "cost": cost}
+            changed = changed_parameters(last[1], body) if last is not None else []
+            earlier = None if last is None else (last[0], last[2])
+            kept = None if last is None else broken is None
             reports.append(
-                RequestReport(
-                    turn=turn.number,
-                    request=len(reports) + 1,
-                    model=turn.model,
-                    compared_with=last[0] if last is not None else None,
-                    kept=None if last is None else broken is None,
-                    broken=broken,
-                    parameters=changed_parameters(last[1], body) if last is not None else [],
-                    gap=_seconds(last[2], when) if last is not None else None,
-                    input=usage.input if usage is not None else None,
-                    cached=usage.cached if usage is not None else None,
-                    lost=lost,
-                    cost=None if lost is None else loss_cost(turn.model, lost),
-                )
+                _report(turn, len(reports) + 1, usage, earlier, when, kept=kept, parameters=changed, **found)
             )
             previous[key] = len(reports), body, when, usage.input if usage is not None else None
     unstored = sum(not turn.exchanges and turn.prefix is None for turn in record.turns)
@@ -96,19 +89,23 @@ def _gateway_report(turn: RecordedTurn, number: int, compared: dict[str, tuple[i
     assert prefix is not None
     last = compared.get(turn.model) if prefix.kept is not None else None
     compared[turn.model] = number, turn.began
+    found = {"broken": prefix.broken, "lost": prefix.lost, "cost": prefix.cost}
+    return _report(turn, number, turn.usage, last, turn.began, kept=prefix.kept, parameters=[], **found)
+
+
+def _report(
+    turn: RecordedTurn, number: int, usage: Usage | None, last: tuple[int, str] | None, when: str, **more: Any
+) -> RequestReport:
+    """Return the report on a request; `last` is the number and the time of the one that it is compared with."""
     return RequestReport(
         turn=turn.number,
         request=number,
         model=turn.model,
         compared_with=None if last is None else last[0],
-        kept=prefix.kept,
-        broken=prefix.broken,
-        parameters=[],
-        gap=None if last is None else _seconds(last[1], turn.began),
-        input=None if turn.usage is None else turn.usage.input,
-        cached=None if turn.usage is None else turn.usage.cached,
-        lost=prefix.lost,
-        cost=prefix.cost,
+        gap=None if last is None else _seconds(last[1], when),
+        input=None if usage is None else usage.input,
+        cached=None if usage is None else usage.cached,
+        **more,
     )
 
 

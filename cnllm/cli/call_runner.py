@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.cli import client_factory, default_model, option_parsing, turn_log
+from cnllm.cli import client_factory, option_parsing, turn_log
 from cnllm.cli.attachments import require_readable
 from cnllm.cli.call_template import apply_template
 from cnllm.cli.input import read_call
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
-    from cnllm.registry.model import Model
     from cnllm.types import Message, Reply
 
 __all__ = ["CallRunner"]
@@ -57,7 +56,8 @@ class CallRunner:
         from cnllm.registry import Registry
 
         self.new: list[Message] = read_call(self.params, template)
-        self.log = self._log()
+        sends = self.form not in ("plan", "curl")
+        self.log = turn_log.open_log(self.params, "cnllm call", writes=sends and not self.params["no_log"])
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
         if self.box is not None:
@@ -67,21 +67,13 @@ class CallRunner:
             from cnllm.tools import web_search
 
             self.options["tools"] = [*self.options.get("tools", ()), web_search()]
-        self.model = self._model()
+        self.model = turn_log.choose_model(
+            self.registry, self.params, self.log, self.messages, self.options, sends=sends
+        )
         default: bool = (self.model.flags.call or {}).get("stream", True)
         self.stream: bool = default if self.params["stream"] is None else self.params["stream"]
         require_readable(self.registry, self.model, self.new, self.options)
         self.plan = self._build_plan()
-
-    def _log(self) -> turn_log.TurnLog:
-        params = self.params
-        if params["continues"] and params["conversation"] is not None:
-            raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
-        conversation = "last" if params["continues"] else params["conversation"]
-        if conversation is None and params["model"] is None:
-            default_model.require_model(params["base_url"], "cnllm call")
-        writes = not params["no_log"] and self.form not in ("plan", "curl")
-        return turn_log.TurnLog(conversation, writes=writes)
 
     def _tools(self) -> CommandTools | None:
         params = self.params
@@ -94,24 +86,6 @@ class CallRunner:
         from cnllm.cli.questions import can_ask
 
         return tools.command_tools(params, terminal_answer if can_ask() else None, web_search=params["web_search"])
-
-    def _model(self) -> Model:
-        """Return the named model, the first usable one of a tier, the conversation's last, or the default."""
-        params = self.params
-        offline = params["simulate"] or params["replay"] is not None or self.form in ("plan", "curl")
-        if params["model"] is None and (params["continues"] or params["conversation"] is not None):
-            params |= self.log.last_choice(protocol=params["protocol"], base_url=params["base_url"])
-        elif params["model"] is None:
-            params["model"] = default_model.use_default(self.registry, offline=offline, key_env=params["key_env"])
-        return client_factory.resolve_model(
-            self.registry,
-            params["model"],
-            self.messages,
-            self.options,
-            protocol=params["protocol"],
-            base_url=params["base_url"],
-            offline=params["simulate"] or params["replay"] is not None,
-        )
 
     def _build_plan(self) -> Plan:
         """Build the request. Its errors are raised before a key is read or anything is sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli import options
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.config.private_files import open_private
+from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
+from cnllm.types import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from cnllm.cli.chat_session import ChatSession
@@ -116,8 +120,6 @@ def _clear(session: ChatSession, argument: str) -> None:
 def _save(session: ChatSession, argument: str) -> None:
     if not argument:
         raise errors.UsageError("/save needs a file", "/save talk.md")
-    from cnllm.cli.conversation_file import write_conversation
-
     count = write_conversation(os.path.expanduser(argument), session.messages)
     stdio.print_line(_safe_text(f"{argument}: {count} message{'' if count == 1 else 's'}"))
 
@@ -184,8 +186,6 @@ def _thinking(session: ChatSession, argument: str) -> None:
 
 
 def _safe_text(text: str) -> str:
-    from cnllm.config.redact import redact
-
     text = redact(text, errors.hide_secrets())
     return terminal.escape(text) if sys.stderr.isatty() else text
 
@@ -204,3 +204,34 @@ _HANDLERS: dict[str, Callable[[ChatSession, str], None]] = {
     "/cost": _cost,
     "/thinking": _thinking,
 }
+
+
+# ── the conversation as a file ───────────────────────────────────────────────
+def write_conversation(name: str, messages: Sequence[Message]) -> int:
+    """Write messages into a new file, without keys, and return their number. Raise `UsageError` where it exists."""
+    if name.endswith(".json"):
+        text = json.dumps([message.to_dict() for message in messages], ensure_ascii=False, indent=2) + "\n"
+    else:
+        text = "\n".join(map(_markdown, messages))
+    try:
+        with open(name, "x", encoding="utf-8", errors="surrogatepass", opener=open_private) as file:
+            file.write(redact(text, errors.hide_secrets()))
+    except FileExistsError:
+        raise errors.UsageError(f"{name} exists", "name another file") from None
+    except OSError as error:
+        raise errors.UsageError(f"{name} cannot be written: {error.strerror}", "name another file") from error
+    return len(messages)
+
+
+def _markdown(message: Message) -> str:
+    """Return a message under a heading with its role and, for an answer, its model."""
+    author = f" ({message.by})" if message.by else ""
+    lines = [f"## {message.role}{author}", ""]
+    if message.text:
+        lines += [message.text, ""]
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            lines += [f"calls `{part.name}` with `{part.raw}`", ""]
+        elif isinstance(part, ToolResult):
+            lines += [f"{'error' if part.error else 'result'} of `{part.name}`:", "", part.text, ""]
+    return "\n".join(lines)

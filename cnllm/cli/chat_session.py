@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Part
 
-__all__ = ["ChatEndpoint", "ChatSession"]
+__all__ = ["ChatEndpoint", "ChatSession", "ChatSettings"]
 
 AGAIN = "/retry asks again"
 
@@ -31,6 +31,16 @@ class ChatEndpoint(msgspec.Struct, frozen=True):
     protocol: str | None = None
     base_url: str | None = None
     key: str | None = None
+
+
+class ChatSettings(msgspec.Struct, frozen=True):
+    """What the user wants of a chat. `pick` lets the user pick one of several names; None where nobody can."""
+
+    endpoint: ChatEndpoint
+    system: str | None
+    options: dict[str, Any]
+    markdown: bool
+    pick: Callable[[Sequence[str]], str | None]
 
 
 class CompletedTurn(msgspec.Struct, frozen=True):
@@ -53,17 +63,7 @@ class ChatSession:
     """The state of a chat. The store holds its turns too, unless logging is off."""
 
     def __init__(
-        self,
-        client: Client,
-        log: turn_log.TurnLog,
-        box: CommandTools,
-        model: Model,
-        *,
-        endpoint: ChatEndpoint,
-        system: str | None,
-        options: dict[str, Any],
-        markdown: bool = False,
-        pick: Callable[[Sequence[str]], str | None] | None = None,
+        self, client: Client, log: turn_log.TurnLog, box: CommandTools, model: Model, settings: ChatSettings
     ) -> None:
         self.model = model
         self.box = box
@@ -71,18 +71,18 @@ class ChatSession:
         self.answers: list[Reply] = []
         self._client = client
         self._log = log
-        self._endpoint = endpoint
-        self._system = Message("system", [Text(system)]) if system else None
-        self._options = options
-        self._markdown = markdown
-        self._pick = pick
+        self._endpoint = settings.endpoint
+        self._system = Message("system", [Text(settings.system)]) if settings.system else None
+        self._options = settings.options
+        self._markdown = settings.markdown
+        self._pick = settings.pick
         self._files: list[Part] = []  # for the next question
         self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
         self._failed: FailedTurn | None = None  # the last turn, if it failed
         self._worst_failure = errors.WHOLE  # of failed turns before the last one
-        self._check(model, endpoint, options)
+        self._check(model, self._endpoint, self._options)
 
     @property
     def registry(self) -> Registry:
@@ -264,7 +264,7 @@ class ChatSession:
         from cnllm.cli import default_model
 
         names = default_model.usable_models(self.registry, offline=self._client.simulate)
-        return self._pick(names) if self._pick is not None and names else None
+        return self._pick(names) if names else None
 
     def switch(self, name: str) -> None:
         """Ask another model from now on. Print what the request to it changes in the conversation."""

@@ -18,7 +18,7 @@ _SECONDS = 120.0
 _TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, progress=30.0)
 
 
-class _Request(Struct, frozen=True):
+class _FileRequest(Struct, frozen=True):
     """A request that a transport can send."""
 
     url: str
@@ -46,7 +46,7 @@ def download(url: str, most: int) -> bytes:
 
     transport = default_transport()
     deadline = time.monotonic() + _SECONDS
-    status, _, pieces = transport.send(_Request(url, headers={"accept": "*/*"}))  # type: ignore[arg-type]
+    status, _, pieces = transport.send(_FileRequest(url, headers={"accept": "*/*"}))  # type: ignore[arg-type]
     try:
         if 300 <= status < 400:
             raise TransportError(

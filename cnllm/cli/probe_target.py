@@ -1,22 +1,26 @@
-"""Find what a probe is to ask: an address or a provider, with its wire, key and price."""
+"""Find what a probe is to ask, and write its files: an address or a provider, with its wire, key and price."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
+from cnllm.config import private_files
+from cnllm.config.bounded_files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.probe.place import EndpointPlace, ProbeTarget
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["find", "of_model", "of_simulated", "price_of"]
+__all__ = ["find", "of_model", "of_simulated", "price_of", "replace_own", "require_own"]
 
+_MARK = b"# Written by cnllm probe"
 _PRICE = re.compile(r"\d+(?:\.\d+)?(?:,\d+(?:\.\d+)?)?")
 _LOOKS_LIKE_ADDRESS = re.compile(r"://|^localhost\b|^\[|[.:]\d|\.[a-z]{2,}(?:[:/]|$)", re.IGNORECASE)
 
@@ -51,7 +55,7 @@ def find(
     return found if assumed is None else replace(found, price=assumed)
 
 
-def of_model(model: Model, key_env: str | None = None, *, required: bool = True) -> ProbeTarget:
+def of_model(model: Model, key_env: str | None = None) -> ProbeTarget:
     """Return the target for a model of the registry. Raises `KeyMissing` where its key is not set."""
     from cnllm.client.credentials import key_for
     from cnllm.engine import build_request
@@ -62,7 +66,7 @@ def of_model(model: Model, key_env: str | None = None, *, required: bool = True)
     if not flags.base_url:
         raise errors.UsageError(f"the registry knows no address of {model.provider}", "give the URL of the endpoint")
     key = client_factory.read_key(model, key_env)
-    if key is None and required:
+    if key is None:
         key = key_for(build_request(model, "x"), Registry.load())
     errors.hide_secrets(key or "")
     return _of_place(model, place_of(model), key)
@@ -105,3 +109,24 @@ def _price(text: str | None) -> tuple[float, float] | None:
         raise errors.UsageError(f"--assume-price {text}: this is no price", "one number, or two: 0.5 or 0.5,2")
     first, _, second = text.partition(",")
     return float(first), float(second or first)
+
+
+# ── the files that a probe writes ────────────────────────────────────────────
+def require_own(output: str) -> None:
+    """Raise `UsageError` for a file that no probe has written: it may be the user's own."""
+    path = Path(output)
+    if path.suffix != ".toml":
+        raise errors.UsageError(f"-o {output}: the file is a registry file", "give it a name that ends in .toml")
+    try:
+        text = read_bounded(path) if path.exists() else _MARK
+    except OSError as error:
+        raise errors.UsageError(f"-o {output}: {error.strerror}") from error
+    if not text.startswith(_MARK):
+        raise errors.UsageError(f"{output} exists, and no probe has written it", "choose another name")
+    if not path.resolve().parent.is_dir():
+        raise errors.UsageError(f"-o {output}: there is no such folder", "make the folder first")
+
+
+def replace_own(path: Path, content: bytes) -> None:
+    """Write a file in one step. Raises `CnllmError` where that fails."""
+    private_files.change_file(path, lambda _: content, narrow=False)

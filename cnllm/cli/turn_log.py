@@ -6,21 +6,23 @@ continues a conversation needs the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from cnllm.cli import client_factory, default_model
 from cnllm.cli.output import errors
 from cnllm.config import log_mode
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from cnllm.registry import Registry
     from cnllm.registry.model import Model
     from cnllm.store import Conversation, Store, Turn
     from cnllm.types import Message, Reply
 
-__all__ = ["LoggedTurn", "TurnLog"]
+__all__ = ["LoggedTurn", "TurnLog", "choose_model", "open_log"]
 
 
 class TurnLog:
@@ -121,6 +123,33 @@ class TurnLog:
         if self._store is None:
             self._store = Store.open()
         return self._store
+
+
+def open_log(params: Mapping[str, Any], command: str, *, writes: bool) -> TurnLog:
+    """Return the log of a command with `-c` and `--conversation`. Raise `UsageError` for both at once."""
+    if params["continues"] and params["conversation"] is not None:
+        raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
+    conversation = "last" if params["continues"] else params["conversation"]
+    if conversation is None and params["model"] is None:
+        default_model.require_model(params["base_url"], command)
+    return TurnLog(conversation, writes=writes)
+
+
+def choose_model(
+    registry: Registry, params: dict[str, Any], log: TurnLog, messages: Any, options: dict[str, Any], *, sends: bool
+) -> Model:
+    """Return the named model, the first usable one of a tier, the conversation's last, or the default.
+
+    What the conversation says of it goes into `params`. Without `sends` the default model needs no key.
+    """
+    protocol, offline = params.get("protocol"), params["simulate"] or params.get("replay") is not None
+    if params["model"] is None and (params["continues"] or params["conversation"] is not None):
+        params |= log.last_choice(protocol=protocol, base_url=params["base_url"])
+    elif params["model"] is None:
+        name = default_model.use_default(registry, offline=offline or not sends, key_env=params["key_env"])
+        params["model"] = name
+    place = {"protocol": params.get("protocol"), "base_url": params["base_url"]}
+    return client_factory.resolve_model(registry, params["model"], messages, options, **place, offline=offline)
 
 
 class LoggedTurn:

@@ -48,14 +48,11 @@ class Capability:
         self.kind = kind
         self._model = model
         self._facts = facts
-        self._cached_state: CapabilityState | None = None
 
-    @property
+    @cached_property
     def state(self) -> CapabilityState:
         """Return the state, and the flag that decides it."""
-        if self._cached_state is None:
-            self._cached_state = self.kind.find(self._model)
-        return self._cached_state
+        return self.kind.find(self._model)
 
     @property
     def value(self) -> bool | None:

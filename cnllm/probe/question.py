@@ -90,10 +90,6 @@ class ProbeContext(Struct, frozen=True):
 
     # ── requests ─────────────────────────────────────────────────────────────
 
-    def base(self, text: str = "Say hello in one short sentence.", *, why: str = "the control") -> Ask:
-        """Return the control of questions about the body."""
-        return self.ask([Message("user", text)], why=why, control=True)
-
     def ask(
         self,
         messages: list[Message],

@@ -7,7 +7,7 @@ import datetime
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from cnllm.registry.registry import Registry
 from cnllm.types import checks
 from cnllm.types.policy import Timeouts
 
-__all__ = ["ProbeSettings", "Report", "run", "run_target"]
+__all__ = ["ProbeOptions", "ProbeSettings", "Report", "run", "run_target"]
 
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_EVENTS = 64 * 1024
@@ -75,6 +75,17 @@ class ProbeSettings(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], object] = time.sleep
 
 
+class ProbeOptions(TypedDict, total=False):
+    """The fields of `ProbeSettings`, as options of `run`."""
+
+    max_requests: int
+    max_cost: float | None
+    on_step: Callable[[ProbeStep], object] | None
+    transport: Any
+    record: str | os.PathLike[str] | None
+    sleep: Callable[[float], object]
+
+
 def run(
     base_url: str,
     *,
@@ -83,7 +94,7 @@ def run(
     api_key: str | None = None,
     price: tuple[float, float] | None = None,
     registry: Registry | None = None,
-    **settings: Any,
+    **settings: Unpack[ProbeOptions],
 ) -> Report:
     """Ask an endpoint what it takes, and return what is proven.
 

@@ -68,7 +68,7 @@ _KEYS = ("pattern", "unless")
 def pattern_faults(document: Document) -> Iterator[tuple[list[str], int | None, str]]:
     """Yield (path, line, fault) for each pattern that cannot be matched in linear time."""
     for path, source, is_whole in _patterns(document.data, []):
-        if (problem := _problem(source, is_whole)) is not None:
+        if (problem := _problem(source, is_whole=is_whole)) is not None:
             yield path, _line(document, path, source), problem
 
 
@@ -97,7 +97,7 @@ def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str]
             yield from _patterns(value, key_path)
 
 
-def _problem(source: str, is_whole: bool) -> str | None:
+def _problem(source: str, *, is_whole: bool) -> str | None:
     """Return why a pattern cannot be matched; None where it can."""
     from cnllm.schemas import ignore_case, whole_problem  # loads the pattern engine, which a listing does not need
 

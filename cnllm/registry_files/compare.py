@@ -18,8 +18,8 @@ from cnllm.registry_files.public_lists import PublishedModel
 __all__ = [
     "FLAGS",
     "Cause",
-    "Comparison",
     "Disagreement",
+    "ListComparison",
     "compare",
     "entries_for",
     "is_near",
@@ -84,7 +84,7 @@ class Disagreement(Struct, frozen=True):
     cause: Cause
 
 
-class Comparison(Struct, frozen=True):
+class ListComparison(Struct, frozen=True):
     """The result of a comparison: `found` of `models` are in the file, `values` could be compared.
 
     `rounded` of the values agree up to the meaning of K and M (1,000 or 1,024), or are ones that we round, as their
@@ -103,7 +103,7 @@ class Comparison(Struct, frozen=True):
     disagreements: tuple[Disagreement, ...]
 
 
-def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparison:
+def compare(registry: Registry, published: Iterable[PublishedModel]) -> ListComparison:
     """Compare every model that is in the file, value by value."""
     index: dict[str, list[PublishedModel]] = {}
     for entry in published:
@@ -124,7 +124,7 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
                     disagreements.append(Disagreement(name, p.flag, p.ours, p.theirs, there, fact, p.cause))
     order = get_args(Cause)
     unique = {(d.model, d.flag, d.ours, d.theirs, d.there): d for d in disagreements}
-    return Comparison(
+    return ListComparison(
         len(names),
         sum(bool(matches) for *_, matches in found),
         states.total(),

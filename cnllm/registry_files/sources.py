@@ -15,13 +15,13 @@ from cnllm.registry.problem import dotted_path
 from cnllm.registry.provenance import citations, model_sources
 from cnllm.registry.read import builtin_path, data_paths, overlay_paths, read
 
-__all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
+__all__ = ["CitedSource", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
 
 _OWN_CHOICES = frozenset({"title", "status", "call", "keys"})  # not behaviour on the wire; the user's own in an overlay
 _KEY_PATTERN = re.compile(r'"([^"]*)"|([^."]+)')
 
 
-class Citation(Struct, frozen=True):
+class CitedSource(Struct, frozen=True):
     """One source as a table cites it.
 
     It has the source, the date and the manner of reading, the place of the citation, and the flags that it backs.
@@ -50,7 +50,7 @@ def load_documents(paths: Sequence[str] | None = None) -> list[Document]:
     return [read(builtin_path(), builtin=True), *data, *(read(p) for p in overlays)]
 
 
-def stale_sources(files: Sequence[Document], days: int, today: datetime.date) -> list[Citation]:
+def stale_sources(files: Sequence[Document], days: int, today: datetime.date) -> list[CitedSource]:
     """Return the sources that were read more than so many days ago, the oldest first."""
     citations = [citation for document in files for citation in _citations(document, today) if citation.days > days]
     return sorted(citations, key=lambda c: (-c.days, c.source, c.where))
@@ -87,12 +87,12 @@ def unsourced_paths(document: Document) -> list[str]:
     return out
 
 
-def _citations(document: Document, today: datetime.date) -> Iterator[Citation]:
+def _citations(document: Document, today: datetime.date) -> Iterator[CitedSource]:
     """Yield the citations of a file."""
     for path, table in layer_tables(document.data):
         for name, source in citations(document.data, table):
             date = datetime.date.fromisoformat(source["seen"])
-            yield Citation(
+            yield CitedSource(
                 source["url"],
                 source["seen"],
                 (today - date).days,

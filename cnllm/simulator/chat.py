@@ -18,7 +18,7 @@ from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
 from cnllm.simulator.chat_paths import place_choice, place_message
-from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.reply import SimulatedReply, finish_word
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
 
@@ -61,7 +61,7 @@ def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: Simul
             for c in reply.calls
         ]
     message = place_message(message, flags)
-    choice = {"index": 0, "message": message, "finish_reason": _finish_word(flags, reply.finish)}
+    choice = {"index": 0, "message": message, "finish_reason": finish_word(flags, reply.finish)}
     body = place_choice(_head(reply, "chat.completion"), choice, flags)
     _put_usage(body, flags, reply)
     return msgspec.json.encode(body)
@@ -80,7 +80,7 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     yield _KEEP_ALIVE
     for delta in _deltas(flags, reply):
         yield frame({"index": 0, "delta": place_message(delta, flags), "finish_reason": None})
-    last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": _finish_word(flags, reply.finish)}
+    last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": finish_word(flags, reply.finish)}
     place = _stream_usage(flags, request)
     if place == "choice":
         set_value(last, _usage_in_choice(flags), _usage(flags, reply))
@@ -168,11 +168,6 @@ def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
 
 
 # ── ending ───────────────────────────────────────────────────────────────────
-def _finish_word(flags: Flags, finish: str) -> str:
-    """Return the endpoint's own word for a finish reason."""
-    return next((word for word, reason in (flags.finish or {}).items() if reason == finish), finish)
-
-
 def _usage_at(flags: Flags) -> str:
     paths = (flags.usage.at if flags.usage is not None else None) or ["usage"]
     return next((p for p in paths if not p.startswith("choices.")), "usage")

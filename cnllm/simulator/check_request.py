@@ -111,7 +111,8 @@ def _fill_in(body: str, violation: Violation, model: Model | None) -> str:
 
 def _violations(context: RequestContext) -> Iterator[Violation]:
     """Yield all violations, in the order in which an endpoint checks."""
-    yield from _key_violations(context)
+    if (no_key := _key_violation(context.flags, context.model.protocol, context.headers)) is not None:
+        yield no_key
     yield from _header_violations(context)
     yield from _shape_violations(context)
     yield from check_messages.message_violations(context)
@@ -121,12 +122,6 @@ def _violations(context: RequestContext) -> Iterator[Violation]:
     yield from _schema_violations(context)
     yield from _mode_violations(context)
     yield from context_violations(context)
-
-
-def _key_violations(context: RequestContext) -> Iterator[Violation]:
-    violation = _key_violation(context.flags, context.model.protocol, context.headers)
-    if violation is not None:
-        yield violation
 
 
 def _key_violation(flags: Flags, protocol: str, headers: Mapping[str, str]) -> Violation | None:

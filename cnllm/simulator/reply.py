@@ -27,7 +27,7 @@ from cnllm.simulator.schema_sample import sample_value
 from cnllm.simulator.tokenize import is_cjk, shorten, split_pieces
 from cnllm.types import Usage
 
-__all__ = ["SimulatedReply", "make_reply"]
+__all__ = ["SimulatedReply", "finish_word", "make_reply"]
 
 _STEPS = {"minimal": 0, "low": 1, "medium": 2, "high": 4, "xhigh": 6, "max": 8}
 """Additional sentences for each level."""
@@ -78,7 +78,12 @@ class SimulatedReply(Struct, frozen=True):
     reasoning_complete: bool = True
 
 
-def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | None) -> SimulatedReply:
+def finish_word(flags: Flags, finish: str) -> str:
+    """Return the endpoint's own word for a finish reason."""
+    return next((word for word, reason in (flags.finish or {}).items() if reason == finish), finish)
+
+
+def make_reply(model: str, flags: Flags, request: ParsedRequest, *, thinks: bool | None) -> SimulatedReply:
     """Build a reply: reasoning if the model thinks, then tool calls, JSON, or a sentence about the simulation.
 
     `model` is the model's name in the reply.

@@ -24,12 +24,14 @@ __all__ = [
     "SimulatedResponse",
     "error_body",
     "is_unlisted",
+    "json_response",
     "reject",
     "respond",
 ]
 
 MARK = "x-cnllm-simulated"
 NDJSON = "application/x-ndjson"
+_JSON = {"content-type": "application/json", MARK: "1"}
 _MAX_DEPTH = 128
 _TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
 
@@ -128,7 +130,7 @@ def _is_deep(body: Any) -> bool:
 
 def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
     flags, thinks = flags_for(model, request)
-    reply = make_reply(name, flags, request, thinks)
+    reply = make_reply(name, flags, request, thinks=thinks)
     encoder = chat if server_codec(model.protocol).dialects else write
     if request.stream:
         frames = encoder.encode_frames(model, flags, request, reply)
@@ -140,7 +142,7 @@ def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedRespon
             200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
         )
     body = encoder.encode_body(model, flags, request, reply)
-    return SimulatedResponse(200, _json(), [body])
+    return json_response(body)
 
 
 def _json_line(frame: bytes, *, is_marked: bool) -> bytes:
@@ -164,9 +166,10 @@ def reject(
 def error_body(error: ErrorResponse) -> SimulatedResponse:
     """Return an error as a response."""
     looks_json = error.body.lstrip().startswith(("{", "["))
-    headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
-    return SimulatedResponse(error.status, headers, [error.body.encode()])
+    headers = _JSON if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
+    return SimulatedResponse(error.status, dict(headers), [error.body.encode()])
 
 
-def _json() -> dict[str, str]:
-    return {"content-type": "application/json", MARK: "1"}
+def json_response(body: bytes) -> SimulatedResponse:
+    """Return a body of JSON as a response."""
+    return SimulatedResponse(200, dict(_JSON), [body])

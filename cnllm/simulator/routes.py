@@ -14,7 +14,7 @@ from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator.batch import BatchRequest, answer_step
-from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, json_response, reject, respond
 from cnllm.simulator.served_models import ServedModels, batch_step
 from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
@@ -193,4 +193,4 @@ def _list(catalog: ServedModels, method: str, provider: str | None) -> Simulated
         owner, _, id = name.partition("/")
         data.append({"id": name if provider is None else id, "object": "model", "created": 0, "owned_by": owner})
     body = msgspec.json.encode({"object": "list", "data": data})
-    return SimulatedResponse(200, {"content-type": "application/json", MARK: "1"}, [body])
+    return json_response(body)

@@ -41,4 +41,4 @@ def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | N
     provider, slash, path = target.partition("?")[0][1:].partition("/")
     if not slash or catalog.hidden_names is not None:
         return None
-    return catalog.batches.offers.find_step(catalog.registry, provider, method, f"/{path}")
+    return catalog.batches.find_step(catalog.registry, provider, method, f"/{path}")

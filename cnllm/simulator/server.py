@@ -13,20 +13,34 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from cnllm.simulator.faults import InjectedFault, read_fault
-from cnllm.simulator.http_connection import ClientConnection
-from cnllm.simulator.respond import ModelLookup
+from cnllm.simulator.faults import HEADER, InjectedFault, read_fault
+from cnllm.simulator.respond import NDJSON, ModelLookup, SimulatedResponse, reject
+from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
+from cnllm.simulator.violations import Violation
+
+if TYPE_CHECKING:
+    import h11
 
 __all__ = ["Observer", "Server", "running"]
 
 Observer = Callable[[str, str, str], None]
 """Called for each request with (its step of a batch, or call; its path; received, handled or sent)."""
+_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
+_ERROR = (
+    b'event: error\ndata: {"type":"error","error":{"type":"server_error","code":"server_error",'
+    b'"message":"This failure was asked for."}}\n\n'
+)
+"""An error event in a stream, as an endpoint of any protocol may send it."""
+_DRAIN_SECONDS = 2.0  # seconds to read on after an oversized body, so that the client gets the error
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request body: images are long
 
 
@@ -80,15 +94,6 @@ class Server:
         self.port = self._listener.getsockname()[1]
         self._accept_task = asyncio.create_task(self._accept(self._listener))
 
-    async def serve_forever(self) -> None:
-        """Listen until the task is cancelled."""
-        if self._listener is None:
-            await self.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.stop()
-
     async def stop(self) -> None:
         """Stop listening and drop every connection."""
         listener, self._listener = self._listener, None
@@ -132,7 +137,7 @@ class Server:
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, peer)
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
-            await ClientConnection(self, reader, writer).run()
+            await _ClientConnection(self, reader, writer).run()
             writer.close()
             await writer.wait_closed()
         except ConnectionError:
@@ -158,6 +163,185 @@ class Server:
             return fault
         self._fault_counts[header] += 1
         return fault if self._fault_counts[header] <= fault.times else None
+
+
+class _ClientConnection:
+    """One client connection: requests one after the other, until either side ends it."""
+
+    def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import h11  # comes with httpx; only a server needs it
+
+        self.h11 = h11
+        self.server, self.reader, self.writer = server, reader, writer
+        self.wire = h11.Connection(h11.SERVER)
+
+    async def run(self) -> None:
+        """Answer until the connection ends."""
+        while True:
+            try:
+                event = await self.next_event()
+                if not isinstance(event, self.h11.Request):
+                    return
+                headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in event.headers}
+                content = await self.body()
+            except self.h11.RemoteProtocolError as error:
+                if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
+                    violation = Violation("http", str(error))
+                    await self.send(reject(violation, status=error.error_status_hint), None)
+                return
+            if content is None:
+                await self.send(reject(Violation("size", "The request body is too large."), status=413), None)
+                # If closed at once, data still on its way would reset the connection, and the answer would be lost.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.stall(), _DRAIN_SECONDS)
+                return
+            target = event.target.decode("latin-1")
+            if not await self.answer(event.method.decode("ascii"), target, headers, content):
+                return
+            if self.wire.our_state is not self.h11.DONE or self.wire.their_state is not self.h11.DONE:
+                return
+            self.wire.start_next_cycle()
+
+    async def next_event(self) -> h11.Event:
+        """Return the next event of the request, or of the end of the connection."""
+        while True:
+            event = self.wire.next_event()
+            if event is self.h11.NEED_DATA:
+                if self.wire.they_are_waiting_for_100_continue:
+                    await self.write(self.h11.InformationalResponse(status_code=100, headers=[]))
+                self.wire.receive_data(await self.reader.read(65536))
+            elif event is self.h11.PAUSED:
+                return self.h11.ConnectionClosed()
+            else:
+                assert not isinstance(event, type)
+                return event
+
+    async def body(self) -> bytes | None:
+        """Return the request's body, or None if it is longer than the limit."""
+        parts = bytearray()
+        while isinstance(event := await self.next_event(), self.h11.Data):
+            parts += event.data
+            if len(parts) > self.server.body_limit:
+                return None
+        return bytes(parts)
+
+    async def answer(self, method: str, target: str, headers: dict[str, str], content: bytes) -> bool:
+        """Answer one request. Return False if the connection must end."""
+        if _host_name(headers.get("host", "")) not in _HOSTS:
+            violation = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
+            await self.send(reject(violation, status=421), None)
+            return True
+        self.server.observe(method, target, "received")
+        fault = None
+        if HEADER in headers:
+            try:
+                fault = self.server.fault(headers[HEADER], method, target)
+            except ValueError as error:
+                await self.send(reject(Violation("fault", str(error))), None)
+                return True
+        if fault is not None and "stall-headers" in fault.kinds:
+            await self.stall()
+            return False
+        if fault is not None and "reset-headers" in fault.kinds:
+            self.reset()
+            return False
+        replacement = _fault_response(fault)
+        if replacement is None or (fault is not None and fault.takes_effect):
+            response = route(self.server.catalog, method, target, headers, content)
+        else:
+            response = replacement
+        self.server.observe(method, target, "handled")
+        stays_open = await self.send(replacement or response, fault, no_body=method == "HEAD")
+        self.server.observe(method, target, "sent")
+        return stays_open
+
+    # ── sending ──────────────────────────────────────────────────────────────
+    async def send(self, response: SimulatedResponse, fault: InjectedFault | None, *, no_body: bool = False) -> bool:
+        """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
+        pieces = list(response.pieces)
+        streams = response.headers.get("content-type") in ("text/event-stream", NDJSON)
+        headers = dict(response.headers)
+        if fault is not None and not streams:
+            pieces = _quarters(b"".join(pieces))
+        if not streams and fault is None:
+            headers["content-length"] = str(sum(map(len, pieces)))
+        await self.write(
+            self.h11.Response(
+                status_code=response.status,
+                headers=list(headers.items()),
+                reason=_REASONS.get(response.status, ""),
+            )
+        )
+        if fault is not None and "stall-body" in fault.kinds:
+            await self.stall()
+            return False
+        middle = max(1, len(pieces) // 2) if fault is not None and fault.is_midway else None
+        delay = max(self.server.pace, fault.delay if fault is not None else 0.0)
+        for index, piece in enumerate([] if no_body else pieces[:middle]):
+            if delay and (index or fault is not None):
+                await asyncio.sleep(delay)
+            await self.write(self.h11.Data(data=piece))
+        if fault is not None and not await self.inject(fault):
+            return False
+        await self.write(self.h11.EndOfMessage())
+        return True
+
+    async def inject(self, fault: InjectedFault) -> bool:
+        """Inject a fault when the body, or half of it, is sent. Return False if it ends the connection."""
+        if "reset" in fault.kinds:
+            self.reset()
+        elif "error" in fault.kinds:
+            await self.write(self.h11.Data(data=_ERROR))
+        elif "comments" in fault.kinds:
+            while True:
+                await asyncio.sleep(self.server.pace or 0.02)
+                await self.write(self.h11.Data(data=b": still here\n\n"))
+        elif not fault.kinds.keys().isdisjoint({"stall-middle", "linger"}):
+            await self.stall()
+        return fault.kinds.keys().isdisjoint({"reset", "stall-middle", "linger", "drop"})
+
+    async def write(self, event: h11.Event) -> None:
+        """Write bytes to the socket, and let other connections run."""
+        data = self.wire.send(event)
+        if data:
+            self.writer.write(data)
+        await self.writer.drain()
+        await asyncio.sleep(0)
+
+    async def stall(self) -> None:
+        """Send nothing until the client closes the connection."""
+        while await self.reader.read(65536):
+            pass
+
+    def reset(self) -> None:
+        """End the connection with a reset, as a crashed server does."""
+        peer: socket.socket | None = self.writer.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+def _fault_response(fault: InjectedFault | None) -> SimulatedResponse | None:
+    """Return the response that replaces the endpoint's own, if the fault has one."""
+    if fault is None:
+        return None
+    if "redirect" in fault.kinds:
+        return reject(Violation("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
+    if fault.status is None:
+        return None
+    headers = {"retry-after": fault.kinds["retry-after"]} if "retry-after" in fault.kinds else {}
+    return reject(Violation("fault", "This failure was asked for."), status=fault.status, **headers)
+
+
+def _quarters(body: bytes) -> list[bytes]:
+    size = max(1, -(-len(body) // 4))
+    return [body[i : i + size] for i in range(0, len(body), size)]
 
 
 def _is_loopback(host: str) -> bool:

@@ -67,7 +67,7 @@ class _Endpoints:
         with self._lock:
             self._batches = self._batches or BatchStore()
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
-            step = self._batches.offers.find_step(registry, plan.model.provider, method, path[start:])
+            step = self._batches.find_step(registry, plan.model.provider, method, path[start:])
             if step is not None:
                 break
         else:

@@ -15,7 +15,7 @@ from cnllm.protocols import PROTOCOLS, server_codec, sse_frame
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
-from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.reply import SimulatedReply, finish_word
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
 from cnllm.types import (
@@ -92,7 +92,7 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
         reasoning=reply.reasoning,
         tool_calls=calls,
         finish=reply.finish,
-        raw_finish=_finish_word(flags, reply.finish),
+        raw_finish=finish_word(flags, reply.finish),
         usage=reply.usage,
         cost=None,
         model=reply.model,
@@ -102,11 +102,6 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
         incomplete=[],
         registry=model.data_version,
     )
-
-
-def _finish_word(flags: Flags, finish: str) -> str:
-    """Return the endpoint's own word for a finish reason."""
-    return next((word for word, reason in (flags.finish or {}).items() if reason == finish), finish)
 
 
 def _parse_arguments(arguments: str) -> dict[str, Any] | None:

@@ -105,4 +105,4 @@ class Conversation:
             ).lastrowid
             assert turn_id is not None
             add_messages(connection, turn_id, messages, secret_values)
-        return Turn(self._file, turn_id, model, secret_values, exchanges)
+        return Turn(self._file, turn_id, model, secret_values, exchanges=exchanges)

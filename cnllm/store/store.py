@@ -85,10 +85,12 @@ class Store:
         if which is not None:
             _require_text("which", which)
             which = str.__str__(which)
-        return Conversation(self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_gateway))
+        return Conversation(
+            self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_gateway=with_gateway)
+        )
 
-    def _find_id(self, prefix: str, with_gateway: bool) -> str:
-        id_ = self._matching_id(prefix, with_gateway)
+    def _find_id(self, prefix: str, *, with_gateway: bool) -> str:
+        id_ = self._matching_id(prefix, with_gateway=with_gateway)
         if not with_gateway:
             rows = self._file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
             if rows:
@@ -98,7 +100,7 @@ class Store:
                 )
         return id_
 
-    def _matching_id(self, prefix: str, with_gateway: bool) -> str:
+    def _matching_id(self, prefix: str, *, with_gateway: bool) -> str:
         if prefix == "last":
             query = "SELECT conversation FROM turns WHERE ? OR client IS NULL ORDER BY id DESC LIMIT 1"
             rows = self._file.rows(query, with_gateway)

@@ -31,7 +31,9 @@ class Turn:
     Without `finish` or `fail` it counts as interrupted.
     """
 
-    def __init__(self, file: DatabaseFile, number: int, model: str, secrets: tuple[str, ...], exchanges: bool) -> None:
+    def __init__(
+        self, file: DatabaseFile, number: int, model: str, secrets: tuple[str, ...], *, exchanges: bool
+    ) -> None:
         self.number = number
         self.model = model
         self._file = file
@@ -97,7 +99,7 @@ class Turn:
             [reply.message] if messages is None and reply is not None and _has_content(reply) else list(messages or ())
         )
         row = {
-            "state": "failed" if void else _state(reply, error, bool(new_messages)),
+            "state": "failed" if void else _state(reply, error, partial=bool(new_messages)),
             "seconds": round(time.monotonic() - self._start, 3),
             "process": None,
         }
@@ -182,7 +184,7 @@ def _has_content(reply: Reply) -> bool:
     return bool(reply.text or reply.reasoning or reply.tool_calls)
 
 
-def _state(reply: Reply | None, error: BaseException | None, partial: bool) -> str:
+def _state(reply: Reply | None, error: BaseException | None, *, partial: bool) -> str:
     if error is not None:
         if not isinstance(error, CnllmError):
             return "interrupted"  # Ctrl-C or a closed pipe ended it on this side

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.run import ProbeOptions, ProbeSettings
 
 
 def answers(
@@ -55,3 +56,7 @@ def test_what_takes_everything_has_no_bound() -> None:
 
 def test_numbers_of_a_sentence() -> None:
     assert numbers("must be between -1 and 2.0, not 131,072 (x4)") == [-1, 2, 131072]
+
+
+def test_the_options_of_a_probe_are_its_settings() -> None:
+    assert set(ProbeOptions.__annotations__) == set(ProbeSettings.__struct_fields__)

@@ -10,7 +10,7 @@ import pytest
 from cases import each
 
 from cnllm import RegistryError
-from cnllm.registry_files.compare import Comparison, Value, compare
+from cnllm.registry_files.compare import ListComparison, Value, compare
 from cnllm.registry_files.public_lists import read_published
 
 from .conftest import Load
@@ -51,13 +51,13 @@ limits = { context = 1000 }
 """
 
 
-def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Comparison:
+def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> ListComparison:
     path = tmp_path / "published.json"
     path.write_text(json.dumps(data))
     return compare(load(models), read_published(path))
 
 
-def told(result: Comparison) -> list[tuple[str, str, Value, Value]]:
+def told(result: ListComparison) -> list[tuple[str, str, Value, Value]]:
     return [(d.model, d.flag, d.ours, d.theirs) for d in result.disagreements]
 
 

@@ -230,23 +230,6 @@ def test_a_port_that_is_taken(server: Server) -> None:
         pass
 
 
-def test_serve_forever_ends_when_cancelled() -> None:
-    async def asked() -> None:
-        server = Server(REGISTRY)
-        task = asyncio.create_task(server.serve_forever())
-        while server.port == 0:
-            await asyncio.sleep(0.01)
-        async with httpx.AsyncClient(trust_env=False) as client:
-            assert (await client.get(f"{server.url}/v1/models")).status_code == 200
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            with pytest.raises(httpx.TransportError):
-                await client.get(f"{server.url}/v1/models")
-
-    asyncio.run(asked())
-
-
 def test_nothing_is_left_running() -> None:
     before = threading.active_count()
     with running(REGISTRY) as server, socket.create_connection(("127.0.0.1", server.port)):

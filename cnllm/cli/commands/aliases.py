@@ -89,7 +89,7 @@ def remove(name: str) -> None:
 @aliases.command("list", epilog=options.examples("cnllm aliases list", "cnllm aliases list --all --json"))
 @click.option("--all", "everything", is_flag=True, help="List the built-in ones, too.")
 @options.as_json("an array")
-def list_(everything: bool, as_json: bool) -> None:
+def list_(*, everything: bool, as_json: bool) -> None:
     """List your aliases, and the model of each."""
     from cnllm.cli.output.table import table
 

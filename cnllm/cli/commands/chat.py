@@ -73,21 +73,14 @@ def chat(**params: Any) -> int:
     if params["save"] is not None:
         return call_template.save_template(params)
     template = call_template.apply_template(params)
-    if params["continues"] and params["conversation"] is not None:
-        raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
-    conversation = "last" if params["continues"] else params["conversation"]
-    if conversation is None and params["model"] is None:
-        from cnllm.cli import default_model
-
-        default_model.require_model(params["base_url"], "cnllm chat")
-    with closing(turn_log.TurnLog(conversation, writes=not params["no_log"])) as log:
+    with closing(turn_log.open_log(params, "cnllm chat", writes=not params["no_log"])) as log:
         return _chat(params, log, template)
 
 
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
-    from cnllm.cli import chat_commands, chat_input, client_factory, default_model, option_parsing, tools
+    from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools, turn_log
     from cnllm.cli.attachments import require_readable
-    from cnllm.cli.chat_session import ChatEndpoint, ChatSession
+    from cnllm.cli.chat_session import ChatEndpoint, ChatSession, ChatSettings
     from cnllm.cli.input import decode_argument, read_extras
     from cnllm.registry import Registry
     from cnllm.types import Message
@@ -104,23 +97,8 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
         call_options = option_parsing.call_options(
             params["parameters"], None, None, None, reasoning=params["reasoning"]
         )
-        protocol = None
         registry = Registry.load()
-        if params["model"] is None and not (params["continues"] or params["conversation"] is not None):
-            params["model"] = default_model.use_default(registry, offline=params["simulate"], key_env=params["key_env"])
-        elif params["model"] is None:
-            last = log.last_choice(protocol=None, base_url=params["base_url"])
-            params |= {"model": last["model"], "base_url": last["base_url"]}
-            protocol = last["protocol"]
-        model = client_factory.resolve_model(
-            registry,
-            params["model"],
-            log.messages([]),
-            call_options,
-            protocol=protocol,
-            base_url=params["base_url"],
-            offline=params["simulate"],
-        )
+        model = turn_log.choose_model(registry, params, log, log.messages([]), call_options, sends=True)
         if "-" in params["attachments"]:
             raise errors.UsageError("-a - is stdin, where a chat reads its turns", "name a file")
         extras = read_extras(params["files"], params["attachments"])
@@ -128,26 +106,15 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
         key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
         records = (log.exchange,) if log.exchange else ()
         system = decode_argument(params["system"], "--system") if params["system"] else None
-        endpoint = ChatEndpoint(protocol, params["base_url"], key)
+        endpoint = ChatEndpoint(params.get("protocol"), params["base_url"], key)
+        settings = ChatSettings(endpoint, system, call_options, not params["plain"], turns.pick)
         with client_factory.build_client(
             registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
         ) as client:
             if client.simulate:
                 stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
             try:
-                sessions.append(
-                    ChatSession(
-                        client,
-                        log,
-                        box,
-                        model,
-                        endpoint=endpoint,
-                        system=system,
-                        options=call_options,
-                        markdown=not params["plain"],
-                        pick=turns.pick,
-                    )
-                )
+                sessions.append(ChatSession(client, log, box, model, settings))
             except (ValueError, TypeError) as error:
                 raise errors.UsageError(str(error)) from error
             _greet(sessions[0])

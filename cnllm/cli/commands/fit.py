@@ -25,7 +25,7 @@ _SHAPE = 'it looks like [{"role": "user", "content": "Why?"}], or {"messages": [
 @options.model()
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that go with the conversation.")
 @options.as_json("one object, messages and notes,")
-def fit(model: str, tools: str | None, as_json: bool) -> int:
+def fit(model: str, tools: str | None, *, as_json: bool) -> int:
     """Change a conversation so that a model accepts it.
 
     The conversation comes from stdin, as a JSON array of messages or as an object that holds it under `messages`.

@@ -55,7 +55,7 @@ def set_(name: str, value: str | None) -> None:
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
 @options.as_json("an array")
-def list_(as_json: bool) -> None:
+def list_(*, as_json: bool) -> None:
     """List the names that have a key in the file, and whether a variable wins over it. No key is shown."""
     from cnllm.config import keys as store
 
@@ -105,7 +105,7 @@ def _stored_variable(name: str, names: list[str]) -> str:
 @click.argument("name", shell_complete=completion.complete_key_names)
 @options.model(required=False)
 @options.as_json("the result")
-def test(name: str, model: str | None, as_json: bool) -> int:
+def test(name: str, model: str | None, *, as_json: bool) -> int:
     """Send one cheap request with a key, and print what the endpoint said.
 
     NAME is the name of a variable or of a provider. The request goes to the provider's cheapest model, or to M. The

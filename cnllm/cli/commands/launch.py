@@ -31,7 +31,7 @@ EXAMPLES = options.examples(
 )
 
 
-class _Command(options.Command):
+class _LaunchCommand(options.Command):
     """A command whose error for an unknown option says where the client's own options stand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -44,13 +44,13 @@ class _Command(options.Command):
             ) from error
 
 
-@click.command(cls=_Command, epilog=EXAMPLES)
+@click.command(cls=_LaunchCommand, epilog=EXAMPLES)
 @click.argument("client")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options.model()
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option("--print", "as_script", is_flag=True, help="Print a shell script that does the same, and run nothing.")
-def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_script: bool) -> None:
+def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as_script: bool) -> None:
     """Run a coding agent, or any other client, on any model.
 
     Known are claude, codex, gemini, opencode, aider and llm; any other command gets the variables of vendors' SDKs.

@@ -42,7 +42,7 @@ def _count(default: int) -> options.Decorator:
 @logs.command("list", epilog=options.examples("cnllm logs list -n 5", "cnllm logs list --json | jq -r '.[0].id'"))
 @_count(20)
 @options.as_json("an array")
-def list_(count: int, as_json: bool) -> None:
+def list_(count: int, *, as_json: bool) -> None:
     """List the conversations, the last one first."""
     from cnllm.cli.output.table import table
     from cnllm.store import Store
@@ -74,7 +74,7 @@ def _row(summary: ConversationSummary) -> tuple[str, ...]:
 @click.option("--reasoning", is_flag=True, help="Show the models' reasoning, too.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
-def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
+def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
     """Show a conversation: the last one, or the one whose ID begins with ID."""
     from cnllm.cli.output import transcript
     from cnllm.store import Store
@@ -92,7 +92,7 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
 @click.argument("words", nargs=-1, required=True)
 @_count(20)
 @options.as_json("an array")
-def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
+def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
     """Find messages in which all WORDS occur, in text or reasoning, the newest first.
 
     The search finds parts of words too, and ignores case. Quote several words to search for them as one.
@@ -145,7 +145,7 @@ def path() -> None:
 
 @logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
 @click.option("--no-exchanges", is_flag=True, help="Do not store the requests and responses of the wire.")
-def on(no_exchanges: bool) -> None:
+def on(*, no_exchanges: bool) -> None:
     """Log every call from now on. This is the default."""
     _set_mode("no-exchanges" if no_exchanges else "on")
     stdio.print_line(f"calls are logged from now on{', without requests and responses' if no_exchanges else ''}")

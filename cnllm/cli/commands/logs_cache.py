@@ -24,7 +24,7 @@ _LONG_GAP = 300.0  # seconds; the shortest-lived caches forget after five minute
 )
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
 @options.as_json("the comparison of each request")
-def cache(ident: str, as_json: bool) -> None:
+def cache(ident: str, *, as_json: bool) -> None:
     """Name the first message that differed between two requests of a conversation, and why.
 
     An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache

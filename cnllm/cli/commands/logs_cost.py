@@ -30,7 +30,7 @@ _HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION", "tag":
 )
 @click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
 @options.as_json("the lines and their sum")
-def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
+def cost(ident: str | None, by: str, since: str | None, *, as_json: bool) -> None:
     """Sum the tokens and the cost of logged calls, all or those of one conversation.
 
     Calls of a gateway's clients count too. Their tag is the name of the client's key.

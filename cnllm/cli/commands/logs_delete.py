@@ -22,7 +22,7 @@ __all__ = ["delete"]
 @click.option("--before", metavar="DATE|DAYS", help="Those without a turn since 2026-01-31, or in DAYS days.")
 @click.option("--all", "everything", is_flag=True, help="All conversations.")
 @click.option("--yes", is_flag=True, help="Do not ask. --before and --all need it where there is no terminal.")
-def delete(idents: tuple[str, ...], before: str | None, everything: bool, yes: bool) -> None:
+def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes: bool) -> None:
     """Delete conversations with their requests and responses. This cannot be undone.
 
     ID may be the beginning of an id, or last. The file keeps none of the deleted bytes.

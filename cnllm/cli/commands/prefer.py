@@ -23,7 +23,7 @@ EXAMPLES = options.examples("cnllm prefer zhipuai moonshotai-cn", "cnllm prefer"
 @click.argument("providers", nargs=-1, metavar="[PROVIDER]...", shell_complete=completion.complete_providers)
 @click.option("--remove", is_flag=True, help="Stop preferring these providers.")
 @options.as_json("an array, the preferred providers,")
-def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
+def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
     """Let short names mean the models of a provider.
 
     A built-in short name then means the same model at the first PROVIDER that serves it. Providers that you preferred

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options, own_files
+from cnllm.cli import options, probe_target
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def probe(target: str, **params: Any) -> int:
     unknown. With -o, a report for people (.md) and the exchanges without secrets (.jsonl) stand beside the file; else
     the file goes to stdout. Stopped, the same command goes on where it was, within a day.
     """
-    from cnllm.cli import probe_target
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -61,7 +60,7 @@ def probe(target: str, **params: Any) -> int:
     if params["max_cost"] is not None and goal.price is None:
         raise errors.UsageError("--max-cost without a price", "name it: --assume-price P, for a million tokens")
     if params["output"] is not None:
-        own_files.require_own(params["output"])
+        probe_target.require_own(params["output"])
     if params["dry_run"]:
         from cnllm.probe.report import plan_text
 
@@ -100,9 +99,9 @@ def _write(report: Report, state: Path, output: str | None, *, as_json: bool) ->
     if output is not None and report.overlay:
         path = Path(output)
         for file, text in ((path, report.overlay), (path.with_suffix(".md"), report.text())):
-            own_files.replace_own(file, text.encode())
+            probe_target.replace_own(file, text.encode())
         if state.exists():
-            own_files.replace_own(path.with_suffix(".jsonl"), state.read_bytes())
+            probe_target.replace_own(path.with_suffix(".jsonl"), state.read_bytes())
         stdio.print_line(f"{path}: {report.name}; the report is in {path.with_suffix('.md')}")
     if as_json:
         facts = [{"flag": f.flag, "value": f.value, "answer": f.answer} for f in report.facts]

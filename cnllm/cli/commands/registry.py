@@ -36,7 +36,7 @@ for _command in (update, upgrade, rollback):
     "--against", metavar="FILE", type=click.Path(), help="Compare limits, prices and capabilities with a public FILE."
 )
 @options.as_json("an array of faults, or of what is listed,")
-def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: str | None, as_json: bool) -> int:
+def check(files: tuple[str, ...], older: int | None, *, unbacked: bool, against: str | None, as_json: bool) -> int:
     """Check the files in use, or FILEs on top of the built-in one.
 
     The exit status is 0 if there is no fault, else 2. A flag without a source, an old source and a disagreement are
@@ -70,7 +70,7 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
 @click.option(
     "--check", "is_check", is_flag=True, help="Name the lines that are written otherwise, and change nothing."
 )
-def fmt(files: tuple[str, ...], is_check: bool) -> int:
+def fmt(files: tuple[str, ...], *, is_check: bool) -> int:
     """Give FILES, or your own registry files, their form: keys in order and in columns, blank lines, contents.
 
     No value and no comment changes. The exit status of --check is 0 if the files have their form, else 2.
@@ -97,7 +97,7 @@ def schema() -> None:
 
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
 @options.as_json("an array")
-def path(as_json: bool) -> None:
+def path(*, as_json: bool) -> None:
     """Print the files in use, later ones over earlier; the first comes with cnllm.
 
     The version of the data goes to stderr.

@@ -20,7 +20,7 @@ __all__ = ["rollback", "upgrade"]
 @click.argument("source", metavar="FILE|URL")
 @click.option("--dry-run", is_flag=True, help="Check the release, show the changes, and write nothing.")
 @click.option("--yes", is_flag=True, help="Install it without a question.")
-def upgrade(source: str, dry_run: bool, yes: bool) -> None:
+def upgrade(source: str, *, dry_run: bool, yes: bool) -> None:
     """Install a data release: limits, prices, kinds of input, status and reasoning, signed by a maintainer.
 
     A release for an older cnllm, one that is not newer than the present one, and one with anything else in it are

@@ -43,7 +43,7 @@ _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
     help="Decide for all changes of this kind that need a decision. Repeatable.",
 )
 @options.as_json("an array of changes")
-def update(sources: tuple[str, ...], dry_run: bool, yes: bool, accepted: tuple[str, ...], as_json: bool) -> None:
+def update(sources: tuple[str, ...], *, dry_run: bool, yes: bool, accepted: tuple[str, ...], as_json: bool) -> None:
     """Compare the registry with public lists, and write the changes to a file between it and your own file.
 
     New models change without a question; so do limits, prices and kinds of input where both lists say the same. The
@@ -69,10 +69,10 @@ def update(sources: tuple[str, ...], dry_run: bool, yes: bool, accepted: tuple[s
         chosen = _ask(changes, accepted) if asks else _without_questions(changes, accepted, yes=yes)
     path = write_updates(registry, chosen, lists) if chosen else None
     if as_json:
-        from msgspec import to_builtins
+        from msgspec.structs import replace
 
         written = set(map(id, chosen))
-        answer.print_json([{**to_builtins(change), "applied": id(change) in written} for change in changes])
+        answer.print_json([replace(change, applied=id(change) in written) for change in changes])
     _report(changes, chosen, str(path), is_dry=dry_run)
 
 

@@ -34,7 +34,7 @@ __all__ = ["sanitize"]
 )
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("one object, text, reasoning, tool_calls and notes,")
-def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, raw: bool, as_json: bool) -> int:
+def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, *, raw: bool, as_json: bool) -> int:
     """Read the text that a model wrote and print its answer.
 
     The text comes from stdin. cnllm separates thinking tags and calls written as text, following the model's registry

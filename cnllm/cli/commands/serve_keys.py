@@ -102,7 +102,7 @@ def keys() -> None:
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key and its limits")
-def add(name: str, store: str, as_json: bool, **given: Any) -> None:
+def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Make a key and print it. It is stored as a hash: it cannot be shown again.
 
     A budget in a second currency needs a second pair of --budget and --currency; no currency is converted.
@@ -133,7 +133,7 @@ def add(name: str, store: str, as_json: bool, **given: Any) -> None:
 @click.argument("name")
 @_limits(*_OF_KEYS)
 @options.as_json("the key's limits")
-def set_(name: str, store: str, as_json: bool, **given: Any) -> None:
+def set_(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Change the limits of a key. What is not named stays as it is; `none` removes a limit.
 
     Every gateway on the store follows within a second. What was used stays used.
@@ -144,7 +144,7 @@ def set_(name: str, store: str, as_json: bool, **given: Any) -> None:
 @keys.command("list", epilog=options.examples("cnllm serve keys list", "cnllm serve keys list --json"))
 @_store
 @options.as_json("an array")
-def list_(store: str, as_json: bool) -> None:
+def list_(store: str, *, as_json: bool) -> None:
     """List the keys with their limits and what is used of them. No key is shown."""
     _list(store, as_json=as_json, teams=False)
 
@@ -182,7 +182,7 @@ def teams() -> None:
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
-def add_team(name: str, store: str, as_json: bool, **given: Any) -> None:
+def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Make a team. `cnllm serve keys add NAME --team TEAM` makes its keys."""
     from msgspec.structs import replace
 
@@ -198,7 +198,7 @@ def add_team(name: str, store: str, as_json: bool, **given: Any) -> None:
 @click.argument("name")
 @_limits()
 @options.as_json("the team's limits")
-def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
+def set_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     """Change the limits of a team. What is not named stays as it is; `none` removes a limit."""
     from cnllm.gateway.limits.keys import team_digest
 
@@ -208,7 +208,7 @@ def set_team(name: str, store: str, as_json: bool, **given: Any) -> None:
 @teams.command("list", epilog=options.examples("cnllm serve teams list", "cnllm serve teams list --json"))
 @_store
 @options.as_json("an array")
-def list_teams(store: str, as_json: bool) -> None:
+def list_teams(store: str, *, as_json: bool) -> None:
     """List the teams with their limits and what is used of them."""
     _list(store, as_json=as_json, teams=True)
 

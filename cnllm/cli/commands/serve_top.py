@@ -28,7 +28,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.option("--key", metavar="K", help="The operator's key. Default: CNLLM_ADMIN_KEY, else CNLLM_SERVE_KEY.")
 @click.option("--interval", metavar="S", type=click.FloatRange(0.2, 3600), default=2.0, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Print the table once and end.")
-def top(url: str, key: str | None, interval: float, once: bool) -> None:
+def top(url: str, key: str | None, interval: float, *, once: bool) -> None:
     """Show a live table of a gateway's calls by model. Ctrl-C ends it.
 
     The live table leaves out columns without a value. Times and speeds come from histograms, so they are about right.

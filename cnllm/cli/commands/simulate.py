@@ -32,7 +32,7 @@ EXAMPLES = options.examples(
 @click.option("--strict", is_flag=True, help="Refuse everything that the flags deny, with a general error if needed.")
 @click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
 @click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
-def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
+def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
     """Serve made-up answers on this machine, without key or network.
 
     Every provider of the registry is at /PROVIDER and answers in its own dialect, errors and batches included.

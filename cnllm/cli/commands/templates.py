@@ -22,7 +22,7 @@ def templates() -> None:
 
 @templates.command("list", epilog=options.examples("cnllm templates list"))
 @options.as_json("an array")
-def list_(as_json: bool) -> None:
+def list_(*, as_json: bool) -> None:
     """List the templates, with the beginning of each."""
     from cnllm.cli.call_template import load_template
     from cnllm.cli.output.table import table

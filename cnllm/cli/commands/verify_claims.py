@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import own_files, probe_target
+from cnllm.cli import probe_target
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.errors import CnllmError, KeyMissing
 
@@ -60,14 +60,14 @@ def verify_claims(registry: Registry, models: Sequence[Model], options: Mapping[
     not asked.
     """
     if options["output"] is not None:
-        own_files.require_own(options["output"])
+        probe_target.require_own(options["output"])
     with _simulator(registry) if options["simulate"] else contextlib.nullcontext() as url:
         results, status = _verify_all(registry, models, options, url)
     if options["as_json"]:
         answer.print_json([_row(result) for result in results])
     text = "\n".join(result.patch for result in results if result.patch)
     if text and options["output"] is not None:
-        own_files.replace_own(Path(options["output"]), text.encode())
+        probe_target.replace_own(Path(options["output"]), text.encode())
         stdio.print_line(f"{options['output']}: what was contradicted, as a registry file")
     elif text and not options["as_json"]:
         answer.print_line(text.rstrip("\n"))

@@ -46,7 +46,9 @@ class Catalogue:
     def __init__(self, entries: list[CatalogueEntry]) -> None:
         used = [entry for entry in entries if entry.translation != entry.message]
         self._texts = {entry.message: entry.translation for entry in used if not entry.is_template}
-        templates = sorted((_Template(entry) for entry in used if entry.is_template), key=lambda item: -item.weight)
+        templates = sorted(
+            (_MessageTemplate(entry) for entry in used if entry.is_template), key=lambda item: -item.weight
+        )
         self._sentences = [template for template in templates if not template.is_clause]
         self._clauses = [template for template in templates if template.is_clause]
 
@@ -114,7 +116,7 @@ class Catalogue:
         return f"{left}{_CHINESE_SEPARATORS.get(separator, separator)}{right}"
 
 
-class _Template:
+class _MessageTemplate:
     """A template and the pattern of its texts.
 
     `weight` is the length of its own text. A clause follows another text.

@@ -142,7 +142,7 @@ class TextView(View):
     ) -> None:
         self._hidden = hidden
         self.pace = ReplyPace()
-        self._out, self._err = _Stream(sys.stdout, raw, markdown=markdown), _Stream(sys.stderr, raw)
+        self._out, self._err = _OutputStream(sys.stdout, raw=raw, markdown=markdown), _OutputStream(sys.stderr, raw=raw)
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)
         self._pending: list[str] | None = [] if hold and not self._out.terminal else None
@@ -250,10 +250,10 @@ class TextView(View):
         self._print(translate("note: ignore the text so far, the answer starts again"))
 
 
-class _Stream:
+class _OutputStream:
     """One output stream. It knows whether it is a terminal and whether a line is open."""
 
-    def __init__(self, stream: TextIO, raw: bool, *, markdown: bool = False) -> None:
+    def __init__(self, stream: TextIO, *, raw: bool, markdown: bool = False) -> None:
         self._stream = stream
         self.terminal = stream.isatty()
         self._escapes = self.terminal and not raw

@@ -61,7 +61,7 @@ class TranslatedHelp(click.HelpFormatter):
                 self.write("\n")
 
 
-class _Context(click.Context):
+class _HelpContext(click.Context):
     formatter_class = TranslatedHelp
 
 
@@ -71,7 +71,7 @@ def translate_command(command: click.Command) -> click.Command:
     Its options are translated as they are shown.
     """
     command = copy(command)
-    command.context_class = _Context
+    command.context_class = _HelpContext
     if command.help:
         command.help = translate(inspect.cleandoc(command.help))
         sentence = _FIRST_SENTENCE.match(command.help)

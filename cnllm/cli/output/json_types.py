@@ -13,16 +13,15 @@ from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
 from cnllm.registry.problem import Problem
 from cnllm.registry_files.compare import Disagreement
-from cnllm.registry_files.public_lists import ListName
-from cnllm.registry_files.sources import Citation, UnsourcedFlag
-from cnllm.registry_files.updates.changes import Action, Kind
+from cnllm.registry_files.sources import CitedSource, UnsourcedFlag
+from cnllm.registry_files.updates.changes import Change
 from cnllm.tool_trial import TrialReport
 from cnllm.types import Note
 
-__all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]
+__all__ = ["LISTINGS", "Card", "FlagDifference", "FlagFact", "Key", "ModelRow"]
 
 
-class Row(TypedDict):
+class ModelRow(TypedDict):
     """A model in `models list`."""
 
     name: str
@@ -40,7 +39,7 @@ class Row(TypedDict):
     capabilities: dict[str, bool | None]
 
 
-class Card(Row):
+class Card(ModelRow):
     """A model in `models show`: with the state of each parameter by mode, every flag and all notes.
 
     The modes are "reasoning" and "no-reasoning", or "any" where it is unknown whether the model can reason.
@@ -62,29 +61,12 @@ class FlagFact(TypedDict):
     how: str | None
 
 
-class Difference(TypedDict):
+class FlagDifference(TypedDict):
     """A flag that differs between two models. null if nothing is known about it."""
 
     flag: str
     a: FlagFact | None
     b: FlagFact | None
-
-
-class UpdatedValue(TypedDict):
-    """A value that public lists have in place of ours. `applied`: it was written to the file of updates.
-
-    `flag` is "" for a new model, whose whole table is in `theirs`. `theirs` of a disputed value is a table by list.
-    """
-
-    model: str
-    flag: str
-    kind: Kind
-    action: Action
-    ours: Any
-    theirs: Any
-    lists: list[ListName]
-    where: str
-    applied: bool
 
 
 class Key(TypedDict):
@@ -182,17 +164,17 @@ class Verified(TypedDict):
 
 
 LISTINGS: dict[str, Any] = {
-    "models-list": list[Row],
+    "models-list": list[ModelRow],
     "models-show": Card,
     "models-show-explain": list[Fact],
     "models-show-issues": list[KnownIssue],
-    "models-diff": list[Difference],
+    "models-diff": list[FlagDifference],
     "registry-check": list[Problem],
-    "registry-check-older": list[Citation],
+    "registry-check-older": list[CitedSource],
     "registry-check-unbacked": list[UnsourcedFlag],
     "registry-check-against": list[Disagreement],
     "registry-path": list[str],
-    "registry-update": list[UpdatedValue],
+    "registry-update": list[Change],
     "keys-list": list[Key],
     "keys-test": KeyTest,
     "aliases-list": list[Alias],

@@ -48,7 +48,8 @@ class PublicList(Struct, frozen=True):
 class Change(Struct, frozen=True):
     """A value that the lists `lists` have in place of ours.
 
-    `flag` is dotted, or "" for a new model, whose `theirs` is its whole table. `where` is the line of our value.
+    `flag` is dotted, or "" for a new model, whose `theirs` is its whole table; that of a disputed value is a table by
+    list. `where` is the line of our value. `applied`: it was written to the file of updates.
     """
 
     model: str
@@ -58,7 +59,8 @@ class Change(Struct, frozen=True):
     ours: Any
     theirs: Any
     lists: tuple[ListName, ...]
-    where: str = ""
+    where: str
+    applied: bool = False
 
 
 def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Sequence[str] = ()) -> list[Change]:
@@ -82,7 +84,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
             judged = [_judged(change, own, corrects) for change in _differences(model, entries)]
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
     new = [
-        Change(name, "", "new", "automatic", None, table, names_of_lists)
+        Change(name, "", "new", "automatic", None, table, names_of_lists, "")
         for name, (table, names_of_lists) in new_models(registry, names, lists).items()
     ]
     kinds, actions = get_args(Kind), get_args(Action)

@@ -1,7 +1,7 @@
 """Simulate the vendors' batch interfaces, by the flags of `batch`.
 
-`BatchStore` holds the files and jobs of one server; its `offers` tell which step of an interface a request is: upload,
-submit, poll, list, results, cancel or file. `answer_step` answers it. The rows of a job are checked and
+`BatchStore` holds the files and jobs of one server; its `find_step` tells which step of an interface a request is:
+upload, submit, poll, list, results, cancel or file. `answer_step` answers it. The rows of a job are checked and
 answered as single requests are. `cnllm.simulator.faults` lists what a test may ask of a job.
 """
 

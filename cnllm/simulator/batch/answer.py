@@ -18,7 +18,7 @@ from cnllm.simulator.batch.store import BatchStore, SimulatedJob
 from cnllm.simulator.batch.submission import RefusedStep, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
-from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, reject
+from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, json_response, reject
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def _refuse(offer: Interface, error: RefusedStep) -> SimulatedResponse:
 
 
 def _json(body: Any) -> SimulatedResponse:
-    headers = {"content-type": "application/json", MARK: "1"}
-    return SimulatedResponse(200, headers, [msgspec.json.encode(body)])
+    return json_response(msgspec.json.encode(body))
 
 
 def _lines(content: bytes) -> SimulatedResponse:

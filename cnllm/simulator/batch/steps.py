@@ -15,7 +15,7 @@ from cnllm.registry.flags import Batch
 from cnllm.registry.model import Model
 from cnllm.simulator.respond import ModelLookup
 
-__all__ = ["BatchStep", "Interface", "Offers"]
+__all__ = ["BatchStep", "Interface", "find_step", "provider_interfaces"]
 
 StepName = Literal["upload", "submit", "poll", "list", "results", "cancel", "file"]
 _STEPS: tuple[StepName, ...] = ("upload", "submit", "cancel", "list", "results", "file", "poll")
@@ -58,25 +58,16 @@ class BatchStep(Struct, frozen=True):
     names: dict[str, str] = {}
 
 
-class Offers:
-    """The batch interfaces of providers, looked up when they are needed."""
-
-    def __init__(self) -> None:
-        self._interfaces: dict[str, tuple[Interface, ...]] = {}
-
-    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> BatchStep | None:
-        """Return the step that a request to one of a provider's paths is, or None."""
-        interfaces = self._interfaces.get(provider)
-        if interfaces is None:
-            interfaces = self._interfaces[provider] = _interfaces(registry, provider)
-        for kind in _STEPS:
-            hits = [(found, names) for found in interfaces if (names := _names(found, kind, method, path)) is not None]
-            if hits:
-                return BatchStep(kind, tuple(found for found, _ in hits), hits[0][1])
-        return None
+def find_step(interfaces: tuple[Interface, ...], method: str, path: str) -> BatchStep | None:
+    """Return the step that a request to one of a provider's paths is, or None."""
+    for kind in _STEPS:
+        hits = [(found, names) for found in interfaces if (names := _names(found, kind, method, path)) is not None]
+        if hits:
+            return BatchStep(kind, tuple(found for found, _ in hits), hits[0][1])
+    return None
 
 
-def _interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
+def provider_interfaces(registry: ModelLookup, provider: str) -> tuple[Interface, ...]:
     """Return a provider's batch interfaces, one per wire: that of its first model that is served in batches."""
     found: dict[str, Interface] = {}
     names = [f"{provider}/any", *(name for name in registry.names() if name.startswith(f"{provider}/"))]

@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.simulator.batch.rows import JobRow, RowProblem
-from cnllm.simulator.batch.steps import Interface, Offers
+from cnllm.simulator.batch.steps import BatchStep, Interface, find_step, provider_interfaces
 from cnllm.simulator.faults import JobFaults
+from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["BatchStore", "Phase", "SimulatedJob", "StoredFile"]
 
@@ -77,10 +78,16 @@ class BatchStore:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.lock = threading.Lock()
-        self.offers = Offers()
+        self._interfaces: dict[str, tuple[Interface, ...]] = {}
         self._files: dict[tuple[str, str], StoredFile] = {}
         self._jobs: dict[tuple[str, str], SimulatedJob] = {}
         self._count = 0
+
+    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> BatchStep | None:
+        """Return the step that a request to one of a provider's paths is, or None. Providers are looked up once."""
+        if provider not in self._interfaces:
+            self._interfaces[provider] = provider_interfaces(registry, provider)
+        return find_step(self._interfaces[provider], method, path)
 
     def new_id(self, prefix: str) -> str:
         """Return an id that no file and no job has."""

@@ -30,7 +30,7 @@ LINE = st.builds(json.dumps, ROW) | st.text(max_size=20)
 
 
 def answer(registry: Registry, store: BatchStore, method: str, path: str, content: bytes, kind: str = "") -> Any:
-    step = store.offers.find_step(registry, "openai", method, path)
+    step = store.find_step(registry, "openai", method, path)
     assert step is not None, path
     headers = {**KEY, "content-type": kind}
     response = answer_step(registry, store, step, BatchRequest(path, headers, content, "http://h"))

@@ -22,7 +22,7 @@ __all__ = ["default"]
 )
 @click.argument("model", required=False, metavar="[M]", shell_complete=completion.complete_models)
 @click.option("--unset", is_flag=True, help="Forget the default model.")
-def default(model: str | None, unset: bool) -> None:
+def default(model: str | None, *, unset: bool) -> None:
     """Show or set the model of calls that name none.
 
     CNLLM_MODEL wins over it. If neither is set, the first model that has a key is asked, in the order of

@@ -30,7 +30,7 @@ ABSENT = "–"
 @click.argument("a", shell_complete=completion.complete_models)
 @click.argument("b", shell_complete=completion.complete_models)
 @options.as_json("an array")
-def diff(a: str, b: str, as_json: bool) -> None:
+def diff(a: str, b: str, *, as_json: bool) -> None:
     """Show the differences between two models, or two hosts of one model.
 
     If only one model has a flag, it is unknown for the other. --json shortens nothing.

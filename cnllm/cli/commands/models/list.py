@@ -77,7 +77,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 @options.as_json("an array")
-def list_(part: str | None, as_json: bool, with_retired: bool, catalogue: bool, **filters: Any) -> None:
+def list_(part: str | None, *, as_json: bool, with_retired: bool, catalogue: bool, **filters: Any) -> None:
     """List the models that the registry describes, or those whose name contains PART.
 
     With PART or --provider that includes the catalogue, of whose models only a public list knows.

@@ -35,7 +35,7 @@ EXAMPLES = options.examples(
 @click.option("--protocol", metavar="P", help="Show it over another protocol of the endpoint.")
 @click.option("--base-url", metavar="URL", help="Show it at another address.")
 @options.as_json("it")
-def show(model: str, explain: bool, issues: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
+def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
     """Show what is known about one model.
 
     --explain shortens long values so that a flag fits on a line; --json shortens nothing.
