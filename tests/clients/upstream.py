@@ -91,7 +91,7 @@ class Upstream(ThreadingHTTPServer):
             self.record.refused.append((model.name, refusal.body))
             return refusal.status, refusal.body.encode(), False
         flags, thinks = flags_for(model, request)
-        reply = self._scripted(model, request, body) or make_reply(model.id, flags, request, thinks)
+        reply = self._scripted(model, request, body) or make_reply(model.id, flags, request, thinks=thinks)
         if request.stream:
             return 200, b"".join(chat.encode_frames(model, flags, request, reply)), True
         return 200, chat.encode_body(model, flags, request, reply), False
