@@ -54,6 +54,7 @@ OURS = {
         "examples",
         "context",
     ),
+    "cost",
     # keywords of JSON Schema, which `tools.schema_drop` lists
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength"),
     *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),
@@ -116,7 +117,10 @@ def dialect_words() -> set[str]:
                 found |= {*reasoning.get("fields", ()), reasoning.get("replay_field", "")}
                 found |= set(leaves(flags.get("body", {}))) - {"set", "drop"}
                 found |= set(flags.get("finish", {}))
-                for paths in (flags.get("usage", {}), flags.get("error", {})):
+                counts = dict(flags.get("usage", {}))
+                bill = counts.pop("cost", {})  # its keys are flags, but for the condition's
+                bill = [bill.get("path", ""), bill.get("add", ""), list(bill.get("when", {}))]
+                for paths in (counts, flags.get("error", {}), {"cost": bill}):
                     found |= {p for leaf in leaves(list(paths.values())) for p in leaf.split(".")}
                 params = flags.get("params", {})
                 for rule in params.values():

@@ -43,8 +43,9 @@ class RequestPrice:
 
     def paid(self, reply: Reply) -> int | None:
         """Return what a reply cost, in units; None where that is unknown."""
-        cost = reply.cost if self._assumed is None else cost_of(reply.usage, self._assumed)
-        return reply_cost(reply, cost, self.currency)
+        has_bill = reply.cost is not None and reply.cost.currency == self.currency  # of the endpoint itself
+        cost = reply.cost if self._assumed is None or has_bill else cost_of(reply.usage, self._assumed)
+        return reply_cost(cost, self.currency)
 
     def price_of(self, plan: Plan) -> Price | None:
         """Return the price of a request's tokens."""

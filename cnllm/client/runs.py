@@ -40,7 +40,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.messages import as_messages
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
@@ -299,7 +299,7 @@ class RunState(Generic[Answer_co]):
     @property
     def cost(self) -> Cost | None:
         """Return the sum of the steps' costs; None where one is unknown."""
-        return total_cost([step.reply for step in self._loop.steps])
+        return cost_total([step.reply for step in self._loop.steps])
 
     def __repr__(self) -> str:
         counts = f"{len(self._loop.steps)} steps, {self.calls} calls"

@@ -6,15 +6,17 @@ several prices the highest counts. What is not known makes the whole unknown, ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
+from cnllm.engine.decode.cost import RATES, WEB_SEARCH, paid_calls, service_rates
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
+from cnllm.jsonpath import get_first
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Reply, ToolResult
 from cnllm.types.documents import file_text
@@ -28,6 +30,11 @@ _PER_PICTURE = 16_384  # the most that an endpoint of the registry counts for a 
 _REFERENCES = ("cachedContent", "conversation", "previous_response_id", "prompt")
 """Keys of a body that name input which the body does not hold."""
 _AGAIN = "again-whole"
+_HOURLY = "cache_write_1h"
+_HOUR = b'"1h"'  # the lifetime of a cache, as the one wire that has it writes it
+_ONE = Decimal(1)
+MOST_CALLS = 10
+"""The calls of one kind that a budget reserves for a request that sets no limit: no wire has a limit of its own."""
 
 
 class Quote(Struct, frozen=True):
@@ -57,46 +64,96 @@ def quote(plan: Plan) -> Quote:
         return Quote(model, None, most_output, unknown=f"the length of a file for {model} is not known")
     if most_output is None:
         return Quote(model, most_input, None, unknown=f"the greatest length of a reply of {model} is not known")
-    attempt = worst_cost(price, most_input, most_output * _candidates(plan.body))
+    most_output *= _candidates(plan.body)
+    service = _requested_service(plan)
+    if service is not None and service not in (price.service or {}):
+        unknown = f"the price of {model} in the service tier {service!a} is not known"
+        return Quote(model, most_input, most_output, unknown=unknown)
+    services = (None,) if service is None else (None, service)
+    factor, hourly = _highest_factor(price, plan), _HOUR in plan.content
+    attempt = worst_cost(price, most_input, most_output, services=services, factor=factor, hourly=hourly)
+    attempt += units_of(_highest_fees(plan))
     corrections = plan.corrections if plan.answer is not None else 0
     attempts = 1 + corrections + (plan.if_cut == _AGAIN)
     return Quote(model, most_input, most_output, price.currency, attempt, attempt * attempts)
 
 
 def settled_cost(quote: Quote, reply: Reply | None) -> int | None:
-    """Return the cost of a reply in units, None where it is not known.
+    """Return the most that a reply can have cost in units, None where nothing bounds it."""
+    return None if reply is None else reply_cost(reply.cost, quote.currency)
 
-    Of a stream that was cut and repeated, the usage of the first attempt is not known: it counts in full.
+
+def reply_cost(cost: Cost | None, currency: str | None) -> int | None:
+    """Return the most that a reply can have cost in units, None where nothing bounds it in this currency."""
+    return None if cost is None or cost.currency != currency or cost.at_most is None else units_of(cost.at_most)
+
+
+def worst_cost(
+    price: Price,
+    input: int,
+    output: int,
+    *,
+    services: Sequence[str | None] = (None,),
+    factor: Decimal = _ONE,
+    hourly: bool = True,
+) -> int:
+    """Return the highest cost of so many tokens in units. The prices of input and output must be known.
+
+    `services` are the tiers of the service that may be charged, None is the usual one; `factor` multiplies the prices.
+    `hourly`: the request may write to a cache that lasts an hour.
     """
-    cost = None if reply is None else reply_cost(reply, reply.cost, quote.currency)
-    if reply is None or cost is None:
+    reads, writes = [price.input or 0.0], [price.output or 0.0]
+    for service in services:
+        for table in service_rates(price, service):
+            for rates in (table, *(tier for tier in table.get("tiers") or () if input > tier.get("above", 0))):
+                known = [(name, rate) for name in RATES if (rate := _number(rates.get(name))) is not None]
+                writes += [rate for name, rate in known if name.startswith("output")]
+                reads += [rate for name, rate in known if not name.startswith("output") and (hourly or name != _HOURLY)]
+    return units_of((input * _exact(max(reads)) + output * _exact(max(writes))) * factor / 1_000_000)
+
+
+def _requested_service(plan: Plan) -> str | None:
+    """Return the tier of the service that a request asks for; None for the usual one."""
+    usage = plan.flags.usage
+    word = get_first(plan.body, None if usage is None else usage.service)
+    if type(word) is not str or not word or word.lower() in ((usage and usage.standard) or ()):
         return None
-    if any(note.code == _AGAIN for note in reply.notes):
-        cost += quote.attempt or 0
-    return cost
+    return word.lower()
 
 
-def reply_cost(reply: Reply, cost: Cost | None, currency: str | None) -> int | None:
-    """Return the cost of a reply in units, None where it is not known in this currency.
+def _highest_factor(price: Price, plan: Plan) -> Decimal:
+    """Return the highest product of the factors that a request asks for; where it names none, the usual one counts."""
+    product = _ONE
+    for key, factors in (price.factors or {}).items():
+        word = plan.body.get(key)
+        if type(word) is str:
+            product *= _exact(factors.get(word.lower(), max(factors.values(), default=1.0)))
+    return product
 
-    A usage without a token of input, or without one of output for a reply that has some, was not counted.
-    """
-    if cost is None or cost.currency != currency or not reply.usage.input:
-        return None
-    return None if reply.message.parts and not reply.usage.output else units_of(cost.amount)
+
+def _highest_fees(plan: Plan) -> Decimal:
+    """Return the highest fees of the calls that a request lets the endpoint make."""
+    total = Decimal(0)
+    for name, rule in paid_calls(plan.flags).items():
+        if rule.fee and (number := _most_calls(name, plan)):
+            total += _exact(rule.fee) * (1 if rule.per == "request" else number)
+    return total
 
 
-def worst_cost(price: Price, input: int, output: int) -> int:
-    """Return the highest cost of so many tokens in units. The prices of input and output must be known."""
-    reads, writes = [price.input, price.cached, price.cache_write], [price.output]
-    for tier in price.tiers or ():
-        if input > tier.get("above", 0):
-            reads += [tier.get("input"), tier.get("cached"), tier.get("cache_write")]
-            writes.append(tier.get("output"))
-    if price.off_peak is not None:
-        reads += [_number(price.off_peak.get(name)) for name in ("input", "cached", "cache_write")]
-        writes.append(_number(price.off_peak.get("output")))
-    return units_of((input * _highest(reads) + output * _highest(writes)) / 1_000_000)
+def _most_calls(name: str, plan: Plan) -> int:
+    """Return the most calls of a kind: what the request allows, else `MOST_CALLS`; 0 where it offers no such tool."""
+    rules = plan.flags.web_search
+    offered = name == WEB_SEARCH and (plan.search is not None or (rules is not None and rules.always is True))
+    bounds = [plan.body.get("max_tool_calls")]
+    tools = plan.body.get("tools")
+    for tool in tools if type(tools) is list else ():
+        words = [str(tool.get("type", "")), *tool] if type(tool) is dict else []
+        if any(word.replace("_", "").lower().startswith(name.replace("_", "")) for word in words):
+            offered = True
+            bounds.append(tool.get("max_uses"))
+    if not offered:
+        return 0
+    return min([bound for bound in bounds if type(bound) is int and bound >= 0], default=MOST_CALLS)
 
 
 def input_bound(plan: Plan) -> int | None:
@@ -146,11 +203,6 @@ def _candidates(body: Mapping[str, Any]) -> int:
     config = body.get("generationConfig")
     counts = [body.get("n"), body.get("best_of"), config.get("candidateCount") if isinstance(config, dict) else None]
     return max([1, *(count for count in counts if type(count) is int)])
-
-
-def _highest(rates: Iterable[float | None]) -> Decimal:
-    """Return the highest of the rates that are known."""
-    return _exact(max([rate for rate in rates if rate is not None]))
 
 
 @lru_cache(maxsize=256)

@@ -140,7 +140,10 @@ def _paths(flags: Flags) -> tuple[str, ...]:
 
 @once_per_flags
 def known_keys(flags: Flags) -> frozenset[str]:
-    """Return the declared paths of counts, and their first keys."""
+    """Return the declared paths of counts, and their first keys.
+
+    The hourly writes and the tokens of tools are not among them: a gateway passes such counts on as they came.
+    """
     return frozenset([*_paths(flags), *(path.partition(".")[0] for path in _paths(flags))])
 
 
@@ -163,7 +166,8 @@ def other_counts(data: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 
 def _invalid_counts(data: dict[str, Any], flags: Flags) -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each count that was reported and is none."""
-    for path in _paths(flags):
+    paths = flags.usage or _NONE
+    for path in (*_paths(flags), *(paths.cache_write_1h or ()), *(paths.tool_input or ())):
         value = get(data, path)
         if value is not None and as_count(value) is None:
             yield path, value
@@ -181,7 +185,8 @@ def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict
     """Return a reader of counts that, where it is strict, returns None for a usage object with an invalid count."""
     paths = flags.usage or _NONE
     names = (paths.reasoning, paths.cached, paths.cache_write, paths.output, paths.input, paths.total)
-    places = tuple(map(_split, names))
+    # Few wires have the last two.
+    places = tuple(map(_split, (*names, paths.cache_write_1h, paths.tool_input)))
     excluded = paths.excluded_from_totals or ()
 
     def read(data: dict[str, Any]) -> Usage | None:
@@ -199,14 +204,15 @@ def strict_counts_reader(flags: Flags, *, strict: bool = True) -> Callable[[dict
                     return None
                 found = count if found is None else found
             counts.append(found)
-        reasoning, cached, written, output, input, total = counts
+        reasoning, cached, written, output, input, total, hourly, by_tools = counts
         if excluded:
             output = _plus(output, reasoning if "reasoning" in excluded else None)
             input = _plus(input, cached if "cached" in excluded else None)
             input = _plus(input, written if "cache_write" in excluded else None)
+            input = _plus(input, by_tools if "tool_input" in excluded else None)
         if total is None and input is not None and output is not None:
             total = _bounded(input + output)
-        return Usage(input, output, total, reasoning, cached, written)
+        return Usage(input, output, total, reasoning, cached, written, hourly)
 
     return read
 

@@ -296,9 +296,11 @@ class Registry:
             return True  # the catalogue leaves these out
         if model.name not in self._layers.names("models"):
             return False
+        price = model.flags.price
+        has_price = price is not None and price.input is not None  # what holds for a provider is no price of a model
         if model.provider in builtin.get("providers", {}):  # the catalogue may have what the user's file lacks
-            return model.flags.limits is not None and model.flags.price is not None
-        return model.flags.limits is not None or model.flags.price is not None
+            return model.flags.limits is not None and has_price
+        return model.flags.limits is not None or has_price
 
     def _is_catalogued(self, name: str) -> bool:
         """Whether a name is a model of a provider that only the catalogue has."""

@@ -89,7 +89,8 @@ announced and none came. `max_steps`, `repeated`, `cancelled`: the loop was stop
 class Usage(Struct, frozen=True, omit_defaults=True):
     """Counts of tokens, as the endpoint reported them: None is unknown, which is not 0.
 
-    `input` includes `cached` and `output` includes `reasoning`, on every wire.
+    `input` includes `cached` and `cache_write`, and `output` includes `reasoning`, on every wire. `cache_write_1h` is
+    the part of `cache_write` that the cache keeps for an hour.
     """
 
     input: int | None = None
@@ -98,13 +99,32 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     reasoning: int | None = None
     cached: int | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
 
 
 class Cost(Struct, frozen=True):
-    """The cost of a reply by the registry's price, in units of `currency` (ISO 4217)."""
+    """The cost of a reply in units of `currency` (ISO 4217).
+
+    `amount` is certain. Where it is not `complete`, it is a lower bound: `missing` names what it leaves out, and
+    `at_most` is the most that the cost can be, None where nothing bounds it. `by` says whose figure it is: that of the
+    endpoint's own bill, or that of the registry's price. Where the endpoint's bill counts, `computed` is the amount by
+    the registry's price; None where that is unknown, or in another currency.
+    """
 
     amount: Decimal
     currency: str
+    complete: bool = True
+    missing: tuple[str, ...] = ()
+    at_most: Decimal | None = None
+    by: Literal["registry", "endpoint"] = "registry"
+    computed: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        if self.missing:
+            msgspec.structs.force_setattr(self, "complete", False)
+        else:
+            msgspec.structs.force_setattr(self, "complete", True)
+            msgspec.structs.force_setattr(self, "at_most", self.amount)
 
 
 class Citation(Struct, frozen=True, omit_defaults=True):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from cnllm.types import Cost, Reply, Usage
 
-__all__ = ["total_cost", "total_usage"]
+__all__ = ["UNKNOWN_REQUEST", "cost_total", "sum_costs", "total_usage", "with_costs"]
+
+UNKNOWN_REQUEST = "request"
+"""What a sum leaves out where it has a request of unknown cost."""
 
 
 def total_usage(replies: Sequence[Reply]) -> Usage:
@@ -21,9 +27,36 @@ def total_usage(replies: Sequence[Reply]) -> Usage:
     return Usage(**dict(sums()))
 
 
-def total_cost(replies: Sequence[Reply]) -> Cost | None:
-    """Return the sum of the replies' cost; None where one is unknown, or where the currencies differ."""
-    costs = [reply.cost for reply in replies if reply.cost is not None]
-    if not costs or len(costs) < len(replies) or len({cost.currency for cost in costs}) > 1:
+def cost_total(replies: Sequence[Reply]) -> Cost | None:
+    """Return the sum of the replies' cost, with what it leaves out; None without a known one, or in two currencies."""
+    return sum_costs([reply.cost for reply in replies])
+
+
+def with_costs(reply: Reply, others: Sequence[Cost | None]) -> Reply:
+    """Return a reply whose cost has those of other requests, too; None is unknown."""
+    return replace(reply, cost=sum_costs([*others, reply.cost])) if others else reply
+
+
+def sum_costs(costs: Sequence[Cost | None]) -> Cost | None:
+    """Return a sum of costs. One that is unknown stands in `missing`, and nothing bounds the sum then."""
+    known = [cost for cost in costs if cost is not None]
+    if not known or len({cost.currency for cost in known}) > 1:
         return None
-    return Cost(sum((cost.amount for cost in costs[1:]), costs[0].amount), costs[0].currency)
+    if len(costs) == 1:
+        return known[0]
+    names = dict.fromkeys(name for cost in known for name in cost.missing)
+    mosts = [cost.at_most for cost in known]
+    if len(known) < len(costs):
+        names[UNKNOWN_REQUEST] = None
+        mosts.append(None)
+    computed = [cost.amount if cost.computed is None else cost.computed for cost in known]
+    by_endpoint = all(cost.by == "endpoint" for cost in known)
+    has_figures = all(cost.by == "registry" or cost.computed is not None for cost in known)
+    return Cost(
+        sum((cost.amount for cost in known), Decimal(0)),
+        known[0].currency,
+        missing=tuple(names),
+        at_most=None if None in mosts else sum((most for most in mosts if most is not None), Decimal(0)),
+        by="endpoint" if by_endpoint else "registry",
+        computed=sum(computed, Decimal(0)) if has_figures and any(c.by == "endpoint" for c in known) else None,
+    )

@@ -6,11 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cnllm.engine.decode.cost import service_rates
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 
 __all__ = ["discounted_model", "discounted_price"]
 
+_KEPT = ("currency", "factors", "per_call")
+_BATCH = "batch"
 _NO_PRICES = ("above", "currency", "peak", "zone", "holidays", "until", "since")
 
 
@@ -28,9 +31,14 @@ def discounted_model(model: Model) -> Model:
 
 
 def discounted_price(price: Price, factor: float) -> Price:
-    """Return prices times a factor: those of tiers, of hours and of promotions too."""
-    values = {name: _scaled(getattr(price, name), factor) for name in price.__struct_fields__ if name != "currency"}
-    return replace(price, **values)
+    """Return prices times a factor: those of tiers, of hours and of promotions too; fees of calls stay.
+
+    Where a reply says that a batch was charged, these are the prices.
+    """
+    values = {name: _scaled(getattr(price, name), factor) for name in price.__struct_fields__ if name not in _KEPT}
+    discounted = replace(price, **values)
+    rates = service_rates(discounted, None)[0]
+    return replace(discounted, service={**(discounted.service or {}), _BATCH: dict(rates)})
 
 
 def _scaled(value: Any, factor: float) -> Any:

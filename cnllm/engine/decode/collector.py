@@ -74,11 +74,11 @@ class Collector:
         "id",
         "model",
         "notes",
+        "paid_calls",
         "parts",
         "raw",
         "refused",
         "reported_model",
-        "searches",
         "usage",
         "whole",
     )
@@ -102,7 +102,7 @@ class Collector:
         self.citations = Citations()
         self.notes = ReplyNotes()
         self.usage = Usage()
-        self.searches: int | None = None  # web searches so far, where the endpoint reports them
+        self.paid_calls: dict[str, int] = {}  # by name, as far as the endpoint has reported them
         self.extra: dict[str, Any] = {}
         self.id: str | None = None
         self.reported_model: str | None = None

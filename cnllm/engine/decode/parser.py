@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnllm.engine.decode import endpoint_errors
-from cnllm.engine.decode.cost import reported_searches
+from cnllm.engine.decode.cost import meter_of
 from cnllm.engine.decode.framing import (
     BLANK,
     BOM,
@@ -69,6 +69,7 @@ class StreamParser:
         "_limits",
         "_lines",
         "_max_fast_piece",
+        "_meter",
         "_mode",
         "_output_reader",
         "_plan",
@@ -77,7 +78,6 @@ class StreamParser:
         "_reached_limit",
         "_reply",
         "_room",
-        "_search",
         "_status",
     )
 
@@ -137,7 +137,8 @@ class StreamParser:
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
-        self._search = None if plan is None else plan.search
+        meter = meter_of(flags)
+        self._meter = meter if meter.counts_calls else None
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -260,8 +261,8 @@ class StreamParser:
             return
         if self._raw is not None:
             self._raw.append(decoded)
-        if self._search is not None:
-            self._collected.searches = reported_searches(decoded, self._search, self._collected.searches)
+        if self._meter is not None:
+            self._meter.count(decoded, self._collected.paid_calls)
         if self._collected.ended and self._proof != "event":
             self._read_after_finish(decoded, out)
         else:
@@ -398,7 +399,8 @@ class StreamParser:
             return
         self._collected.whole = True
         self._collected.raw = decoded
-        self._collected.searches = reported_searches(decoded, self._search, None)
+        if self._meter is not None:
+            self._meter.count(decoded, self._collected.paid_calls)
         out += builder.add(self._decoder.decode(decoded, whole=True))
         self._collected.ended = self._collected.ended or self._collected.answered
         if not self._collected.answered and self._collected.fault is None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.cost import add_fees, cost_of, is_off_peak, search_count
+from cnllm.engine.decode.cost import is_off_peak, meter_of, reported_usage
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.protocols import wire
@@ -195,11 +195,11 @@ def _read_call(
 
 def price_note(model: Model, price: Price, usage: Usage, created: float | None) -> Note | None:
     """Return a note where the price depends on an unknown time or unknown peak hours."""
-    if is_off_peak(price, created) is not None or cost_of(usage, price) is None:
+    if is_off_peak(price, created) is not None or (usage.input is None and usage.output is None):
         return None
     unknown = "the time of the reply" if created is None else "the peak hours"
     flag = "price.off_peak"
-    did = f"the cost uses the price of peak hours: {unknown} is not known"
+    did = f"the cost is a lower bound, without the dearer price of peak hours: {unknown} is not known"
     return Note("price-peak", flag, "cheaper outside the peak hours", did, model.where(flag))
 
 
@@ -219,16 +219,26 @@ def build_reply(
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
-    searches = search_count(rules.search, collected.searches, calls, parts, rules.search_echo)
-    cost = cost_of(collected.usage, collected.flags.price, collected.created)
+    meter = meter_of(collected.flags)
+    usage = reported_usage(collected.usage, answered=bool(parts))
+    cost = meter.cost(
+        usage,
+        collected.created,
+        collected.extra,
+        calls=meter.calls(rules.search, collected.paid_calls, calls, parts, rules.search_echo),
+        answered=bool(parts),
+        thought=bool(usage.reasoning or collected.parts.thought),
+        is_cut=settled.finish in ("cut", "error"),
+        most_output=rules.max_output or (None if (limits := collected.flags.limits) is None else limits.output),
+    )
     return Reply(
         text=collected.parts.text.whole(),
         reasoning=collected.parts.thought.whole(),
         tool_calls=calls,
         finish=settled.finish,
         raw_finish=replace_surrogates(collected.finish_word),
-        usage=collected.usage,
-        cost=add_fees(cost, rules.search, searches),
+        usage=usage,
+        cost=cost,
         model=replace_surrogates(collected.reported_model),
         id=replace_surrogates(collected.id),
         notes=[*notes, *collected.notes.all],

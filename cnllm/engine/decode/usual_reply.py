@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.decode.cost import meter_of, reported_usage
 from cnllm.engine.decode.settle import price_note
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder().decode
 class _Rules:
     """The flags of a model for its usual replies, looked up once."""
 
-    __slots__ = ("finish", "flags", "has_hours", "markers", "price", "read", "tags")
+    __slots__ = ("finish", "flags", "has_hours", "markers", "meter", "price", "read", "tags")
 
     def __init__(self, model: Model, flags: Flags) -> None:
         reasoning = flags.reasoning
@@ -42,6 +42,7 @@ class _Rules:
         self.tags = tuple((reasoning and reasoning.answer_tags) or ())
         self.finish = flags.finish or {}
         self.price = flags.price
+        self.meter = meter_of(flags)
         self.has_hours = flags.price is not None and flags.price.off_peak is not None
         self.markers: dict[tuple[Then | None, bool], Callable[[str], object] | None] = {}
 
@@ -90,14 +91,26 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         parts.append(Reasoning(message.reasoning))
     if message.text:
         parts.append(Text(message.text))
+    meter, usage = rules.meter, reported_usage(message.usage, answered=True)
+    paid: dict[str, int] = {}
+    meter.count(raw, paid)
+    cost = meter.cost(
+        usage,
+        message.created,
+        message.extra,
+        calls=meter.calls(None, paid, calls, parts, None),
+        answered=True,
+        thought=bool(usage.reasoning or message.reasoning),
+        is_cut=False,
+    )
     return Reply(
         text=message.text,
         reasoning=message.reasoning,
         tool_calls=calls,
         finish=finish,
         raw_finish=message.finish,
-        usage=message.usage,
-        cost=cost_of(message.usage, price, message.created),
+        usage=usage,
+        cost=cost,
         model=message.model,
         id=message.id,
         notes=list(plan.notes),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage
 
 __all__ = ["apply_prefill", "join_halves", "prefill_rules", "prefill_turn"]
 
@@ -56,5 +56,5 @@ def join_halves(old: Reply, new: Reply) -> Reply:
         text=text,
         message=replace(new.message, parts=(Text(text), *parts)),
         usage=total_usage(both),
-        cost=total_cost(both),
+        cost=cost_total(both),
     )

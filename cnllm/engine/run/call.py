@@ -41,6 +41,7 @@ from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.types import (
     BlockEnd,
+    Cost,
     Event,
     Finished,
     Message,
@@ -54,6 +55,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import Delivered
 from cnllm.types.policy import Retry, Timeouts
+from cnllm.types.totals import with_costs
 
 __all__ = ["Call"]
 
@@ -89,6 +91,7 @@ class Call:
         self._chance = chance
         self._delivered = False
         self._is_nested = is_nested
+        self._failed: list[Cost | None] = []  # the costs of attempts that failed and may be charged
         self._earlier: Reply | None = None  # the reply of the steps before this one
         self._searches_left = _MOST_SEARCHES
         self._step: Call | None = None  # the step after a search
@@ -109,7 +112,7 @@ class Call:
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        reply = yield from self._whole()
+        reply = with_costs((yield from self._whole()), self._failed)
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
         reply = yield from corrections.correct(self.plan, reply, self._ask_again)
@@ -134,6 +137,12 @@ class Call:
                 except EndpointError as reported:
                     error = reported
             yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+            self._fail(error)
+
+    def _fail(self, error: CnllmError) -> None:
+        """Count an attempt that failed, if the endpoint may charge it. A refusal costs nothing."""
+        if error.meaning.charged and (error.reply is not None or isinstance(error, TransportError)):
+            self._failed.append(None if error.reply is None else error.reply.cost)
 
     def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
         """Return the rest of a body.
@@ -211,6 +220,7 @@ class Call:
                 if self._delivered:
                     raise
                 yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+                self._fail(error)
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
         """Parse a whole response and deliver its events."""
@@ -306,9 +316,9 @@ class Call:
         """Return the reply and deliver its events, without the calls of a search, which are answered."""
         name = self.plan.echo
         if name is None:
-            return (yield from self._stream())
+            return with_costs((yield from self._stream()), self._failed)
         events = EchoFilter(name, self._earlier)
-        reply = yield from _through(self._stream(), events.feed)
+        reply = with_costs((yield from _through(self._stream(), events.feed)), self._failed)
         return (yield from self._search(reply, events))
 
     def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
@@ -398,6 +408,7 @@ class Call:
         assert cut.reply is not None
         retry = replace(self._retry, attempts=1)
         last_error: CnllmError = cut
+        self._failed.append(cut.reply.cost)
         if (whole := (yield from self._continue_by_prefill(cut.reply, retry))) is not None:
             return whole
         limit = _DEFAULT_STREAM_RETRIES if self.plan.recovery.streams is None else self.plan.recovery.streams
@@ -407,6 +418,7 @@ class Call:
                 reply = yield from nested.complete()
             except (StreamCut, TransportError, EndpointError) as error:
                 last_error = error
+                self._fail(error)
                 if not retry_policy.may_recover(error):
                     break
             else:
@@ -428,6 +440,7 @@ class Call:
             rest = yield from self._nested(plan, self._replan, retry).complete()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
+        self._failed.pop()  # the halves are joined
         reply = prefill.join_halves(old, rest)
         note = Note(
             "reply-continued",

@@ -10,7 +10,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call_effects import Steps
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reply, Text
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage
 
 __all__ = ["correct"]
 
@@ -67,7 +67,7 @@ def _add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int)
     seen_notes = set(earlier)
     notes = [*earlier, note, *(n for n in last.notes if n not in seen_notes)]
     both = [first, last]
-    return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
+    return replace(last, notes=notes, usage=total_usage(both), cost=cost_total(both))
 
 
 def _correction_failed(reply: Reply, problem: str, reason: str) -> Reply:

@@ -27,7 +27,7 @@ from cnllm.types import (
     ToolResult,
     UsageSeen,
 )
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage
 
 __all__ = ["EchoFilter", "dropped_note", "echo_turns", "join_steps", "search_calls", "without_searches"]
 
@@ -80,7 +80,7 @@ def join_steps(first: Reply, last: Reply) -> Reply:
         message=replace(last.message, parts=(*first.message.parts, *last.message.parts)),
         citations=[*first.citations, *(shift_citation(citation, len(first.text)) for citation in last.citations)],
         usage=total_usage(both),
-        cost=total_cost(both),
+        cost=cost_total(both),
         notes=[*first.notes, *(note for note in last.notes if note not in seen)],
     )
 

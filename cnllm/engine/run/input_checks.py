@@ -38,7 +38,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_grammar, custom_input
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage
 
 __all__ = ["Grammars", "HeldEvents", "check_inputs", "hold_events", "plan_grammars"]
 
@@ -182,7 +182,7 @@ def _corrected_reply(first: Reply, second: Reply, found: Mapping[str, str]) -> R
         message=replace(second.message, parts=tuple(parts)),
         notes=[*first.notes, *later],
         usage=total_usage(both),
-        cost=total_cost(both),
+        cost=cost_total(both),
         timing=first.timing,
     )
     if kept and not new:

@@ -35,6 +35,7 @@ from cnllm.registry.model import Model
 from cnllm.types import (
     TOKEN_EVENTS,
     BlockEnd,
+    Cost,
     Event,
     Finished,
     Message,
@@ -47,7 +48,7 @@ from cnllm.types import (
     Usage,
 )
 from cnllm.types.delivered import Diverged
-from cnllm.types.totals import total_cost, total_usage
+from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = ["RouteTarget", "RoutedCall"]
 
@@ -98,6 +99,7 @@ class RoutedCall(Call):
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
         self._spent: list[Reply] = []  # failed attempts whose usage is known
+        self._unknown: list[Cost | None] = []  # failed attempts that may be charged, of unknown cost
         self._before: Reply | None = None  # the first part of a reply that goes on
         self._seen = False  # whether content was delivered
         self._texts: list[str] = []
@@ -173,6 +175,8 @@ class RoutedCall(Call):
             self._state.succeed(self._target.key)  # it answered
         if error.reply is not None and error.reply.usage != Usage():
             self._spent.append(error.reply)
+        elif meaning.charged and (error.reply is not None or isinstance(error, TransportError)):
+            self._unknown.append(None)
         if isinstance(error, ContextTooLong):
             self._drop_small_windows(self._target.model)
         return meaning.elsewhere is True
@@ -234,8 +238,8 @@ class RoutedCall(Call):
         self._state.succeed(self._target.key)
         if self._spent:
             replies = [*self._spent, reply]
-            reply = replace(reply, usage=total_usage(replies), cost=total_cost(replies))
-        return reply
+            reply = replace(reply, usage=total_usage(replies), cost=cost_total(replies))
+        return with_costs(reply, self._unknown)
 
     def _attempt(self, steps: Steps, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply.
@@ -421,7 +425,7 @@ class RoutedCall(Call):
         if isinstance(texts, RepeatedStart):
             return continued_reply(before, reply, texts.repeats)
         both = [before, reply]
-        return replace(reply, usage=total_usage(both), cost=total_cost(both))
+        return replace(reply, usage=total_usage(both), cost=cost_total(both))
 
 
 def _closing_events(reply: Reply, calls: Sequence[Event]) -> list[Event]:

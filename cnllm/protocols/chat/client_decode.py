@@ -32,7 +32,14 @@ from cnllm.protocols.pieces import (
     ReasoningPiece,
     TextPiece,
 )
-from cnllm.protocols.reported import count_pieces, find_error, has_error_status, is_error, read_finish
+from cnllm.protocols.reported import (
+    count_pieces,
+    find_error,
+    has_error_status,
+    is_error,
+    merge_counts,
+    read_finish,
+)
 from cnllm.registry.flags import Flags, once_per_flags
 from cnllm.types import Media, Note
 from cnllm.types.media import as_media
@@ -60,6 +67,7 @@ class ChatDecoder:
 
     __slots__ = (
         "_audio",
+        "_counts",
         "_fields",
         "_flags",
         "_has_answer",
@@ -82,6 +90,7 @@ class ChatDecoder:
         self._has_content = False  # the content of a message came
         self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
         self._audio: dict[str, Any] | None = None  # the spoken answer so far
+        self._counts: dict[str, Any] = {}  # of tokens, so far
 
     @property
     def reads_all(self) -> bool:
@@ -108,7 +117,8 @@ class ChatDecoder:
                     out.append(ExtraPiece(key, value))
             usage = get_first(data, flags.usage.at if flags.usage else None)
             if type(usage) is dict:
-                out += count_pieces(usage, flags)
+                merge_counts(self._counts, usage)
+                out += count_pieces(self._counts, flags)
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
                 self._choice(choice, whole, out)

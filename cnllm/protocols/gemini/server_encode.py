@@ -171,14 +171,17 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     answer = usage.output
     if answer is not None and usage.reasoning is not None:
         answer = max(answer - usage.reasoning, 0)
+    own = {key: value for key, value in extra.get("usage", {}).items() if "_" not in key and not key.islower()}
+    by_tools = own.get("toolUsePromptTokenCount")
     counts = {
-        "promptTokenCount": usage.input,
+        "promptTokenCount": max(usage.input - by_tools, 0)
+        if usage.input is not None and type(by_tools) is int
+        else usage.input,
         "candidatesTokenCount": answer,
         "totalTokenCount": usage.total,
         "cachedContentTokenCount": usage.cached or None,
         "thoughtsTokenCount": usage.reasoning or None,
     }
-    own = {key: value for key, value in extra.get("usage", {}).items() if "_" not in key and not key.islower()}
     known_counts = {**own, **{key: value for key, value in counts.items() if value is not None}}
     return {"usageMetadata": known_counts} if known_counts else {}
 

@@ -81,7 +81,7 @@ class MessagesDecoder:
                 yield from self._blocks(message.get("content"))
                 yield from self._finish(message)
                 yield from _about(message)
-                yield from self._count(message)
+                yield from self._count(message, is_start=True)
         elif kind == "content_block_start":
             yield from self._close()
             yield from self._begin_block(data.get("content_block"), data.get("index"))
@@ -114,10 +114,16 @@ class MessagesDecoder:
         if (finish := read_finish(reason, self._flags)) is not None:
             yield finish
 
-    def _count(self, data: dict[str, Any]) -> Iterator[Piece]:
-        """Merge the counts, which come in parts. A zero never replaces a known count."""
+    def _count(self, data: dict[str, Any], *, is_start: bool = False) -> Iterator[Piece]:
+        """Merge the counts, which come in parts. A zero never replaces a known count.
+
+        The output of the start is a token or two of the first answer, whatever follows: it says nothing.
+        """
         usage = get_first(data, self._flags.usage.at if self._flags.usage else None)
         if type(usage) is dict:
+            if is_start:
+                outputs = (self._flags.usage and self._flags.usage.output) or ()
+                usage = {key: value for key, value in usage.items() if key not in outputs}
             merge_counts(self._counts, usage)
             yield from count_pieces(self._counts, self._flags)
 

@@ -140,6 +140,10 @@ def _usage(usage: Usage, extra: dict[str, Any]) -> dict[str, Any]:
     }
     if usage.reasoning is not None:
         out["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if usage.cache_write is not None and usage.cache_write_1h is not None:
+        hourly = min(usage.cache_write_1h, usage.cache_write)
+        shorter = usage.cache_write - hourly
+        out["cache_creation"] = {"ephemeral_5m_input_tokens": shorter, "ephemeral_1h_input_tokens": hourly}
     return with_counts(out, extra, {})
 
 

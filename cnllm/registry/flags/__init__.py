@@ -16,10 +16,19 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
-from cnllm.registry.flags.endpoint import Auth, Limits, Price, RateHeaders, Rates, Status
+from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Status
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
-from cnllm.registry.flags.reply import CitationPaths, ErrorPaths, ErrorRule, Recovery, ReplyPaths, Stream, UsagePaths
+from cnllm.registry.flags.reply import (
+    CitationPaths,
+    ErrorPaths,
+    ErrorRule,
+    Recovery,
+    ReplyPaths,
+    ReportedCost,
+    Stream,
+    UsagePaths,
+)
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
 from cnllm.registry.flags.simulator import Refusal, Simulator
 from cnllm.registry.flags.sources import Citation, Source
@@ -45,6 +54,7 @@ __all__ = [
     "Limits",
     "Mcp",
     "Messages",
+    "PaidCall",
     "Param",
     "Patch",
     "Prefill",
@@ -55,6 +65,7 @@ __all__ = [
     "Recovery",
     "Refusal",
     "ReplyPaths",
+    "ReportedCost",
     "Schema",
     "Simulator",
     "Source",

@@ -7,7 +7,7 @@ from msgspec import field
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Auth", "Limits", "Price", "RateHeaders", "Rates", "Status"]
+__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Status"]
 
 
 class Auth(Base, frozen=True):
@@ -149,6 +149,56 @@ class Rates(Base, frozen=True):
 _PRICE = "Replies do not name their price; cnllm computes it from the token counts."
 
 
+class PaidCall(Base, frozen=True):
+    """The fee for one kind of call that the endpoint makes itself, and where a reply counts such calls."""
+
+    fee: Annotated[
+        float | None,
+        flag("The fee, in the currency of the prices.", "Vendors charge for a search beside the tokens."),
+    ] = None
+    at: Annotated[
+        list[str] | None,
+        flag(
+            "The paths of the number of calls in a body or a chunk. Of a list, its length counts without empty items; "
+            "an object is one call.",
+            "Vendors report such calls in different places.",
+            path="read",
+        ),
+    ] = None
+    item: Annotated[
+        str | None,
+        flag(
+            "The type of the block or item of a reply that stands for one call.",
+            "Some wires report a call as a part of the reply, and have no count of them.",
+        ),
+    ] = None
+    per: Annotated[
+        Literal["call", "unique", "request"] | None,
+        flag(
+            "Whether each call is charged, each different one of a list, or each request with one or more of them; "
+            "left out: each call.",
+            "One vendor has changed from one to the other between two generations of its models.",
+            reasons={"call": "what holds where it is left out; an overlay restores it"},
+        ),
+    ] = None
+    allowance: Annotated[
+        bool | None,
+        flag(
+            "Whether some of the calls of a day or a month are free, so that the fee may not be charged.",
+            "A reply does not say how much of an allowance is left.",
+            reasons={"true": "one vendor"},
+        ),
+    ] = None
+    replaces: Annotated[
+        Literal["tool_input"] | None,
+        flag(
+            "The count of tokens that is free in a reply with such a call, because the fee is charged instead.",
+            "One vendor does not charge for the text that its own search puts into the prompt.",
+            reasons={"tool_input": "one vendor"},
+        ),
+    ] = None
+
+
 class Price(Base, frozen=True):
     """The prices of a model, for a million tokens."""
 
@@ -168,17 +218,47 @@ class Price(Base, frozen=True):
         float | None,
         flag("The price of a million input tokens written to the cache.", "Some vendors charge more for writing it."),
     ] = None
+    cache_write_1h: Annotated[
+        float | None,
+        flag(
+            "The price of a million input tokens written to the cache for an hour.",
+            "One vendor charges more for a cache that lasts longer.",
+        ),
+    ] = None
+    output_thinking: Annotated[
+        float | None,
+        flag(
+            "The price of a million output tokens of a reply with reasoning, the answer included.",
+            "One vendor charges another price for the whole output of a model that reasoned.",
+        ),
+    ] = None
+    input_audio: Annotated[
+        float | None,
+        flag(
+            "The price of a million input tokens of sound that are not read from the cache.",
+            "Sound costs more than text at some endpoints.",
+        ),
+    ] = None
+    cached_audio: Annotated[
+        float | None,
+        flag(
+            "The price of a million input tokens of sound read from the cache.",
+            "Sound costs more than text at some endpoints, from the cache too.",
+        ),
+    ] = None
     tiers: Annotated[
         list[dict[str, float]] | None,
         flag(
-            "Other prices from `above` input tokens on: {above, input, output, cached}.",
+            "Other prices from `above` input tokens on: {above, input, output, cached, …}. A tier has all its prices: "
+            "one that it does not name is unknown.",
             "Some vendors charge more for the whole of a long request.",
         ),
     ] = None
     off_peak: Annotated[
         dict[str, Any] | None,
         flag(
-            "Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours.",
+            "Prices outside the `peak` hours, which are in the `zone`. A day among the `holidays` has no peak hours. "
+            "One that it does not name is unknown then.",
             "Some vendors are cheaper at night.",
         ),
     ] = None
@@ -186,7 +266,30 @@ class Price(Base, frozen=True):
         dict[str, Any] | None,
         flag(
             "Lower prices for a while: {input, output, cached, tiers}, with the last day `until` in the `zone`. "
-            "Without `until` no end is announced.",
+            "Without `until` no end is announced. A price that it does not name is unknown meanwhile.",
             "Vendors lower a price for some weeks, and the price of the list comes back without notice.",
+        ),
+    ] = None
+    service: Annotated[
+        dict[str, dict[str, Any]] | None,
+        flag(
+            "The prices of a service tier, by the word for it in a reply (see `usage.service`): {input, output, …, "
+            "tiers}. The cost of a reply with another word is unknown.",
+            "Vendors charge more for a reply that comes sooner, and less for one that may be late.",
+        ),
+    ] = None
+    factors: Annotated[
+        dict[str, dict[str, float]] | None,
+        flag(
+            "What every price of tokens is multiplied by: a factor for each word, by the key of the usage object that "
+            "holds the word. With another word the cost is unknown.",
+            "One vendor charges a multiple for speed, and for the place where the request is answered.",
+        ),
+    ] = None
+    per_call: Annotated[
+        dict[str, PaidCall] | None,
+        flag(
+            "The fees of calls that the endpoint makes itself, by name.",
+            "Vendors charge for searches and other tools beside the tokens.",
         ),
     ] = None

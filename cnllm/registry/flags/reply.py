@@ -1,13 +1,13 @@
 """Flags of replies: paths of token counts, the end of a stream, errors, and attempts after a broken reply."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from cnllm.registry.flags.describe import Base, flag
 from cnllm.types.policy import IfCut
 
-__all__ = ["CitationPaths", "ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "Stream", "UsagePaths"]
+__all__ = ["CitationPaths", "ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "ReportedCost", "Stream", "UsagePaths"]
 
 _FromZero = Annotated[int, Meta(ge=0)]
 _FromOne = Annotated[int, Meta(ge=1)]
@@ -18,6 +18,13 @@ _COUNT = flag(
     path="read",
 )
 
+
+_MEDIA = flag(
+    "The paths of this count inside the usage object, for a price of its own. In a list, the last key is a word of the "
+    "item that counts.",
+    "Sound and pictures cost more than text at some endpoints.",
+    path="read",
+)
 
 _NO_ENDPOINT = "No endpoint of the file needs it yet; servers that copy the wire choose places of their own."
 
@@ -78,6 +85,35 @@ class CitationPaths(Base, frozen=True):
     ] = None
 
 
+class ReportedCost(Base, frozen=True):
+    """The endpoint's own bill of a request, in its usage object."""
+
+    path: Annotated[
+        str | None,
+        flag("The path of the amount in the usage object.", "Vendors report it in different places.", path="read"),
+    ] = None
+    currency: Annotated[str | None, flag("The ISO 4217 code of the amount.", "The amount comes without one.")] = None
+    factor: Annotated[
+        float | None,
+        flag("What the amount is multiplied by; left out: 1.", "One vendor counts in a tiny part of a dollar."),
+    ] = None
+    add: Annotated[
+        str | None,
+        flag(
+            "The path of an amount in the usage object that is added, where `when` holds.",
+            "A marketplace that passes the request on with your own key reports its fee and the vendor's charge apart.",
+            path="read",
+        ),
+    ] = None
+    when: Annotated[
+        dict[str, Any] | None,
+        flag(
+            "The values of the usage object, by path, with which `add` is added; left out: always.",
+            "The same amount is a part of the bill for other requests.",
+        ),
+    ] = None
+
+
 class UsagePaths(Base, frozen=True):
     """The paths of token counts in a reply."""
 
@@ -95,8 +131,41 @@ class UsagePaths(Base, frozen=True):
     reasoning: Annotated[list[str] | None, _COUNT] = None
     cached: Annotated[list[str] | None, _COUNT] = None
     cache_write: Annotated[list[str] | None, _COUNT] = None
+    cache_write_1h: Annotated[list[str] | None, _COUNT] = None
+    tool_input: Annotated[
+        list[str] | None,
+        flag(
+            "The paths of tokens that the endpoint's own tools put into the prompt, such as the text of a page.",
+            "One wire counts them beside the prompt, and its vendor charges them as input.",
+            path="read",
+        ),
+    ] = None
+    input_audio: Annotated[list[str] | None, _MEDIA] = None
+    cached_audio: Annotated[list[str] | None, _MEDIA] = None
+    service: Annotated[
+        list[str] | None,
+        flag(
+            "The paths of the word for the service tier that the request had, in the usage object or beside it.",
+            "Vendors sell the same model at several speeds, and only the reply says which one was charged.",
+            path="read",
+        ),
+    ] = None
+    standard: Annotated[
+        list[str] | None,
+        flag(
+            "The words for a service tier at the list price.",
+            "Each vendor has its own word for the usual tier.",
+        ),
+    ] = None
+    cost: Annotated[
+        ReportedCost | None,
+        flag(
+            "Where the endpoint says what the request cost.",
+            "Some endpoints send their own bill with the reply, and no price list can be as exact.",
+        ),
+    ] = None
     excluded_from_totals: Annotated[
-        list[Literal["reasoning", "cached", "cache_write"]] | None,
+        list[Literal["reasoning", "cached", "cache_write", "tool_input"]] | None,
         flag(
             "The counts that the endpoint leaves out of its input or output, so that cnllm adds them.",
             "On some wires the input does not include tokens from the cache, or the output does not include reasoning.",
