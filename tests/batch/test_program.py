@@ -220,6 +220,9 @@ def test_a_tally_does_not_grow() -> None:
 @pytest.mark.parametrize("intervals", [[], [Interval()], [Interval(answers=3, latency=1.0, refused=2), Interval()]])
 def test_a_plot_is_valid(intervals: list[Interval]) -> None:
     root = ElementTree.fromstring(draw_plot(intervals, 0.5))
+    ticks = [node.text for node in root.iter() if node.attrib.get("class") == "tick"]
+    assert ticks.count("0") == 2, "both axes begin at zero"
+    assert "0 s" in ticks
     assert len([node for node in root.iter() if node.tag.endswith("polyline")]) == 2
     drawn = [node for node in root.iter() if node.tag.rpartition("}")[2] in {"rect", "line", "polyline"}]
     light, dark = draw_plot(intervals, 0.5).split("</style>")[0].split("prefers-color-scheme: dark")

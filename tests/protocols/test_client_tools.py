@@ -209,8 +209,21 @@ def test_a_shell_and_a_search_are_called_in_the_client_s_form() -> None:
     ]
     again = {**body, "input": [*body["input"], *whole["output"], *outputs]}
     assert names(again) == ["local_shell", "tool_search", "mail__send"]
-    results = [m.parts[0] for m in engine.decode_request(RESPONSES, again).messages if m.role == "tool"]
+    messages = engine.decode_request(RESPONSES, again).messages
+    calls = [(c.id, c.name, c.arguments) for m in messages for c in m.tool_calls]
+    assert calls == [(c.id, c.name, c.arguments) for c in (shell, find)]
+    results = [m.parts[0] for m in messages if m.role == "tool"]
     assert [(r.id, "mail__send" in r.text) for r in results if type(r) is ToolResult] == [("s", False), ("t", True)]
+
+
+def test_an_item_goes_on_without_the_id_and_the_state_that_an_endpoint_gave_it() -> None:
+    state = {"id": "item_1", "status": "completed"}
+    text = {"type": "input_text", "text": "Hi"}
+    body = request(input=[{"type": "message", "role": "user", "content": [text], "phase": "x", **state}])
+    decoded = engine.decode_request(RESPONSES, body)
+    (item,) = engine.build_request(endpoint(RESPONSES), decoded.messages, **decoded.options).body["input"]
+    assert item["phase"] == "x"
+    assert not state.keys() & item.keys()
 
 
 def test_a_choice_names_what_is_offered() -> None:

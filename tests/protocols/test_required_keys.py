@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cnllm import Reply, Text, Usage, engine
 from cnllm.protocols import PROTOCOLS
@@ -32,6 +33,12 @@ UNKNOWN = Reply(
 def meant() -> list[Reply]:
     """A reply that reports nothing, and those of each endpoint."""
     return [UNKNOWN, *(reply for target in PROTOCOLS for reply in replies(target).values())]
+
+
+def test_counts_of_messages_are_zero_where_they_are_unknown_and_never_less() -> None:
+    for usage, wanted in ((Usage(), 0), (Usage(input=5, cached=5), 0), (Usage(input=9, cached=5), 4)):
+        body = engine.encode_reply(MESSAGES, replace(UNKNOWN, usage=usage))
+        assert (body["usage"]["input_tokens"], body["usage"]["output_tokens"]) == (wanted, 0)
 
 
 @pytest.mark.parametrize("reply", meant())

@@ -312,6 +312,13 @@ def test_what_is_no_certain_call_stays_text(model: cnllm.Model, text: str) -> No
     assert (reply.text, reply.tool_calls, reply.finish) == (text, [], "stop")
 
 
+def test_a_line_goes_on_behind_a_block_that_is_no_call(model: cnllm.Model) -> None:
+    """At the start of a line, <pre> would begin a quotation."""
+    reply = whole(model, f"<tool_call>weather</tool_call><pre>{CALL}", tools=TOOLS)
+    assert [call.name for call in reply.tool_calls] == ["weather"]
+    assert whole(model, f"<pre>{CALL}", tools=TOOLS).tool_calls == []
+
+
 def test_a_call_of_a_tool_that_was_not_offered_is_taken_out(model: cnllm.Model) -> None:
     block = '<tool_call>{"name": "rain", "arguments": {}}</tool_call>'
     reply = whole(model, block, tools=TOOLS)

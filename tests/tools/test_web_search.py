@@ -161,8 +161,13 @@ def test_reasoning_is_off_where_it_cannot_be_on(registry: Registry) -> None:
     assert (made.body["think"], made.body["tools"]) == (False, [{"type": "find"}])
     assert ("web-search", "web_search") in notes(made)
     assert plan(registry, "thinks/some").body.get("think") is not False
-    with pytest.raises(CannotSend, match="reasoning"):
+    made = plan(registry, "thinks/some", cnllm.web_search(), reasoning="high")
+    assert made.body["think"] is False
+    assert ("web-search", "web_search.reasoning") in [(note.code, note.flag) for note in made.notes]
+    with pytest.raises(CannotSend, match="reasoning") as caught:
         plan(registry, "thinks/some", cnllm.web_search(), reasoning="high", on_unsupported="error")
+    assert caught.value.note is not None
+    assert caught.value.note.code == "web-search"
     made = plan(registry, "thinks/always", cnllm.web_search())
     assert "tools" not in made.body
 
