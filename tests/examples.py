@@ -6,12 +6,13 @@ A test that takes `SHARE` or `share` by itself has the marker `sampled`; those o
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["PROFILE", "SHARE", "examples", "load", "share", "some"]
+__all__ = ["PROFILE", "SHARE", "changes", "examples", "load", "share", "some"]
 
 T = TypeVar("T")
 
@@ -23,6 +24,14 @@ _FEWEST = 12
 
 # No test measures time: how long an example takes says how busy the machine is.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def changes(notes: Sequence[Any]) -> int:
+    """How many messages notes are about: one of several messages has their number."""
+    return sum(1 + int(more[1]) if (more := _MORE.search(note.said)) else 1 for note in notes)
+
+
+_MORE = re.compile(r" \((\d+) more, the last in messages\[\d+\]\)$")
 
 
 def share(count: int) -> int:

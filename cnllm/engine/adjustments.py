@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec.structs import replace
+
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note, Part
@@ -17,12 +19,24 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 
+class _Cause:
+    """A change that was made to several messages: the place of its note, its message, and those of the others."""
+
+    __slots__ = ("message", "others", "place")
+
+    def __init__(self, place: int, message: str) -> None:
+        self.place = place
+        self.message = message
+        self.others: list[str] = []
+
+
 class Ledger:
     """The notes on one request. `policy` is the option `on_unsupported`, None where nobody set it.
 
     `mode` selects the `when` tables that may be the origin of a flag.
 
-    `notes` are those to begin with; without them they are the model's.
+    `notes` are those to begin with; without them they are the model's. Notes of one cause on several messages are one
+    note with their number: a long history may have hundreds.
     """
 
     def __init__(
@@ -32,9 +46,19 @@ class Ledger:
         self.policy = policy
         self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
-        self.notes: list[Note] = list(model.notes if notes is None else notes)
-        self._note_set: set[Note] = set(self.notes)
-        self._origins: dict[tuple[str, frozenset[str]], str] = {}
+        self._notes: list[Note] = list(model.notes if notes is None else notes)
+        self._note_set: set[Note] = set(self._notes)
+        self._causes: dict[tuple[str, str, str], _Cause] = {}  # of notes on messages
+
+    @property
+    def notes(self) -> list[Note]:
+        """Return the notes so far."""
+        notes = self._notes.copy()
+        for cause in self._causes.values():
+            if more := len(cause.others):
+                note, last = notes[cause.place], cause.others[-1]
+                notes[cause.place] = replace(note, said=f"{note.said} ({more} more, the last in {last})")
+        return notes
 
     def for_option(self, option: str) -> Ledger:
         """Return the ledger for changes that one option causes.
@@ -51,7 +75,18 @@ class Ledger:
 
     def note(self, code: NoteCode, flag: str, subject: object, did: str) -> None:
         """Record a change that the endpoint's format requires: nothing that the caller asked for is lost."""
-        self._append(self._build_note(code, flag, subject, did))
+        text = str(subject)
+        if not text.startswith("messages["):
+            self._append(self._build_note(code, flag, text, did))
+            return
+        message = text[: text.find("]") + 1]
+        cause = self._causes.get((code, flag, did))
+        if cause is None:
+            note = self._build_note(code, flag, text, did)
+            self._append(note)
+            self._causes[code, flag, did] = _Cause(self._notes.index(note), message)
+        elif message != cause.message and (not cause.others or cause.others[-1] != message):
+            cause.others.append(message)
 
     def may_change(self, code: NoteCode, flag: str, subject: object, did: str) -> bool:
         """Return whether an unsupported option may be changed, with a note: False means to send it unchanged.
@@ -104,14 +139,11 @@ class Ledger:
         """Append a note once."""
         if note not in self._note_set:
             self._note_set.add(note)
-            self.notes.append(note)
+            self._notes.append(note)
 
     def _build_note(self, code: NoteCode, flag: str, subject: object, did: str) -> Note:
         """Build a note with the origin of its flag."""
         text = f"{subject} (a default)" if self.policy == "default" else str(subject)
-        origin = self._origins.get((flag, self.mode))
-        if origin is None:  # a long history may have hundreds of notes on one flag
-            origin = self._origins[flag, self.mode] = self.model.where(flag, self.mode)
         if not (text.isascii() and did.isascii()):  # quoted text may hold half a character
             text, did = str(replace_surrogates(text)), str(replace_surrogates(did))
-        return Note(code, flag, text, did, origin)
+        return Note(code, flag, text, did, self.model.where(flag, self.mode))

@@ -20,6 +20,7 @@ from cnllm.types.parts import Fields, Media, Opaque, Part, Reasoning, Role, Text
 __all__ = [
     "CACHE_MARK",
     "CACHE_MARKS",
+    "call_of",
     "content_part",
     "content_parts",
     "dict_of_message",
@@ -264,7 +265,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     if calls is not None and not isinstance(calls, list):
         raise TypeError(f"tool_calls is {type(calls).__name__}, a list is expected")
     if calls:
-        parts += [_call(call, index) for index, call in enumerate(calls)]
+        parts += [call_of(call, index) for index, call in enumerate(calls)]
     return parts
 
 
@@ -334,7 +335,7 @@ def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
     return Media(kind, None, url, None, extra)
 
 
-def _call(data: Any, index: int) -> ToolCall:
+def call_of(data: Any, index: int) -> ToolCall:
     """Return a call of a dict as a ToolCall."""
     if type(data) is not dict and not isinstance(data, Mapping):
         raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is expected")

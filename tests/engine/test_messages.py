@@ -380,3 +380,30 @@ def test_a_sound_whose_bytes_are_no_text_is_a_block_that_nobody_knows(data: Any)
     message = Message.from_dict({"role": "user", "content": [part]})
     assert message.parts == (Opaque(part),)
     assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message
+
+
+# ── usual forms on the chat wire ─────────────────────────────────────────────
+calls_on_the_wire = st.fixed_dictionaries(
+    {
+        "id": words,
+        "function": st.fixed_dictionaries({"name": words, "arguments": st.sampled_from(["", "{}", "[1]", "{"])}),
+    },
+    optional={"type": st.just("function"), "index": st.just(0), "extra_content": st.just({"google": {"a": 1}})},
+)
+turns_on_the_wire = st.one_of(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": texts}),
+    st.fixed_dictionaries({"role": st.just("tool"), "content": texts, "tool_call_id": words}),
+    st.fixed_dictionaries(
+        {"role": st.just("assistant"), "content": texts, "tool_calls": st.lists(calls_on_the_wire, max_size=3)}
+    ),
+)
+
+
+@times(100)
+@given(turns_on_the_wire)
+def test_a_message_of_usual_form_is_read_as_one_with_a_key_that_is_null(turn: Json) -> None:
+    usual, unusual = (
+        engine.decode_request("openai-chat", {"messages": [message]}).messages
+        for message in (turn, turn | {"audio": None})
+    )
+    assert usual == unusual

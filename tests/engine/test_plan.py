@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from examples import changes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -628,7 +629,7 @@ def test_a_turn_that_must_carry_reasoning_and_has_none_carries_what_is_declared(
         n for n in CARRIED[scope] if scope != "since-user" or n == 3
     ]  # an answer ends a turn: nothing is missing there
     assert carried == ({} if filler is None else dict.fromkeys(turns, filler))
-    assert len(plan.notes) == len(carried)
+    assert changes(plan.notes) == len(carried)
     for note in plan.notes:
         assert (note.code, note.flag) == ("reasoning-filled", "reasoning.if_missing")
         check_note(note)
@@ -813,3 +814,16 @@ def test_ids_fit_whatever_the_pattern(home: Home) -> None:
     except cnllm.CannotSend:
         return
     assert re.fullmatch("[a-z]{9}", wire[1]["tool_calls"][0]["id"])
+
+
+# ── notes on many messages ───────────────────────────────────────────────────
+@pytest.mark.parametrize("count", [1, 2, 200])
+def test_one_change_to_many_messages_is_one_note_with_their_number(home: Home, count: int) -> None:
+    model = home(
+        'reasoning.fields = ["reasoning_content"]\nreasoning.replay = "always"\nreasoning.if_missing = "empty"'
+    )
+    turns = [message for _ in range(count) for message in (Message.user("Hi"), Message.assistant("Hello"))]
+    [note] = [note for note in build(model, [*turns, Message.user("And?")]).notes if note.code == "reasoning-filled"]
+    more = f" ({count - 1} more, the last in messages[{2 * count - 1}])" if count > 1 else ""
+    assert note.said == f"messages[1] has no reasoning{more}"
+    assert note.did == "sent as ''"

@@ -45,7 +45,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.types.convert import CACHE_MARK
+from cnllm.types.convert import CACHE_MARK, call_of
 from cnllm.types.custom_tools import custom_arguments, custom_function, custom_input
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types.web_search import WebSearch
@@ -183,6 +183,13 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     role, text = message.get("role"), message.get("content")
     if len(message) == 2 and type(text) is str and role in _PLAIN_ROLES:
         return Message(role, (Text(text),) if text else ())
+    if len(message) == 3 and type(text) is str:  # the other usual forms: a result, and a turn that calls functions
+        if role == "tool" and type(id := message.get("tool_call_id")) is str:
+            return Message("tool", (ToolResult(id, text),))
+        calls = message.get("tool_calls")
+        if role == "assistant" and type(calls) is list and calls and all(map(_is_function_call, calls)):
+            parts = [call_of(call, index) for index, call in enumerate(calls)]
+            return Message("assistant", [Text(text), *parts] if text else parts)
     details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
@@ -218,6 +225,14 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
         if type(part) is ToolCall and extras and (extra := extras.pop(0)):
             parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
     return msgspec.structs.replace(parsed, parts=tuple(parts))
+
+
+def _is_function_call(call: Any) -> bool:
+    """Whether a call is one of a function, without further keys."""
+    return type(call) is dict and call.keys() <= _CALL_KEYS and call.get("type", "function") == "function"
+
+
+_CALL_KEYS = frozenset(["id", "type", "function"])
 
 
 def _other_keys(call: dict[str, Any]) -> dict[str, Any]:
