@@ -162,11 +162,14 @@ def _cost_line(replies: Sequence[Reply]) -> str:
             counts[name] = counts.get(name, 0) + (getattr(usage, name) or 0)
         if reply.cost is not None:
             amounts[reply.cost.currency] = amounts.get(reply.cost.currency, 0) + reply.cost.amount
+    bounds = {cost.currency for reply in replies if (cost := reply.cost) is not None and not cost.complete}
     parts = [f"{len(replies)} answer{'' if len(replies) == 1 else 's'}"]
     for name, label, detail in (("input", "in", "cached"), ("output", "out", "reasoning")):
         extra = f" ({counts[detail]} {detail})" if counts.get(detail) else ""
         parts.append(f"{counts.get(name, 0)} {label}{extra}")
-    parts += [f"{amount.normalize():f} {currency}" for currency, amount in amounts.items()]
+    for currency, amount in amounts.items():  # a sum that leaves something out is a lower bound
+        mark = "≥ " if currency in bounds or any(reply.cost is None for reply in replies) else ""
+        parts.append(f"{mark}{amount.normalize():f} {currency}")
     unpriced = sum(reply.cost is None for reply in replies)
     if unknown:
         parts.append(f"usage of {unknown} unknown")

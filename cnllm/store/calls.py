@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cnllm.config import redact
-from cnllm.store.records import Failure, PrefixRecord
+from cnllm.store.records import Failure, PrefixRecord, bill_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Cost, Note, Usage
 
@@ -70,6 +70,7 @@ def _row(call: GatewayCall) -> dict[str, object]:
         "usage": None if call.usage is None else as_json(call.usage),
         "cost": None if cost is None else str(cost.amount),
         "currency": None if cost is None else cost.currency,
+        "bill": bill_column(cost),
         "seconds": round(call.seconds, 3),
         "error": None if error is None else as_json(error),
         "notes": as_json(notes),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
 
-Grouping = Literal["model", "day", "conversation", "tag"]
+Grouping = Literal["model", "provider", "key", "day", "conversation", "tag"]
 
 _FREE = {name for name, error in ERRORS.items() if error.class_meaning.charged is False}
 """Errors of requests that were not sent, or that the endpoint refused before it did any work. They cost nothing."""
@@ -28,6 +28,7 @@ _REPEATED = ("again-whole", "step-again")
 """Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
 
 _NO_TAG = "(no tag)"
+_NO_KEY = "(no key)"
 _HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
 
 
@@ -91,25 +92,34 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
-    columns = f"conversation, began, model, tag, origin, usage, cost, currency, error, notes, {_HAS_REPLY}"
-    query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id"
-    for id_, began, model, tag, origin, usage, amount, currency, error, notes, has_reply in file.rows(query, *values):
+    columns = "conversation, began, model, tag, client, origin, usage, cost, currency, bill, error, notes"
+    query = f"SELECT {columns}, {_HAS_REPLY} FROM turns WHERE {where} ORDER BY id"
+    for row in file.rows(query, *values):
+        id_, began, model, tag, client, origin, usage, amount, currency, bill, error, notes, has_reply = row
         if origin in ("simulated", "replayed"):
             yield None
             continue
         labels = {"model": as_text(model), "conversation": as_text(id_), "tag": as_text(tag) or _NO_TAG}
+        labels["provider"] = labels["model"].partition("/")[0]
+        labels["key"] = _NO_KEY if client is None else as_text(tag) or _NO_KEY
         label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
         if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
             yield _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
             continue
-        cost = _cost(amount, currency)
+        cost = _cost(amount, currency, bill)
         # the cost of a turn that failed is that of the steps before
         codes = _note_codes(notes)
-        if "price-peak" in codes:  # the most that it may have cost is no lower bound
+        if "price-peak" in codes and bill is None:  # of an earlier version: the most that it may have cost
             cost = None
         repeated = not codes.isdisjoint(_REPEATED)
-        yield _TurnCost(label, _decode(usage, Usage), cost, cost is not None and not error and not repeated, repeated)
+        yield _TurnCost(
+            label,
+            _decode(usage, Usage),
+            cost,
+            cost is not None and cost.complete and not error and not repeated,
+            repeated,
+        )
 
 
 def _row(label: str, turns: list[_TurnCost]) -> CostRow:
@@ -151,9 +161,9 @@ def _decode(data: object, kind: type[Any]) -> Any:
         return None
 
 
-def _cost(amount: object, currency: object) -> Cost | None:
+def _cost(amount: object, currency: object, bill: object) -> Cost | None:
     try:
-        return stored_cost(amount, currency)
+        return stored_cost(amount, currency, bill)
     except ValueError:
         return None
 

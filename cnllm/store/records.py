@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from cnllm.store.prefix import PrefixBreak
-from cnllm.store.text import as_text
+from cnllm.store.text import as_json, as_text, from_json
 from cnllm.types import Cost, Note, ToolCall, Usage
+from cnllm.types.totals import sum_costs
 
 __all__ = [
     "ConversationSummary",
@@ -22,6 +23,7 @@ __all__ = [
     "RecordedTurn",
     "SearchHit",
     "State",
+    "bill_column",
     "state_of",
     "stored_cost",
     "sum_by_currency",
@@ -119,10 +121,21 @@ class SearchHit(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-def stored_cost(amount: object, currency: object) -> Cost | None:
-    """Return the cost in two columns; None where there is none. Raise `ValueError` for a damaged one."""
+def bill_column(cost: Cost | None) -> str | None:
+    """Return the column of a cost that is more than an amount: one with missing parts, or of the endpoint's bill."""
+    return None if cost is None or (cost.complete and cost.by == "registry") else as_json(cost)
+
+
+def stored_cost(amount: object, currency: object, bill: object = None) -> Cost | None:
+    """Return the cost in three columns; None where there is none. Raise `ValueError` for a damaged one."""
     if amount is None or currency is None:
         return None
+    if bill is not None:
+        try:
+            cost: Cost = from_json(as_text(bill), Cost)
+            return cost
+        except (ValueError, TypeError, RecursionError):
+            raise ValueError("the cost is damaged") from None
     try:
         decimal = Decimal(as_text(amount))
     except InvalidOperation:
@@ -134,10 +147,10 @@ def stored_cost(amount: object, currency: object) -> Cost | None:
 
 def sum_by_currency(costs: Iterable[Cost | None]) -> list[Cost]:
     """Return the sum of the known costs in each currency, in the order in which the currencies occur."""
-    sums: dict[str, Decimal] = {}
+    groups: dict[str, list[Cost]] = {}
     for cost in filter(None, costs):
-        sums[cost.currency] = sums.get(cost.currency, Decimal(0)) + cost.amount
-    return [Cost(amount, currency) for currency, amount in sums.items()]
+        groups.setdefault(cost.currency, []).append(cost)
+    return [total for group in groups.values() if (total := sum_costs(group)) is not None]
 
 
 def state_of(state: str, process: int | None) -> State:

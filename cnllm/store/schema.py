@@ -64,6 +64,7 @@ STEPS: Sequence[Step] = (
         "ALTER TABLE turns ADD COLUMN tag TEXT",  # the name of the client's key
         "ALTER TABLE turns ADD COLUMN prefix TEXT",  # whether the request began as the one before it
     ),
+    ("ALTER TABLE turns ADD COLUMN bill TEXT",),  # the cost with what it leaves out, where that is more than an amount
 )
 """The statements from each version to the next; the first from an empty file."""
 

@@ -26,7 +26,7 @@ __all__ = ["Store", "store_path"]
 _TEXTS = ("protocol", "base_url", "finish", "raw_finish", "reply_id", "reply_model", "registry", "client", "tag")
 _COLUMNS = (
     *("id", "began", "model", "origin", "state", "process", "usage", "cost", "currency", "seconds", "error", "notes"),
-    *("incomplete", "prefix", *_TEXTS),
+    *("incomplete", "prefix", "bill", *_TEXTS),
 )
 
 
@@ -134,7 +134,8 @@ class Store:
         from cnllm.store.records import ConversationSummary, state_of, sum_by_currency
 
         turns = self._file.rows(
-            "SELECT began, model, origin, state, process, cost, currency FROM turns WHERE conversation = ? ORDER BY id",
+            "SELECT began, model, origin, state, process, cost, currency, bill FROM turns WHERE conversation = ? "
+            "ORDER BY id",
             id_,
         )
         first = self._file.rows(
@@ -151,7 +152,7 @@ class Store:
             origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
             state=state_of(*turns[-1][3:5]),
             prompt=as_text(first[0][0]) if first else "",
-            cost=sum_by_currency(self._cost(amount, currency, id_) for *_, amount, currency in turns),
+            cost=sum_by_currency(self._cost(turn[5], turn[6], turn[7], id_) for turn in turns),
         )
 
     # ── values that may be damaged ───────────────────────────────────────────
@@ -163,11 +164,11 @@ class Store:
         self._damage(place, "the origin")
         return "endpoint"
 
-    def _cost(self, amount: Any, currency: Any, place: str) -> Cost | None:
+    def _cost(self, amount: Any, currency: Any, bill: Any, place: str) -> Cost | None:
         from cnllm.store.records import stored_cost
 
         try:
-            return stored_cost(amount, currency)
+            return stored_cost(amount, currency, bill)
         except ValueError:
             self._damage(place, "the cost")
             return None
@@ -231,7 +232,7 @@ class Store:
             state=state_of(row["state"], row["process"]),
             messages=self._messages(messages, place),
             usage=self._json(row["usage"], Usage, None, place, "the usage"),
-            cost=self._cost(row["cost"], row["currency"], place),
+            cost=self._cost(row["cost"], row["currency"], row["bill"], place),
             seconds=seconds if isinstance(seconds, int | float) else None,
             error=self._json(row["error"], Failure, None, place, "the error"),
             notes=self._json(row["notes"], list[Note], [], place, "the notes"),

@@ -11,6 +11,7 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
+from cnllm.store.records import bill_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Message, Reply, ToolResult
 
@@ -124,6 +125,7 @@ class Turn:
             "usage": as_json(reply.usage),
             "cost": str(cost.amount) if cost else None,
             "currency": cost.currency if cost else None,
+            "bill": bill_column(cost),
             "notes": self._json(reply.notes),
             "incomplete": self._json(reply.incomplete),
             "registry": reply.registry or None,

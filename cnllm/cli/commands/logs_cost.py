@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["cost"]
 
-_HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION", "tag": "TAG"}
+_HEADS = {"model": "MODEL", "provider": "PROVIDER", "key": "KEY", "day": "DAY", "tag": "TAG"}
+_HEADS["conversation"] = "CONVERSATION"
+_CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "missing", "unknown")
 
 
 @click.command(
@@ -29,8 +32,9 @@ _HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION", "tag":
     "--by", type=click.Choice(list(_HEADS)), default="model", show_default=True, help="What a line stands for."
 )
 @click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line for each currency, without a sum.")
 @options.as_json("the lines and their sum")
-def cost(ident: str | None, by: str, since: str | None, *, as_json: bool) -> None:
+def cost(ident: str | None, by: str, since: str | None, *, as_csv: bool, as_json: bool) -> None:
     """Sum the tokens and the cost of logged calls, all or those of one conversation.
 
     Calls of a gateway's clients count too. Their tag is the name of the client's key.
@@ -48,6 +52,9 @@ def cost(ident: str | None, by: str, since: str | None, *, as_json: bool) -> Non
     if as_json:
         answer.print_json(report)
         return
+    if as_csv:
+        _print_csv(by, report.rows)
+        return
     if not report.total.turns:
         stdio.print_line("no call of an endpoint is logged" + (" in that time" if since else ""))
     else:
@@ -58,6 +65,25 @@ def cost(ident: str | None, by: str, since: str | None, *, as_json: bool) -> Non
         answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
+
+
+def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
+    """Print the rows, one line for each currency; `at_most` is empty where nothing bounds the cost."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((by, *_CSV))
+    for row in rows:
+        counts = (row.label, row.turns, row.input, row.cached, row.output)
+        for cost in row.cost or (None,):
+            if cost is None:
+                writer.writerow((*counts, "", "", "", "", row.unknown))
+                continue
+            most = "" if cost.at_most is None else f"{cost.at_most:f}"
+            writer.writerow((*counts, cost.currency, f"{cost.amount:f}", most, " ".join(cost.missing), row.unknown))
+    answer.print_line(text.getvalue().rstrip("\n"))
 
 
 def _cells(row: CostRow, label: str) -> tuple[str, ...]:

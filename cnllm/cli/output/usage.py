@@ -54,6 +54,7 @@ def usage_line(reply: Reply) -> str:
         if count is not None:
             parts.append(f"{count} {label}" + (f" ({detail} {detail_label})" if detail else ""))
     if reply.cost is not None:
-        parts.append(f"{reply.cost.amount.normalize():f} {reply.cost.currency}")
+        mark = "" if reply.cost.complete else "≥ "
+        parts.append(f"{mark}{reply.cost.amount.normalize():f} {reply.cost.currency}")
     line = terminal.escape(" · ".join(filter(None, parts)))
     return line if len(parts) > 1 else ""
