@@ -157,7 +157,8 @@ def _spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
     """(line, word or text, is it a text?) of all that a module says outside docstrings and help examples."""
     tree = ast.parse(path.read_text())
     silent: set[int] = set()
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             for statement in body:  # docstrings, and the strings that describe what stands above them
@@ -169,7 +170,7 @@ def _spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
             silent |= {id(n) for n in ast.walk(node)}
         if isinstance(node, ast.keyword) and node.arg and EXAMPLES.search(node.arg):
             silent |= {id(n) for n in ast.walk(node.value)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in silent:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -505,6 +505,16 @@ def test_reasoning_is_asked_for_as_each_endpoint_takes_it(
             build(home(flags), reasoning=asked, on_unsupported="error")
 
 
+def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on(home: Home) -> None:
+    for flags, flag in (
+        ('reasoning.mode = "always"', "reasoning.mode"),
+        ('reasoning = { mode = "toggle", on = { set = { t = true } } }', "reasoning.on"),
+    ):
+        [note] = build(home(flags), reasoning="high").notes
+        assert (note.code, note.flag) == ("reasoning-level", flag)
+        check_note(note)
+
+
 def test_what_turns_reasoning_off_takes_away_what_it_must(home: Home) -> None:
     plan = build(home("body.set = { x = 1, y = 2 }\n" + TOGGLE), reasoning="off")
     assert "x" not in plan.body

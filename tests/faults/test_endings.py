@@ -416,7 +416,20 @@ def test_the_error_of_a_choice_is_an_error_in_any_form(error: Any) -> None:
     assert (reply.text, reply.finish, DIED in str(raised)) == ("half", "error", True)
 
 
-@each("error", [None, False, 0, "", {}, [], {"code": 0, "message": ""}, {"code": None, "message": None}])
+@each(
+    "error",
+    [
+        None,
+        False,
+        0,
+        "",
+        {},
+        [],
+        {"code": 0, "message": ""},
+        {"code": None, "message": None},
+        {"code": 0, "message": "success"},
+    ],
+)
 @each("wire", lambda: [WIRES[CHAT], WIRES[MESSAGES]], ids=str)
 def test_an_empty_error_is_none(wire: Wire, error: Any) -> None:
     half = len(wire.events) // 2

@@ -60,15 +60,15 @@ def test_the_second_request_and_the_third(wire: str, stream: bool) -> None:
 def test_the_histories_of_all_wires_go_to_every_kind(wire: str) -> None:
     sources = [*shapes(), *(kinds(w)[0] for w in WIRES), *(kinds(w)[-1] for w in WIRES)]
     question = Message("user", [Text("And tomorrow?")])
-    for target in some(kinds(wire)):
-        for source in sources:
+    for number, target in enumerate(some(kinds(wire))):
+        for source in some(sources, number):
             history = conversation(source)
             request = plan(target, [*history, question])
             taken(request)
             if (source.name, source.protocol) != (target.name, target.protocol):
                 content = request.content.decode()
                 assert not any(json.dumps(one)[1:-1] in content for one in signatures(history)), (source, target)
-        taken(plan(target, [*(m for source in sources for m in conversation(source)), question]))
+        taken(plan(target, [*(m for source in some(sources, number) for m in conversation(source)), question]))
 
 
 @each("wire", WIRES)
@@ -83,6 +83,6 @@ def test_a_tool_loop_that_another_began_is_gone_on_with(wire: str) -> None:
 @each("wire", WIRES)
 def test_what_was_said_over_a_wire_goes_on_over_chat(wire: str) -> None:
     question = Message("user", [Text("And tomorrow?")])
-    for source in some(kinds(wire)):
-        for target in shapes():
+    for number, source in enumerate(some(kinds(wire))):
+        for target in some(shapes(), number):
             taken(plan(target, [*conversation(source), question]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -112,6 +113,21 @@ def test_any_order_of_events_gives_the_whole_reply(data: st.DataObject) -> None:
         _, got = read(protocol, streamed(protocol, events))
         assert said(got, protocol) == said(from_whole, protocol), (protocol, events)
         assert (got.text, got.reasoning) == (meant.text, meant.reasoning)
+
+
+def test_the_pieces_of_a_text_stand_in_a_part_that_has_begun() -> None:
+    """A client of Responses finds the part of a piece by its numbers."""
+    thought, text = Reasoning("Hm."), Text("So.")
+    events: list[Any] = [ReasoningDelta("Hm."), BlockEnd(0, thought), TextDelta("So."), BlockEnd(1, text)]
+    content = streamed(RESPONSES, [*events, Finished("stop")]).decode()
+    frames = [json.loads(line[6:]) for line in content.splitlines() if line.startswith("data: {")]
+
+    def places(kind: str) -> list[tuple[Any, ...]]:
+        keys = ("output_index", "summary_index", "content_index")
+        return [tuple(map(frame.get, keys)) for frame in frames if frame["type"].endswith(kind)]
+
+    assert places("part.added") == [(0, 0, None), (1, None, 0)]
+    assert places("text.delta") == places("text.done") == places("part.done") == places("part.added")
 
 
 def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
