@@ -515,6 +515,14 @@ def test_a_note_on_a_level_names_the_flag_that_turns_reasoning_on(home: Home) ->
         check_note(note)
 
 
+def test_extra_body_may_differ_from_a_fixed_value_under_its_name_on_the_wire(home: Home) -> None:
+    model = home('params.top_p = { as = "sampling.p", fixed = 0.5 }')
+    plan = build(model, extra_body={"sampling": {"p": 0.1}})
+    assert plan.body["sampling"] == {"p": 0.1}
+    assert [(note.code, note.flag) for note in plan.notes] == [("param-verbatim", "params.top_p")]
+    assert build(model, extra_body={"sampling": {"p": 0.5}}).notes == []
+
+
 def test_what_turns_reasoning_off_takes_away_what_it_must(home: Home) -> None:
     plan = build(home("body.set = { x = 1, y = 2 }\n" + TOGGLE), reasoning="off")
     assert "x" not in plan.body
