@@ -34,7 +34,7 @@ class ChatEndpoint(msgspec.Struct, frozen=True):
 
 
 class ChatSettings(msgspec.Struct, frozen=True):
-    """What the user wants of a chat. `pick` lets the user pick one of several names; None where nobody can."""
+    """The settings of a chat. `pick` lets the user pick one of several names; None where nobody can."""
 
     endpoint: ChatEndpoint
     system: str | None

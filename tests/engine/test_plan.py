@@ -555,6 +555,12 @@ def test_a_model_that_nobody_described_is_called_with_a_note(home: Home) -> None
     assert [n.code for n in reply.notes] == ["unknown-model"]
 
 
+def test_a_note_counts_the_messages_whose_key_is_left_out(home: Home) -> None:
+    message = Message("user", [Text("a")], extra={"mood": "calm"})
+    for count, words_ in ((1, "messages[].mood"), (2, "messages[].mood (2 times)")):
+        assert [note.said for note in build(home(), [message] * count).notes] == [words_]
+
+
 # ── names ────────────────────────────────────────────────────────────────────
 
 
