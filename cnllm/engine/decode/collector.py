@@ -120,9 +120,9 @@ class Collector:
         match piece:
             case Head(id, model, created):
                 if self.id is None and type(id) is str:
-                    self.id = id or None
+                    self.id = _replace_surrogates(id) or None
                 if self.reported_model is None and type(model) is str:
-                    self.reported_model = model or None
+                    self.reported_model = _replace_surrogates(model) or None
                 if self.created is None and type(created) in (int, float):
                     self.created = created or None
             case Mark(fact):
@@ -131,7 +131,7 @@ class Collector:
                 self.ended = self.ended or fact == "ended"
             case FinishWord(word, kind):
                 if FINISH_RANKS.get(kind, 0) >= FINISH_RANKS.get(self.finish_kind, 0):  # of several the worst counts
-                    self.finish_word, self.finish_kind = word, kind
+                    self.finish_word, self.finish_kind = _replace_surrogates(word), kind
             case Counts(usage):
                 if usage not in (Usage(), self.usage):
                     self.usage = usage

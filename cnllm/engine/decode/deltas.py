@@ -87,20 +87,19 @@ class _Channel:
 class Deltas:
     """The stage that gives the new part of each piece, where pieces may be snapshots of all the text so far."""
 
-    __slots__ = ("_text", "_thought")
+    __slots__ = ("_text", "_thought", "lets_text", "lets_thought")
 
     reads_text, reads_thought = True, True
     is_idle = True
 
     def __init__(self, mode: str | None) -> None:
         self._text, self._thought = _Channel(mode), _Channel(mode)
+        self._look()
 
-    @property
-    def lets_text(self) -> bool:
-        """Whether pieces are new text, as far as is known."""
-        return self._text.mode not in _SNAPSHOTS and self._thought.mode not in _SNAPSHOTS
-
-    lets_thought = lets_text
+    def _look(self) -> None:
+        """Find out whether pieces are new text, as far as is known."""
+        self.lets_text = self._text.mode not in _SNAPSHOTS and self._thought.mode not in _SNAPSHOTS
+        self.lets_thought = self.lets_text
 
     @property
     def has_snapshots(self) -> bool:
@@ -113,7 +112,9 @@ class Deltas:
             return [item]
         in_reasoning = type(item) is ReasoningPiece
         channel = self._thought if in_reasoning else self._text
-        new = channel.new(item.text)
+        mode, new = channel.mode, channel.new(item.text)
+        if mode != channel.mode:
+            self._look()
         if channel.restart is None:
             return [] if not new else [item] if new is item.text else [_with_text(item, new)]
         snapshot, channel.restart = channel.restart, None
@@ -140,7 +141,8 @@ class Surrogates:
     reads_text, reads_thought = True, True
 
     def __init__(self) -> None:
-        self._text, self._thought = SurrogateBuffer(), SurrogateBuffer()
+        self._text: SurrogateBuffer | None = None  # made for the first text that is not ASCII
+        self._thought: SurrogateBuffer | None = None
         self.is_idle = self.lets_text = self.lets_thought = True  # while no half waits
 
     def feed(self, item: Item) -> list[Item]:
@@ -148,18 +150,27 @@ class Surrogates:
         if type(item) is TextPiece or type(item) is ReasoningPiece:
             if self.is_idle and item.text.isascii():
                 return [item]
-            text = (self._thought if type(item) is ReasoningPiece else self._text).join(item.text)
+            text = self._buffer(type(item) is ReasoningPiece).join(item.text)
             self._look()
             return [] if not text else [item] if text is item.text else [_with_text(item, text)]
         if type(item) is Restart:
-            for begins_again, buffer in ((item.text, self._text), (item.thought, self._thought)):
-                buffer.pending = "" if begins_again else buffer.pending
+            self._text = None if item.text else self._text
+            self._thought = None if item.thought else self._thought
             self._look()
         return [item]
 
+    def _buffer(self, in_reasoning: bool) -> SurrogateBuffer:
+        """Return the buffer of a channel."""
+        if in_reasoning:
+            self._thought = self._thought or SurrogateBuffer()
+            return self._thought
+        self._text = self._text or SurrogateBuffer()
+        return self._text
+
     def _look(self) -> None:
         """Find out whether a half waits."""
-        self.is_idle = self.lets_text = self.lets_thought = not (self._text.pending or self._thought.pending)
+        waits = any(buffer is not None and buffer.pending for buffer in (self._text, self._thought))
+        self.is_idle = self.lets_text = self.lets_thought = not waits
 
     def release(self) -> list[Item]:
         """Return nothing: the second half may come in the next part."""
@@ -169,7 +180,7 @@ class Surrogates:
         """Return a replacement for each half that nothing followed."""
         if self.is_idle:
             return []
-        pairs = ((True, self._thought.rest()), (False, self._text.rest()))
+        pairs = ((True, self._buffer(True).rest()), (False, self._buffer(False).rest()))
         return [text_piece(in_reasoning, text) for in_reasoning, text in pairs if text]
 
 

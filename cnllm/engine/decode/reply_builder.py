@@ -150,7 +150,8 @@ class ReplyBuilder:
         That are the field of the reasoning, None for the answer, and the index of a call whose arguments go on.
         """
         parts = self.collected.parts
-        kinds = self.collected.calls.open_indexes
+        calls = self.collected.calls
+        kinds: set[str | int | None] = calls.open_indexes if calls.all else set()
         lets_text = parts.text and (parts.kind == "text" or not parts.is_ordered)
         lets_thought = parts.thought and (parts.kind == "thought" or not parts.is_ordered)
         for stage in self._stages:
@@ -397,7 +398,7 @@ class ReplyBuilder:
             if (found := settled.calls.get(id(call))) is not None:
                 out.append(ToolCallEnd(call.at, found))
         out += collected.omitted_notes()
-        out.append(Finished(settled.finish, replace_surrogates(collected.finish_word)))
+        out.append(Finished(settled.finish, collected.finish_word))
         return out
 
     def finished_call(self, index: int) -> ToolCall | None:

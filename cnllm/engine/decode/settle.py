@@ -68,7 +68,7 @@ def settle(collected: Collector, rules: ReplyRules, flags: Flags, *, proven: boo
     `proven` means that the endpoint marked the end of the reply.
     """
     reported = collected.finish_kind
-    word = replace_surrogates(collected.finish_word)
+    word = collected.finish_word
     notes: list[Note] = []
     calls: dict[int, ToolCall] = {}
     incomplete: list[ToolCall] = []
@@ -236,11 +236,11 @@ def build_reply(
         reasoning=collected.parts.thought.whole(),
         tool_calls=calls,
         finish=settled.finish,
-        raw_finish=replace_surrogates(collected.finish_word),
+        raw_finish=collected.finish_word,
         usage=usage,
         cost=cost,
-        model=replace_surrogates(collected.reported_model),
-        id=replace_surrogates(collected.id),
+        model=collected.reported_model,
+        id=collected.id,
         notes=[*notes, *collected.notes.all],
         message=Message("assistant", parts, by=collected.model.name),
         incomplete=settled.incomplete,

@@ -113,7 +113,6 @@ class TextCalls:
         self._quotations: PromptTexts | None = None
         self._rules = rules
         self._tags = tags
-        self._markers = markers
         self._tools = tools
         self._sentences = sentences
         self._blocks: list[BlockResult] = []
@@ -121,6 +120,10 @@ class TextCalls:
         # Most replies hold no character that may begin a marker: a filter is made when one appears.
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
+        self.may_begin = markers.may_begin
+        """Tests whether a marker may begin in a text. Where it fails and all is idle, no filter is needed."""
+        self.is_idle = True
+        """Whether no text waits."""
         self.is_reading = False
         """Whether a marker may have begun: from then on `skip` has to know the texts that pass by."""
         self.thought_of = False
@@ -166,16 +169,11 @@ class TextCalls:
             self._quotations = PromptTexts(lambda: _user_and_result_texts(self._messages), self._rules, self._tools)
         return self._quotations.contains(block, calls)
 
-    @property
-    def may_begin(self) -> Callable[[str], object]:
-        """Return a test whether a marker may begin in a text. Where it fails and all is idle, no filter is needed."""
-        return self._markers.may_begin
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no text waits."""
+    def _look(self) -> None:
+        """Find out whether text waits."""
         answer, thinking = self._answer_filter, self._reasoning_filter
-        return (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle) and not self._tail
+        is_idle = (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle)
+        self.is_idle = is_idle and not self._tail
 
     @property
     def has_found(self) -> bool:
@@ -200,10 +198,11 @@ class TextCalls:
         out: list[Item] = []
         if filter_ is not None:
             self._add(in_reasoning, filter_.feed(item.text), out)
-        elif not self._tail and not self._markers.may_begin(item.text):
-            out.append(item)
+        elif not self._tail and not self.may_begin(item.text):
+            return [item]
         else:
             self._feed(in_reasoning, item.text, out)
+        self._look()
         return out
 
     def _restart(self, restart: Restart) -> None:
@@ -212,11 +211,12 @@ class TextCalls:
             self._reasoning_filter, self._tail = None, []
         if restart.text:
             self._answer_filter, self._blocks = None, []
+        self._look()
 
     def _feed(self, in_reasoning: bool, text: str, out: list[Item]) -> None:
         """Add text of the reasoning or of the answer."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
-        if filter_ is None and self._markers.may_begin(text):
+        if filter_ is None and self.may_begin(text):
             filter_ = self._make_filter(in_reasoning)
         self._add(in_reasoning, [text] if filter_ is None else filter_.feed(text), out)
 
@@ -226,6 +226,7 @@ class TextCalls:
         for in_reasoning, filter_ in ((True, self._reasoning_filter), (False, self._answer_filter)):
             if filter_ is not None:
                 self._add(in_reasoning, filter_.release(), out)
+        self._look()
         return out
 
     def _add(self, in_reasoning: bool, found: Sequence[str | BlockResult], out: list[Item]) -> None:
@@ -283,6 +284,7 @@ class TextCalls:
                 self._add(in_reasoning, filter_.close(is_cut=is_cut), out)
         # The filters refer back to this stage: without them a reply's memory is freed without the garbage collector.
         self._answer_filter = self._reasoning_filter = None
+        self.is_idle = not self._tail
         if not self._tail and not self._blocks:
             return out
         has_text = any(map(str.strip, collected.parts.text)) or any(
@@ -296,6 +298,7 @@ class TextCalls:
             self._tail = []
         else:
             self._flush_tail(out)
+        self.is_idle = True
         calls: list[CallBuilder] = []
         for block in self._blocks:
             self._add_calls(block, wire_calls, calls, out)

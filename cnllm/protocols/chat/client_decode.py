@@ -67,6 +67,7 @@ class ChatDecoder:
 
     __slots__ = (
         "_audio",
+        "_choice_keys",
         "_counts",
         "_fields",
         "_flags",
@@ -77,25 +78,22 @@ class ChatDecoder:
         "_legacy_texts",
         "_plain_keys",
         "_read",
+        "reads_all",
     )
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths
-        self._plain_keys = _plain_keys(flags)
+        self._plain_keys, self._choice_keys = _answer_keys(flags)
         self._fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
         self._head: tuple[Any, Any, Any] | None = None  # the id, the model and the time in the newest chunk
         self._is_answered = False  # a choice came
         self._has_answer = False  # text or a call came
         self._has_content = False  # the content of a message came
         self._legacy_texts: list[str] = []  # texts of the older field, which the content may repeat
+        self.reads_all = False  # the content of the next chunk may repeat them
         self._audio: dict[str, Any] | None = None  # the spoken answer so far
         self._counts: dict[str, Any] = {}  # of tokens, so far
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether the content of the next chunk may repeat the text of the older field."""
-        return bool(self._legacy_texts)
 
     def decode(self, data: dict[str, Any], *, whole: bool = False) -> list[Piece]:
         """Return the pieces of one chunk, or with `whole` of one body."""
@@ -108,7 +106,14 @@ class ChatDecoder:
             self._head = head
             out.append(Head(*head))
         choices = data.get("choices")
-        has_more = not choices or not self._plain_keys.issuperset(data)  # than an answer
+        # Keys beside the answer may hold a failure, counts or sources.
+        has_more = not (
+            type(choices) is list
+            and choices
+            and self._plain_keys.issuperset(data)
+            and type(choices[0]) is dict
+            and self._choice_keys.isdisjoint(choices[0])
+        )
         if has_more:
             if (fault := find_fault(data, flags)) is not None:
                 out.append(Fault(fault))
@@ -149,9 +154,10 @@ class ChatDecoder:
         logprobs = choice.get("logprobs")
         if type(logprobs) is dict and type(tokens := logprobs.get("content")) is list:
             out.append(ExtraPiece("logprobs", tokens))
-        if is_error(broken := choice.get("error")):
+        if (broken := choice.get("error")) and is_error(broken):
             out.append(Fault(broken if type(broken) is dict else choice))
-        if (finish := read_finish(choice.get("finish_reason"), self._flags)) is not None:
+        word = choice.get("finish_reason")
+        if word is not None and (finish := read_finish(word, self._flags)) is not None:
             out.append(finish)
             if finish.ends_reply:
                 out.append(ENDED)
@@ -173,6 +179,7 @@ class ChatDecoder:
             if type(message) is dict and any(message.get(field) == text for field in self._fields):
                 return  # it repeats the reasoning
         self._legacy_texts.append(text)
+        self.reads_all = True
         self._text(text, out)
 
     def _content(self, text: str, out: list[Piece]) -> None:
@@ -182,6 +189,7 @@ class ChatDecoder:
             legacy = "".join(self._legacy_texts)
             is_ahead = len(legacy) > len(text) and legacy.startswith(text)
             self._legacy_texts = [legacy[len(text) :]] if is_ahead else []
+            self.reads_all = is_ahead
             text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if is_ahead else text
         self._text(text, out)
 
@@ -331,11 +339,14 @@ def _detail_text(item: Any) -> str:
 
 
 @once_per_flags
-def _plain_keys(flags: Flags) -> frozenset[str]:
-    """Return the keys of a chunk that holds an answer and says nothing else about the reply."""
+def _answer_keys(flags: Flags) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys of a chunk that say nothing beside an answer, and those of a choice that do say more."""
     places = [paths.at for paths in (flags.usage, flags.error, flags.citations) if paths is not None]
-    named = {path.partition(".")[0] for at in places for path in at or ()}
-    return frozenset() if "" in named else _ANSWER_KEYS - named  # "." is the whole chunk
+    paths = [path.split(".") for at in places for path in at or ()]
+    inner = [keys for keys in paths if keys[:2] == ["choices", "0"] and len(keys) > 2]
+    named = {keys[0] for keys in paths if keys not in inner}
+    plain = frozenset() if "" in named else _ANSWER_KEYS - named  # "." is the whole chunk
+    return plain, frozenset(keys[2] for keys in inner)
 
 
 def find_fault(data: dict[str, Any], flags: Flags) -> Any:
