@@ -1,14 +1,26 @@
-"""Decide what becomes of a block of markup: a call, markup to remove, or text."""
+"""Decide what becomes of a block of markup: a call, markup to remove, or text.
+
+`read_block` reads the calls of a block. `FilterOutput` lets text and blocks through in their order: a block that may be
+quoted is decided by the text behind it, and everything behind it waits for that.
+"""
 
 from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from cnllm.leaks import grammars
 from cnllm.leaks.grammars import ParsedCall
-from cnllm.leaks.quoting import InlineBlock
+from cnllm.leaks.grammars.base import is_plausible_name
+from cnllm.leaks.lone import LOOKBEHIND, joining_space
+from cnllm.leaks.quoting import InlineBlock, QuoteTracker
+from cnllm.leaks.rules import Markup
 
-__all__ = ["BlockResult", "Candidate"]
+__all__ = ["BlockResult", "FilterOutput", "read_block"]
 
 
 class BlockResult(Struct, frozen=True):
@@ -26,6 +38,68 @@ class BlockResult(Struct, frozen=True):
     stripped_calls: list[ParsedCall] = []
     is_tag: bool = False
     is_reasoning: bool = False
+
+
+class BlockReading(Struct, frozen=True):
+    """The calls of a block that can be read, and its result. Without `remove` the block is text, with the reason.
+
+    `bare_calls` are tools without arguments: only a block on lines of its own calls them.
+    """
+
+    result: BlockResult
+    read_calls: list[ParsedCall]
+    bare_calls: tuple[str, ...] = ()
+
+    @property
+    def remove(self) -> bool:
+        """Whether the block is a call, or markup to remove."""
+        return self.result.remove
+
+
+def read_block(
+    leak: Markup, opener: str, raw: str, block: str, tools: Mapping[str, Any] | None, *, trims: bool
+) -> BlockReading | str:
+    """Read a block; return the reason where it cannot be read. `block` is `raw` with the closer that it may lack.
+
+    `tools` are those that were offered, None where none were. With `trims` calls of other tools are removed.
+    """
+    try:
+        calls, others = grammars.read(leak, opener, block, tools or {})
+    except grammars.NotOffered as error:
+        if trims and error.calls:
+            return _stripped(raw, block, opener, error.calls, str(error) if tools is not None else "")
+        return str(error)
+    except grammars.NotACall as error:
+        return str(error)
+    problem = "; ".join(f"no call: {piece}" for piece in others)
+    if tools is None or leak.then != "recover":
+        return _stripped(raw, block, opener, calls, problem)
+    unknown = [call.name for call in calls if call.name not in tools]
+    lacking = [call.name for call in calls if call.arguments == {} and _has_required(tools.get(call.name))]
+    known = [call for call in calls if call.name in tools and call.name not in lacking]
+    unknown_problem = f"no tool has the name {', '.join(unknown)}" if unknown else ""
+    missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
+    if known:
+        problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
+        bare_calls = tuple(call.name for call in known if call.arguments == {})
+        return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
+    if unknown and not lacking and trims:
+        return _stripped(raw, block, opener, calls, unknown_problem)
+    reason = missing_problem or unknown_problem or "there is no call in it"
+    return BlockReading(BlockResult(raw, [], reason, remove=False), calls)
+
+
+def _stripped(raw: str, block: str, opener: str, calls: list[ParsedCall], problem: str) -> BlockReading:
+    """Return the reading of a block that gives no call and is removed."""
+    # A word between two markers may be a text about them.
+    word = raw[len(opener) :].partition("<")[0].strip()
+    bare_calls = (word,) if len(calls) == 1 and block.count("<") == 2 and is_plausible_name(word) else ()
+    return BlockReading(BlockResult(raw, [], problem, stripped_calls=calls), calls, bare_calls)
+
+
+def _has_required(schema: Any) -> bool:
+    """Whether a tool has a required parameter."""
+    return isinstance(schema, Mapping) and bool(schema.get("required"))
 
 
 class Candidate(Struct, frozen=True):
@@ -60,3 +134,114 @@ class Candidate(Struct, frozen=True):
             calls = [call for call in result.calls if call.arguments != {}]
             return msgspec.structs.replace(result, calls=calls, problem=problem, remove=bool(calls))
         return result if at_end or line.is_complete or not self.bare_calls else None
+
+
+class FilterOutput:
+    """What a filter lets through, in order: text, and the results of blocks. Behind an undecided block all waits.
+
+    `before` is the text that passed before. With `trims` the white space behind a block is removed with it. With `last`
+    a quotation is a call if it stands alone at the end of the text. `tracker` knows what is code and quotation.
+    """
+
+    __slots__ = ("_before", "_gap", "_last", "_out", "_queue", "_reads_markdown", "_trims", "tracker")
+
+    def __init__(self, before: str, *, trims: bool, last: bool) -> None:
+        self._trims = trims
+        self._last = last
+        self.tracker = QuoteTracker(before)
+        self._reads_markdown = False  # a marker was found
+        self._before = before[-LOOKBEHIND:]  # the end of the text that was let through
+        self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
+        self._gap: str | None = None  # white space behind a block that was removed
+        self._out: list[str | BlockResult] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits."""
+        return self._gap is None and not self._queue
+
+    def take(self) -> list[str | BlockResult]:
+        """Return what was let through since the last time."""
+        out, self._out = self._out, []
+        return out
+
+    def skip(self, text: str) -> None:
+        """Take note of text that passes by, while nothing waits."""
+        self.tracker.add(text)
+        self._before = (self._before + text)[-LOOKBEHIND:]
+
+    def read_markdown(self) -> None:
+        """Read the Markdown of the text from now on: it decides whether a marker is quoted."""
+        self._reads_markdown = True
+        self.tracker.read()
+
+    def add_text(self, text: str) -> None:
+        """Let text through, behind the undecided blocks."""
+        if not self._reads_markdown:
+            self.tracker.add(text)
+            self._deliver_text(text)
+            return
+        self.tracker.read()
+        self.tracker.feed(text)
+        self._queue.append(text)
+        self._drain()
+
+    def add(self, result: BlockResult) -> None:
+        """Let a result through, behind the undecided blocks."""
+        self._queue.append(result)
+        self._drain()
+
+    def add_candidate(self, result: BlockResult, is_quotation: bool = False, bare_calls: Sequence[str] = ()) -> None:
+        """Let the result of a block through that may be quoted here."""
+        place = self.tracker.add_block()
+        self._queue.append(Candidate(result, place, self.tracker.prose, is_quotation, tuple(bare_calls)))
+        self._drain()
+
+    def report(self, result: BlockResult) -> None:
+        """Let a result through at once."""
+        self._out.append(result)
+
+    def close(self) -> None:
+        """Decide about all that waits: the text has ended."""
+        if self._queue:
+            self.tracker.close()
+            self._drain(at_end=True)
+
+    def _drain(self, *, at_end: bool = False) -> None:
+        """Let through everything in the queue that is decided."""
+        queue = self._queue
+        while queue:
+            item = queue[0]
+            result = item.decide(self.tracker.prose, self._last, at_end) if isinstance(item, Candidate) else item
+            if result is None:
+                return
+            queue.popleft()
+            if isinstance(result, str):
+                self._deliver_text(result)
+            else:
+                self._emit(result)
+
+    def _emit(self, result: BlockResult) -> None:
+        """Deliver or report a block that is decided."""
+        if result.remove:
+            self._gap = (self._gap or "") if self._trims else None
+            if result.raw:
+                self._out.append(result)
+            return
+        if result.problem:
+            self._out.append(result)
+        self._deliver_text(result.raw)
+
+    def _deliver_text(self, text: str) -> None:
+        """Deliver text. White space on both sides of a block counts once."""
+        if self._gap is not None:
+            rest = text.lstrip()
+            gap = self._gap + text[: len(text) - len(rest)]
+            if not rest:
+                self._gap = gap
+                return
+            self._gap = None
+            text = joining_space(self._before, gap) + rest
+        if text:
+            self._before = (self._before + text)[-LOOKBEHIND:]
+            self._out.append(text)

@@ -17,18 +17,15 @@ again at most twice, and after `_PATIENCE` openers without a call no more of the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cnllm.leaks import grammars
-from cnllm.leaks.candidates import BlockResult, Candidate
+from cnllm.leaks.candidates import BlockResult, FilterOutput, read_block
 from cnllm.leaks.grammars import JsonScan, ParsedCall
-from cnllm.leaks.grammars.base import is_plausible_name
 from cnllm.leaks.inline import InlineLine
-from cnllm.leaks.lone import LOOKAHEAD, LOOKBEHIND, TagRun, is_in_code, joining_space, stands_alone, tag_end
+from cnllm.leaks.lone import LOOKAHEAD, TagRun, is_in_code, stands_alone, tag_end
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.quoting import QuoteTracker
 from cnllm.leaks.rules import Markup, filter_markers
 
 __all__ = ["BlockResult", "LeakFilter"]
@@ -52,7 +49,6 @@ class LeakFilter:
     """
 
     __slots__ = (
-        "_before",
         "_block",
         "_block_length",
         "_closers",
@@ -61,21 +57,17 @@ class LeakFilter:
         "_fed",
         "_first_closer",
         "_follows_tick",
-        "_gap",
         "_input",
         "_is_cut",
         "_is_plain",
         "_is_refused",
-        "_last",
         "_leak",
         "_markers",
         "_opener",
         "_openers",
-        "_out",
+        "_output",
         "_pending",
-        "_queue",
         "_quotes",
-        "_reads_markdown",
         "_rules",
         "_run",
         "_scan",
@@ -100,10 +92,7 @@ class LeakFilter:
         last: bool = False,
     ) -> None:
         self._quotes = quotes
-        self._last = last
         self._follows_tick = False  # a backtick stands before the block
-        self._reads_markdown = False  # the Markdown is read: a marker was found
-        self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._openers = tuple(self._rules)
@@ -114,14 +103,12 @@ class LeakFilter:
                 self._tags[opening] = (*self._tags[opening], closing)
         self._markers: Markers | None = self._find_markers(filter_markers(rules, tags) if trims else self._openers)
         self._tools = tools
-        self._tracker = QuoteTracker(before)
-        self._before = before[-LOOKBEHIND:]  # the end of the text that was let through
-        self._out: list[str | BlockResult] = []
+        self._output = FilterOutput(before, trims=trims, last=last)
+        self._tracker = self._output.tracker
         self._run = TagRun()
         self._fed = self._unread = 0  # characters that were fed, and those of them in `_input`
         self._input: list[tuple[str, bool]] = []  # text to read, last piece first, and whether blocks may begin in it
         self._pending = ""
-        self._gap: str | None = None  # white space behind a block that was removed
         self._failures = 0
         self._is_plain = False  # the next marker begins no block
         self._is_refused = False  # the next marker is the opener of a block that was given up
@@ -146,19 +133,18 @@ class LeakFilter:
     def is_idle(self) -> bool:
         """Whether nothing is held back, so that text without a marker can skip the filter."""
         is_outside = self._leak is None and self._ends is None
-        return is_outside and not self._pending and self._gap is None and not self._queue
+        return is_outside and not self._pending and self._output.is_idle
 
     def skip(self, text: str) -> None:
         """Take note of text in which no marker begins, while nothing is held back."""
-        self._tracker.add(text)
-        self._before = (self._before + text)[-LOOKBEHIND:]
+        self._output.skip(text)
 
     def feed(self, text: str) -> list[str | BlockResult]:
         """Read more text of the channel."""
         self._fed += len(text)
         self._read_next(text)
         self._read(final=False)
-        return self._take()
+        return self._output.take()
 
     def release(self) -> list[str | BlockResult]:
         """Let the beginning of a marker through when the part of the reply that contains it ends."""
@@ -170,23 +156,16 @@ class LeakFilter:
             self._think(pending)
         elif markers is None or markers.find(pending) is None:
             self._pending = ""
-            self._pass_text(pending)
-        return self._take()
-
-    def _take(self) -> list[str | BlockResult]:
-        """Return what was decided since the last time."""
-        out, self._out = self._out, []
-        return out
+            self._output.add_text(pending)
+        return self._output.take()
 
     def close(self, *, is_cut: bool = False) -> list[str | BlockResult]:
         """End the channel, and decide about all that was held back. `is_cut`: the reply is known to be incomplete."""
         self._is_cut = is_cut
         self._read_next("")
         self._read(final=True)
-        if self._queue:
-            self._tracker.close()
-            self._drain(at_end=True)
-        return self._take()
+        self._output.close()
+        return self._output.take()
 
     # ── reading ───────────────────────────────────────────────────────────────
 
@@ -212,56 +191,6 @@ class LeakFilter:
             if final and self._leak is not None and not self._input:
                 self._end_block()
 
-    def _pass_text(self, text: str) -> None:
-        """Let text through, behind the undecided blocks."""
-        if not self._reads_markdown:
-            self._tracker.add(text)
-            self._deliver_text(text)
-            return
-        self._tracker.read()
-        self._tracker.feed(text)
-        self._queue.append(text)
-        self._drain()
-
-    def _drain(self, *, at_end: bool = False) -> None:
-        """Let through everything in the queue that is decided."""
-        queue = self._queue
-        while queue:
-            item = queue[0]
-            result = item.decide(self._tracker.prose, self._last, at_end) if isinstance(item, Candidate) else item
-            if result is None:
-                return
-            queue.popleft()
-            if isinstance(result, str):
-                self._deliver_text(result)
-            else:
-                self._emit(result)
-
-    def _emit(self, result: BlockResult) -> None:
-        """Deliver or report a block that is decided."""
-        if result.remove:
-            self._gap = (self._gap or "") if self._trims else None
-            if result.raw:
-                self._out.append(result)
-            return
-        if result.problem:
-            self._out.append(result)
-        self._deliver_text(result.raw)
-
-    def _deliver_text(self, text: str) -> None:
-        """Deliver text. White space on both sides of a block counts once."""
-        if self._gap is not None:
-            rest = text.lstrip()
-            gap = self._gap + text[: len(text) - len(rest)]
-            if not rest:
-                self._gap = gap
-                return
-            self._gap = None
-            text = joining_space(self._before, gap) + rest
-        if text:
-            self._before = (self._before + text)[-LOOKBEHIND:]
-            self._out.append(text)
-
     # ── outside a block ───────────────────────────────────────────────────────
 
     def _read_outside(self, text: str, *, blocks: bool, final: bool) -> str:
@@ -272,15 +201,14 @@ class LeakFilter:
         pending = 0 if final or markers is None or is_far else markers.pending_length(text)
         if markers is None or match is None or len(text) - pending <= match[0]:  # it could still become a longer one
             if len(text) > pending:
-                self._pass_text(text[: len(text) - pending])
+                self._output.add_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
             return ""
         start, end, index = match
         if start:
-            self._pass_text(text[:start])
+            self._output.add_text(text[:start])
             text, start, end = text[start:], 0, end - start
-        self._reads_markdown = True
-        self._tracker.read()
+        self._output.read_markdown()
         marker = markers.markers[index]
         if marker in self._tags:
             stays = self._is_tag_text(text, end, final)
@@ -302,7 +230,7 @@ class LeakFilter:
                 if marker in self._rules:
                     self._text_openers.update(dict.fromkeys(self._rules[marker].close, self._tracker.line))
                     self._count_failure()
-                self._pass_text(text[:end])
+                self._output.add_text(text[:end])
                 return text[end:]
         self._pending = text
         return ""
@@ -338,15 +266,14 @@ class LeakFilter:
     def _read_tag(self, tag: str, text: str, end: int, *, is_text: bool) -> str:
         """Read a tag at the start of a text. Return the text behind it."""
         if is_text:
-            self._pass_text(text[:end])
+            self._output.add_text(text[:end])
             return text[end:]
         closing = self._tags[tag]
         if closing:
             self._ends = Markers.copy(closing)
-            self._queue.append(BlockResult("", []))  # the white space around it counts once
+            self._output.add(BlockResult("", []))  # the white space around it counts once
         else:
-            self._queue.append(BlockResult(text[:end], [], "it closes nothing", is_tag=True))
-        self._drain()
+            self._output.add(BlockResult(text[:end], [], "it closes nothing", is_tag=True))
         return text[end:]
 
     def _read_reasoning(self, text: str, *, final: bool) -> str:
@@ -365,7 +292,7 @@ class LeakFilter:
     def _think(self, text: str) -> None:
         """Deliver text that stands between tags of reasoning."""
         if text:
-            self._out.append(BlockResult(text, [], is_reasoning=True))
+            self._output.report(BlockResult(text, [], is_reasoning=True))
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
@@ -403,9 +330,7 @@ class LeakFilter:
 
     def _strip_lone(self, raw: str) -> None:
         """Remove a marker that begins and ends nothing, unless it is quoted."""
-        result = BlockResult(raw, [], "it is not a whole call")
-        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
-        self._drain()
+        self._output.add_candidate(BlockResult(raw, [], "it is not a whole call"))
 
     # ── inside one ────────────────────────────────────────────────────────────
 
@@ -427,7 +352,7 @@ class LeakFilter:
             if match is None or tick < match[0]:  # a code span ends in it: the text describes how a call begins
                 raw = "".join([*self._block, text[:tick]])
                 self._reset()
-                self._pass_text(raw)
+                self._output.add_text(raw)
                 return text[tick:]
         while match := self._closers.find(text, start):
             if not final and len(text) == match[1] and self._closers.pending_length(text) > len(text) - match[0]:
@@ -495,7 +420,7 @@ class LeakFilter:
         else:
             self._count_failure()
             if raw[len(opener) :].strip():
-                self._out.append(BlockResult(raw, [], "it is not complete", remove=False))
+                self._output.report(BlockResult(raw, [], "it is not complete", remove=False))
             start = self._last_opener(raw)
             match = self._match_opener(raw, start) if start > 0 else None
             if (
@@ -536,55 +461,22 @@ class LeakFilter:
 
     def _accept(self, raw: str, block: str, leak: Markup, opener: str) -> str | None:
         """Decide about a block that can be read; else return the reason."""
-        try:
-            calls, others = grammars.read(leak, opener, block, self._tools or {})
-        except grammars.NotOffered as error:
-            if self._trims and error.calls:
-                self._strip_block(raw, block, opener, error.calls, str(error) if self._tools is not None else "")
-                return None
-            return str(error)
-        except grammars.NotACall as error:
-            return str(error)
-        problem = "; ".join(f"no call: {piece}" for piece in others)
-        if self._tools is None or leak.then != "recover":
-            self._strip_block(raw, block, opener, calls, problem)
+        found = read_block(leak, opener, raw, block, self._tools, trims=self._trims)
+        if isinstance(found, str):
+            return found
+        if not found.remove:
+            self._reject(raw, leak, found.result.problem, keeps=True)
             return None
-        is_quotation = self._quotes is not None and self._quotes(block, calls)
-        read_calls = calls
-        unknown = [call.name for call in calls if call.name not in self._tools]
-        lacking = [call.name for call in calls if call.arguments == {} and _has_required(self._tools.get(call.name))]
-        calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
-        unknown_problem = f"no tool has the name {', '.join(unknown)}" if unknown else ""
-        missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
-        if not calls:
-            if unknown and not lacking and self._trims:
-                self._strip_block(raw, block, opener, read_calls, unknown_problem)
-            else:
-                self._reject(raw, leak, missing_problem or unknown_problem or "there is no call in it", keeps=True)
-            return None
-        problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
-        bare_calls = tuple(call.name for call in calls if call.arguments == {})
-        result = BlockResult(raw, calls, problem)
-        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
-        self._drain()
+        is_quotation = self._quotes is not None and self._quotes(block, found.read_calls)
+        self._output.add_candidate(found.result, is_quotation, found.bare_calls)
         return None
-
-    def _strip_block(self, raw: str, block: str, opener: str, stripped_calls: list[ParsedCall], problem: str) -> None:
-        """Remove a block that gives no call from the text, unless it is quoted."""
-        is_quotation = self._quotes is not None and self._quotes(block, stripped_calls)
-        # A word between two markers may be a text about them.
-        word = raw[len(opener) :].partition("<")[0].strip()
-        bare_calls = (word,) if len(stripped_calls) == 1 and block.count("<") == 2 and is_plausible_name(word) else ()
-        result = BlockResult(raw, [], problem, stripped_calls=stripped_calls)
-        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
-        self._drain()
 
     def _count_failure(self) -> None:
         """Count an opener without a call; after `_PATIENCE` of them the filter looks only for tags of reasoning."""
         self._failures += 1
         if self._failures == _PATIENCE:
             self._markers = self._find_markers(tuple(self._tags))
-            self._out.append(
+            self._output.report(
                 BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
             )
 
@@ -593,15 +485,7 @@ class LeakFilter:
         self._count_failure()
         self._tracker.read()
         if not keeps and not leak.strict:
-            self._queue.append(
-                Candidate(BlockResult(raw, [], problem), self._tracker.add_block(), self._tracker.prose, False, ())
-            )
+            self._output.add_candidate(BlockResult(raw, [], problem))
         else:
             self._tracker.feed("x")  # nothing in it counts as Markdown
-            self._queue += (BlockResult(raw, [], problem, remove=False),)
-        self._drain()
-
-
-def _has_required(schema: Any) -> bool:
-    """Whether a tool has a required parameter."""
-    return isinstance(schema, Mapping) and bool(schema.get("required"))
+            self._output.add(BlockResult(raw, [], problem, remove=False))
