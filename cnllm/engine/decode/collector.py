@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -44,9 +44,9 @@ from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["NOTES_LEFT_OUT", "Collector", "without_place"]
+__all__ = ["Collector", "without_place"]
 
-NOTES_LEFT_OUT: Final = "notes-left-out"
+_NOTES_LEFT_OUT: Final = "notes-left-out"
 """The code of the last note where notes were left out."""
 _MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
@@ -207,8 +207,12 @@ class Collector:
         """Return events with the callers' names of the tools, and whether a call is excluded."""
         return [self._named_start(event) if type(event) is ToolCallStart else event for event in events]
 
+    def called(self, name: str) -> str:
+        """Return the caller's name of a tool."""
+        return self._names.get(name, name)
+
     def _named_start(self, start: ToolCallStart) -> Event:
-        name = self._names.get(start.name, start.name)
+        name = self.called(start.name)
         is_excluded = self._rules is not None and self._rules.exclusion(name) is not None
         return ToolCallStart(start.index, start.id, name, is_excluded) if is_excluded or name != start.name else start
 
@@ -369,16 +373,6 @@ class ReplyNotes:
         self._notes.append(note)
         return True
 
-    def forget(self, codes: Container[str]) -> None:
-        """Remove the notes with these codes."""
-        for note in self._notes:
-            if note.code in codes:
-                self._hashes.discard(hash(note))
-        self._notes = [note for note in self._notes if note.code not in codes]
-        for code in [code for code in self._counts if code in codes]:
-            del self._counts[code]
-            self._omitted.pop(code, None)
-
     @property
     def omitted(self) -> list[Note]:
         """Return a note that counts the notes left out, if there are any."""
@@ -386,7 +380,7 @@ class ReplyNotes:
             return []
         subject = f"{sum(self._omitted.values()):,} more notes"
         counts = ", ".join(f"{count:,} {code}" for code, count in self._omitted.items())
-        return [Note(NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")]
+        return [Note(_NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")]
 
     @property
     def all(self) -> list[Note]:

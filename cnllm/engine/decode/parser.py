@@ -22,7 +22,6 @@ from cnllm.engine.decode.framing import (
 )
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
-from cnllm.engine.decode.structured import OutputReader
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import ReplyTooLarge
@@ -71,7 +70,6 @@ class StreamParser:
         "_max_fast_piece",
         "_meter",
         "_mode",
-        "_output_reader",
         "_plan",
         "_proof",
         "_raw",
@@ -113,8 +111,6 @@ class StreamParser:
         self._flags = flags
         self._builder = reply_builder(model, flags, tools, plan)
         self._collected = self._builder.collected
-        answer = plan.answer if plan is not None else None
-        self._output_reader = None if answer is None else OutputReader(answer, self._builder)
         self._framing: SseParser | JsonArrayElements | JsonLines = SseParser(limits.event)
         self._arrays = codec.json_arrays
         framing = flags.stream.framing if flags.stream else None
@@ -196,7 +192,7 @@ class StreamParser:
         if chunk[-2:] != b"\n\n" and not self._has_ended:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
-        return out if self._output_reader is None else self._output_reader.events(out)
+        return out
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
@@ -355,7 +351,7 @@ class StreamParser:
                         self._read_event(chunk, out)
             orderly = orderly and not torn
         self._finish(out, marker=False, orderly=orderly)
-        return [*before, *(out if self._output_reader is None else self._output_reader.events(out))]
+        return [*before, *out]
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
         """Read the last bytes within the limit. For an error response they are enough."""
@@ -367,7 +363,7 @@ class StreamParser:
             return [*out, *self.end()]
         last: list[Event] = []
         self._stop_at_limit("max_reply_bytes", last)
-        return [*out, *(last if self._output_reader is None else self._output_reader.events(last))]
+        return [*out, *last]
 
     def _feed_counted(self, chunk: bytes) -> list[Event]:
         """Feed bytes that were already counted."""
@@ -450,8 +446,6 @@ class StreamParser:
         if self._reply is None:
             notes = self._plan.notes if self._plan is not None else list(self._collected.model.notes)
             self._reply = self._builder.reply(notes)
-            if self._output_reader is not None:
-                self._reply = self._output_reader.reply(self._reply)
         reply, builder = self._reply, self._builder
         if self._reached_limit is not None and reply.finish == "cut":
             raise ReplyTooLarge(limit=self._reached_limit, most=getattr(self._limits, self._reached_limit), reply=reply)

@@ -115,7 +115,6 @@ class Parts:
         "_blocks",
         "_by_number",
         "_flags",
-        "_has_call",
         "_last",
         "_media",
         "_model",
@@ -125,6 +124,7 @@ class Parts:
         "annotations",
         "details",
         "is_ordered",
+        "is_reported_late",
         "kind",
         "text",
         "thought",
@@ -148,7 +148,7 @@ class Parts:
         self._by_number: dict[int, Block] = {}  # by the decoder's number of the part
         self._unreported = 0  # the first block that events may still report
         self._reported = 0  # parts that events have reported
-        self._has_call = False
+        self.is_reported_late = False  # events report no part before the end of the reply
 
     def put(self, in_reasoning: bool, text: str) -> Event:
         """Add text of the reasoning or of the answer; return its event."""
@@ -174,7 +174,7 @@ class Parts:
             previous.end = block.start
         self._last[kind] = block
         self._blocks.append(block)
-        self._has_call = self._has_call or kind == "call"
+        self.is_reported_late = self.is_reported_late or kind == "call"
         self.kind = kind
 
     def number(self, part: int | None) -> None:
@@ -216,7 +216,7 @@ class Parts:
         None from the first call on: a call that is cut off is no part, and would move the parts after it.
         """
         self.kind = None
-        if self._has_call:
+        if self.is_reported_late:
             return []
         parts = self._build(self._unreported, {})
         self._unreported = len(self._blocks)
@@ -329,6 +329,13 @@ class Parts:
         self.text.begin_again()
         self.thought.begin_again()
         return other_text
+
+    def gather_text(self) -> None:
+        """Count all text of the answer to the last part with text."""
+        for block in self._blocks:
+            if block.kind == "text":
+                block.start, block.is_current = 0, False
+                block.end = None if block is self._last["text"] else 0
 
     def seal(self, data: Any, part: int | None) -> None:
         """Attach the endpoint's signature to a part."""

@@ -4,7 +4,7 @@ The same code serves a stream and a whole body, on every wire.
 
     reasoning:  duplicates → deltas → halves of characters ┐
     answer:              deltas → halves of characters → think tags ┤
-                                      both → calls in text → answer tags → stop texts → collector → settle → Reply
+             both → calls in text → answer tags → stop texts → answer call → collector → settle → Reply
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.decode.answer_ends import AnswerTags, StopTexts
-from cnllm.engine.decode.collector import Collector
+from cnllm.engine.decode.collector import Collector, without_place
 from cnllm.engine.decode.deltas import Deltas, Duplicates, Surrogates
 from cnllm.engine.decode.parts import PartKind
 from cnllm.engine.decode.settle import NO_RULES, ReplyRules, Settled, build_reply, settle, silence_note
 from cnllm.engine.decode.stage import Ending, Item, Restart, Stage
+from cnllm.engine.decode.structured import AnswerCall, read_answer
 from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
 from cnllm.engine.decode.think_tags import ThinkTags
 from cnllm.engine.decode.tool_calls import CallBuilder
@@ -52,7 +53,6 @@ from cnllm.types import (
     Part,
     Reply,
     Restarted,
-    ToolCall,
     ToolCallEnd,
 )
 from cnllm.types.arguments import break_off, decode_arguments
@@ -68,6 +68,7 @@ class ReplyBuilder:
     """
 
     __slots__ = (
+        "_answer",
         "_at_calls",
         "_busy",
         "_calls",
@@ -78,6 +79,7 @@ class ReplyBuilder:
         "_may_begin",
         "_next_text",
         "_next_thought",
+        "_parsed",
         "_parts",
         "_rules",
         "_stages",
@@ -104,6 +106,7 @@ class ReplyBuilder:
         self._last_kind: type[Piece] | None = None  # of the last piece with text
         self.settled: Settled | None = None
         self._parts: tuple[Part, ...] = ()
+        self._parsed: Any = None
         reasoning = flags.reasoning
         mode = flags.stream.deltas if flags.stream else None
         tags, answer_tags = (reasoning.tags, reasoning.answer_tags) if reasoning else (None, None)
@@ -117,6 +120,8 @@ class ReplyBuilder:
         if calls is not None:
             calls.attach(self.collected, new_tagged)
         self._stops = StopTexts(rules.stops) if rules.stops else None
+        tool = rules.answer.name if rules.answer is not None and rules.answer.method == "tool" else None
+        self._answer = None if tool is None else AnswerCall(tool, self.collected)
         are_seen = calls is not None and all(map(calls.may_begin, answer_tags or ()))
         row: list[Stage | None] = [
             self._duplicates,
@@ -126,6 +131,7 @@ class ReplyBuilder:
             calls,
             AnswerTags(answer_tags, are_seen=are_seen) if answer_tags else None,
             self._stops,
+            self._answer,
         ]
         self._stages = [stage for stage in row if stage is not None]
         self._at_calls = 0 if calls is None else self._stages.index(calls)
@@ -216,9 +222,9 @@ class ReplyBuilder:
             case CallPieces(items, whole, part):
                 events, begun = collected.feed_calls(items, whole)
                 for call in begun if collected.parts.is_ordered else ():
-                    self._begin("call", call, out)
+                    self._begin(self._part_kind(call), call, out)
                 collected.parts.number(part)
-                out += events
+                out += self._call_events(events)
             case PartStart(kind, part):
                 if collected.parts.is_ordered:
                     self._begin(kind, None, out)
@@ -250,7 +256,7 @@ class ReplyBuilder:
         Text in which the marker of a call may begin goes through the row.
         """
         if type(kind) is int:
-            return self.collected.calls.go_on(kind, pieces)
+            return self._call_events(self.collected.calls.go_on(kind, pieces))
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
         if may_begin is None:
             return parts.put_run(in_reasoning, pieces)
@@ -274,7 +280,8 @@ class ReplyBuilder:
     def _is_text_changed(self) -> bool:
         """Whether text was taken out of the answer, so that positions in it do not fit."""
         has_block = self._tags is not None and self._tags.has_block
-        return has_block or (self._calls is not None and self._calls.has_found)
+        has_answer = self._answer is not None and self._answer.has_begun
+        return has_block or has_answer or (self._calls is not None and self._calls.has_found)
 
     # ── the row ──────────────────────────────────────────────────────────────
 
@@ -303,8 +310,8 @@ class ReplyBuilder:
             self._put(True, item.text, out)
         elif type(item) is CallBuilder:
             if self.collected.parts.is_ordered:
-                self._next_part("call", item, out)
-            out += self.collected.start_call(item)
+                self._next_part(self._part_kind(item), item, out)
+            out += self._call_events(self.collected.start_call(item))
         elif type(item) is Restart:
             self._restart(item, out)
         elif type(item) is Note:
@@ -328,7 +335,15 @@ class ReplyBuilder:
         self._duplicates.restart()
         if not (restart.text and restart.thought):
             self._put(restart.text, other, out)
-        out += self.collected.begun_again()
+        out += self._call_events(self.collected.begun_again())
+
+    def _call_events(self, events: list[Event]) -> list[Event]:
+        """Return the events of calls for the reader."""
+        return events if self._answer is None else self._answer.events(events)
+
+    def _part_kind(self, call: CallBuilder) -> PartKind:
+        """Return the kind of the part of a call that begins."""
+        return "text" if self._answer is not None and self._answer.is_next(call) else "call"
 
     # ── parts, on a wire that orders them ────────────────────────────────────
 
@@ -373,12 +388,13 @@ class ReplyBuilder:
         """Return the last events; `proven` means that the endpoint marked the end of the reply."""
         out: list[Event] = []
         collected, calls = self.collected, self._calls
-        out += collected.named(collected.calls.finish())
+        out += self._call_events(collected.named(collected.calls.finish()))
         ending = Ending(collected, proven)
         for at, stage in enumerate(self._stages, 1):
             for item in stage.end(ending):
                 self._push(item, at, out)
-        self.settled = settled = settle(collected, self._rules, self._flags, proven=proven)
+        settled = settle(collected, self._rules, self._flags, proven=proven)
+        self.settled = settled = settled if self._answer is None else self._answer.settle(settled, out)
         for note in settled.notes:
             out += collected.add_note(note)
         if collected.citations.has_waiting:
@@ -396,20 +412,22 @@ class ReplyBuilder:
         out += collected.parts.last_ends(self._parts)
         for call in collected.calls.all:
             if (found := settled.calls.get(id(call))) is not None:
-                out.append(ToolCallEnd(call.at, found))
+                out.append(ToolCallEnd(call.at if self._answer is None else self._answer.index(call.at), found))
+        if self._rules.answer is not None and settled.finish == "stop":
+            self._parsed, faults = read_answer(self._rules.answer, collected.parts.text.whole())
+            for note in faults:
+                out += collected.add_note(note)
         out += collected.omitted_notes()
         out.append(Finished(settled.finish, collected.finish_word))
         return out
 
-    def finished_call(self, index: int) -> ToolCall | None:
-        """Return the whole call with an index among those that began; None where it is not whole."""
-        assert self.settled is not None, "end() comes first"
-        return self.settled.calls.get(id(self.collected.calls.all[index]))
-
     def reply(self, notes: list[Note]) -> Reply:
         """Build the Reply. `notes` are those of the request and come first. Call `end` before."""
         assert self.settled is not None, "end() comes first"
-        return build_reply(self.collected, self.settled, self._parts, self._rules, notes)
+        reply = build_reply(self.collected, self.settled, self._parts, self._rules, notes)
+        if self._answer is None or not self._answer.has_begun:
+            return reply if self._parsed is None else msgspec.structs.replace(reply, parsed=self._parsed)
+        return msgspec.structs.replace(reply, parsed=self._parsed, citations=[*map(without_place, reply.citations)])
 
 
 @lru_cache(maxsize=64)
@@ -435,7 +453,16 @@ def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan:
         calls.excluded = "tool_choice='none' excludes calls"
     if call_rules is not None and plan.answer is not None and plan.answer.method == "tool":
         call_rules = msgspec.structs.replace(call_rules, answer=plan.answer.name)
-    rules = ReplyRules(plan.renamed, plan.strict_forms, call_rules, plan.max_output, plan.stops, plan.search, plan.echo)
+    rules = ReplyRules(
+        plan.renamed,
+        plan.strict_forms,
+        call_rules,
+        plan.max_output,
+        plan.stops,
+        plan.search,
+        plan.echo,
+        plan.answer,
+    )
     ids = ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)
     return ReplyBuilder(model, flags, rules, calls, ordered=ordered, ids=ids)
 

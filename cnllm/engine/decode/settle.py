@@ -13,6 +13,7 @@ from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.cost import is_off_peak, meter_of, reported_usage
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.encode.structured import OutputMethod
 from cnllm.protocols import wire
 from cnllm.protocols.pieces import FINISH_RANKS
 from cnllm.registry.flags import Flags, Price, WebSearch
@@ -33,7 +34,8 @@ class ReplyRules(Struct, frozen=True):
 
     `names` are the caller's names of tools by those on the wire, `strict_forms` the parameters of tools that were sent
     as strict. `max_output` are the most tokens, `stops` the stop texts. `search` are the rules of the web search that
-    was requested, `search_echo` is the function that stands for one search.
+    was requested, `search_echo` is the function that stands for one search. `answer` is the
+    method for an answer by a schema.
     """
 
     names: dict[str, str] = {}
@@ -43,6 +45,7 @@ class ReplyRules(Struct, frozen=True):
     stops: tuple[str, ...] = ()
     search: WebSearch | None = None
     search_echo: str | None = None
+    answer: OutputMethod | None = None
 
 
 NO_RULES = ReplyRules()
