@@ -8,6 +8,12 @@ PAIRS = {"arg-pairs": ["arg_key", "arg_value"]}
 FENCED = Markup(["```tool_call"], ["```"], ["json"])
 HERMES = Markup(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"], PAIRS)
 LIST = Markup(["<tool_calls>"], ["</tool_calls>"], ["json", "arg-pairs"], PAIRS)
+SUFFIXED = Markup(
+    ["<tool_calls:opensource>"],
+    ["</tool_calls:opensource>"],
+    ["arg-pairs"],
+    parts=["arg_key:opensource", "arg_value:opensource"],
+)
 WORDED = Markup(["<longcat_tool_call>"], ["</longcat_tool_call>"], ["json"])
 BARRED = Markup(
     ["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
@@ -16,7 +22,11 @@ BARRED = Markup(
 )
 BARRED_BARE = Markup(["<｜DSML｜invoke"], ["</｜DSML｜invoke>"], ["invoke"])
 SPACED = Markup(["<minimax:tool_call>"], ["</minimax:tool_call>"], ["invoke"])
-PREFIXED = Markup(["]<]minimax[>[<tool_call>"], ["]<]minimax[>[</tool_call>"], ["invoke"])
+PREFIXED = Markup(
+    ["]<]minimax[>[<tool_call>", "]<]minimax[>[ <tool_call>"],
+    ["]<]minimax[>[</tool_call>", "]<]minimax[>[ </tool_call>"],
+    ["invoke"],
+)
 FUNCTION_BARE = Markup(["<function="], ["</function>"], ["function"])
 SEED = Markup(["<seed:tool_call>"], ["</seed:tool_call>"], ["function"])
 NAMED_PARAMS = Markup(["<function name="], ["</function>"], ["function"], parts=["function", "param"])

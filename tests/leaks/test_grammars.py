@@ -274,15 +274,16 @@ def test_the_schema_says_what_elements_are() -> None:
     assert calls(rules.SPACED, spaced(INVOKE % inner), {"f": nested}) == [("f", meant)]
 
 
-def prefixed(inner: str) -> str:
-    mark = "]<]minimax[>["
+def prefixed(inner: str, space: str = "") -> str:
+    mark = f"]<]minimax[>[{space}"
     return f"{mark}<tool_call>\n{inner.replace('@', mark)}\n{mark}</tool_call>"
 
 
-def test_with_a_prefix_other_tags_are_text() -> None:
+@each("space", ["", " ", "  ", "\n"])
+def test_with_a_prefix_other_tags_are_text(space: str) -> None:
     inner = '@<invoke name="f">@<a><b>1</b></x>@</a>@<o>@<p>1@</p>@</o>@<l>@<item>x@</item>@</l>@</invoke>'
     meant = {"a": "<b>1</b></x>", "o": {"p": "1"}, "l": ["x"]}
-    assert calls(rules.PREFIXED, prefixed(inner)) == [("f", meant)]
+    assert calls(rules.PREFIXED, prefixed(inner, space)) == [("f", meant)]
 
 
 @each("opener", ["<｜DSML｜invoke", "<｜｜DSML｜｜ invoke", "<|DSML|invoke", "<‖DSML‖invoke", "<｜DSML｜\ninvoke"])

@@ -176,20 +176,22 @@ def functions(calls: list[Call], draw: Draw) -> Block:
     return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
 
 
-def _pairs(call: Call, draw: Draw) -> str:
+def _pairs(call: Call, draw: Draw, suffix: str = "") -> str:
     name, arguments = call
-    body: str = name + draw(st.sampled_from(["", "\n", "<tool_sep>", "<tool_sep>\n"]))
+    body: str = name + draw(st.sampled_from(["", "\n", f"<tool_sep{suffix}>", f"<tool_sep{suffix}>\n"]))
     for key, value in arguments.items():
-        body += f"<arg_key>{key}</arg_key>{_space(draw)}<arg_value>"
-        body += on_lines(written(value), draw(st.booleans())) + f"</arg_value>{_space(draw)}"
+        body += f"<arg_key{suffix}>{key}</arg_key{suffix}>{_space(draw)}<arg_value{suffix}>"
+        body += on_lines(written(value), draw(st.booleans())) + f"</arg_value{suffix}>{_space(draw)}"
     return body
 
 
 def pairs(calls: list[Call], draw: Draw) -> Block:
     if len(calls) == 1 and draw(st.booleans()):
         return rules.HERMES, "<tool_call>", f"<tool_call>{_pairs(calls[0], draw)}</tool_call>"
-    body = "".join(f"{_space(draw)}<tool_call>{_pairs(call, draw)}</tool_call>{_space(draw)}" for call in calls)
-    return rules.LIST, "<tool_calls>", f"<tool_calls>{body}</tool_calls>"
+    rule, suffix = draw(st.sampled_from([(rules.LIST, ""), (rules.SUFFIXED, ":opensource")]))
+    opener, closer = f"<tool_call{suffix}>", f"</tool_call{suffix}>"
+    body = "".join(f"{_space(draw)}{opener}{_pairs(call, draw, suffix)}{closer}{_space(draw)}" for call in calls)
+    return rule, rule.open[0], f"{rule.open[0]}{body}{rule.close[0]}"
 
 
 def sections(calls: list[Call], draw: Draw) -> Block:

@@ -10,13 +10,18 @@ from typing import Any
 import program
 from cases import each
 
-from .support import called, read, tool
+from .support import answers, called, read, told, tool, wire
 
 TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
 GET = [("get", {"city": "Rome"})]
 JSON = '{"name": "get", "arguments": {"city": "Rome"}}'
 FUNCTION = "<function=get>\n<parameter=city>\nRome\n</parameter>\n</function>"
 INVOKE = '<invoke name="get">\n<parameter name="city">Rome</parameter>\n</invoke>'
+NS = "]<]minimax[>["
+PREFIXED = f'{NS}<tool_call>{NS}<invoke name="get">{NS}<city>Rome{NS}</city>{NS}</invoke>{NS}</tool_call>'
+PAIR = "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>"
+PAIRS = f"<tool_calls>\n<tool_call>get<tool_sep>\n{PAIR}\n</tool_call>\n</tool_calls>"
+SUFFIXED = PAIRS.replace(">", ":opensource>")
 SEEN = [
     ("minimax/MiniMax-M2.1", "<invoke><exec>\n<cmd>date +%H</cmd>\n</exec></invoke>", [("exec", {"cmd": "date +%H"})]),
     ("minimax/MiniMax-M2.1", "<exec><cmd>ls -l</cmd></exec>", [("exec", {"cmd": "ls -l"})]),
@@ -34,6 +39,18 @@ SEEN = [
     ("xiaomi/mimo-v2.5-pro", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
     ("longcat/longcat-flash-chat", f"<longcat_tool_call>\n{JSON}\n</longcat_tool_call>", GET),
     ("openai-compatible/unheard-of", f"<tool_call>\n{JSON}\n</tool_call>", GET),
+    *(
+        (model, PREFIXED.replace(NS, NS + space), GET)
+        for model in ("minimax/MiniMax-M3", "vllm/MiniMaxAI/MiniMax-M3", "vllm/unheard-of")
+        for space in ("", " ", "\n", "  ")
+    ),
+    ("minimax/MiniMax-M3", PREFIXED.replace(f"{NS}<city", f"{NS} <city"), GET),
+    *((model, SUFFIXED, GET) for model in ("openrouter/tencent/hy3", "vllm/tencent/Hy3", "vllm/unheard-of")),
+    ("vllm/tencent/Hy3", PAIRS, GET),
+    *(
+        (model, '<|tool_call>call:get{city:<|"|>Rome<|"|>}<tool_call|>', GET)
+        for model in ("openrouter/google/gemma-4-31b-it", "vllm/google/gemma-4-31b-it", "vllm/unheard-of")
+    ),
 ]
 
 
@@ -48,6 +65,24 @@ def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
     assert (called(found), found.text) == ([], "So.\n")
     assert [(note.code, note.said) for note in found.notes] == [("text-call-stripped", text)]
+
+
+@each(
+    "model, opening, closing",
+    [
+        ("openrouter/google/gemma-4-31b-it", "<|channel>thought\n", "<channel|>"),
+        ("vllm/google/gemma-4-31b-it", "<|channel>thought\n", "<channel|>"),
+        ("vllm/unheard-of", "<|channel>thought\n", "<channel|>"),
+        ("openrouter/tencent/hy3", "<think:opensource>", "</think:opensource>"),
+        ("vllm/tencent/Hy3", "<think:opensource>", "</think:opensource>"),
+        ("vllm/moonshotai/Kimi-K3", "<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    ],
+)
+def test_the_thinking_of_open_weights_is_no_text(model: str, opening: str, closing: str) -> None:
+    said = f"{opening}It rains.{closing}Take an umbrella."
+    for pieces in ([said], list(said)):
+        text, thought, _ = told(answers(model, wire(pieces))[0])
+        assert (text, thought) == ("Take an umbrella.", "It rains.")
 
 
 # ── the command ──────────────────────────────────────────────────────────────

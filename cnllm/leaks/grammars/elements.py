@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, NotOffered, ParsedCall, read_name, strip_own_lines
-from cnllm.leaks.grammars.tags import opener_prefix
+from cnllm.leaks.grammars.tags import opener_prefix, prefix_pattern
 from cnllm.schemas.coerce import allowed_types, coerce, decode_json, item_schema, property_schema
 
 __all__ = ["ends_inside_value", "is_unclosed", "may_begin", "read", "read_arguments"]
@@ -32,7 +32,7 @@ _MAY_BEGIN = re.compile(rf"\s*(?:<\s{{0,2}}(?:/?\s{{0,2}}{_KEY}\s{{0,2}}|/\s{{0,
 @lru_cache(maxsize=64)
 def _pattern(prefix: str) -> re.Pattern[str]:
     """Return the pattern of a tag behind a prefix."""
-    return re.compile(rf"{re.escape(prefix)}<\s{{0,2}}(/?)\s{{0,2}}({_KEY})\s{{0,2}}>", re.IGNORECASE)
+    return re.compile(rf"{prefix_pattern(prefix)}<\s{{0,2}}(/?)\s{{0,2}}({_KEY})\s{{0,2}}>", re.IGNORECASE)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:

@@ -1,7 +1,7 @@
 """Find tags as models write them, in one pass over a block, however they are decorated.
 
 A tag may carry a namespace (`<ns:word …>`) or a word between bars before the grammar's own word, and all tags of a
-block may follow a prefix, which the opener shows. A tag with another decoration than the first one is text.
+block may follow a prefix, which the opener shows, and spaces. A tag with another decoration than the first is text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from msgspec import Struct
 from cnllm.leaks.grammars.base import NotACall
 from cnllm.leaks.markers import BAR, BARS
 
-__all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "iter_tags", "may_be_head", "opener_prefix"]
+__all__ = [
+    "Tag",
+    "adjacency",
+    "find_tags",
+    "head_end",
+    "is_tail",
+    "iter_tags",
+    "may_be_head",
+    "opener_prefix",
+    "prefix_pattern",
+]
 
 _DECORATION = rf"(?P<decoration>{BAR}\w{{1,32}}{BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
 _VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+'|[\w:./@-]{1,128}+)"
@@ -34,7 +44,7 @@ _INCOMPLETE_TAIL = re.compile(
 )
 _NAME = re.compile(r"[\"']?[\w:./@-]{1,128}[\"']?\s{0,4}")
 """The end that completes `_BEGUN`: anything else is no call, whether it arrives at once or in pieces."""
-_HEADLESS = re.compile(rf"(?:<[\s{re.escape(BARS)}\w.:-]{{0,100}})?\Z")
+_HEADLESS = re.compile(rf"\s{{0,4}}(?:<[\s{re.escape(BARS)}\w.:-]{{0,100}})?\Z")
 
 
 class Tag(Struct, frozen=True):
@@ -54,7 +64,7 @@ def _pattern(words: tuple[str, ...], prefix: str) -> re.Pattern[str]:
     """Return the pattern of a tag with one of these words behind a prefix."""
     any_word = "|".join(map(re.escape, words))
     return re.compile(
-        rf"{re.escape(prefix)}<\s{{0,2}}(?P<closes>/)?\s{{0,2}}{_DECORATION}(?P<word>{any_word})(?=[\s=/>]){_AFTER}",
+        rf"{prefix_pattern(prefix)}<\s{{0,2}}(?P<closes>/)?\s{{0,2}}{_DECORATION}(?P<word>{any_word})(?=[\s=/>]){_AFTER}",
         re.IGNORECASE,
     )
 
@@ -62,13 +72,18 @@ def _pattern(words: tuple[str, ...], prefix: str) -> re.Pattern[str]:
 @lru_cache(maxsize=64)
 def _head(word: str, prefix: str) -> re.Pattern[str]:
     """Return the pattern of the beginning of an opening tag, up to its word."""
-    return re.compile(rf"\s*{re.escape(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}", re.IGNORECASE)
+    return re.compile(rf"\s*{prefix_pattern(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}", re.IGNORECASE)
 
 
 def opener_prefix(opener: str) -> str:
     """Return the text of the opener before its tag. A line or a tag before it is no prefix."""
-    prefix = opener[: max(opener.rfind("<"), 0)].lstrip()
+    prefix = opener[: max(opener.rfind("<"), 0)].strip()
     return "" if prefix[:1] in ("<", "`") or "\n" in prefix else prefix
+
+
+def prefix_pattern(prefix: str) -> str:
+    """Return the pattern of a prefix with the spaces that may stand behind it; "" where there is no prefix."""
+    return rf"{re.escape(prefix)}\s{{0,4}}" if prefix else ""
 
 
 def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False) -> list[Tag]:

@@ -336,10 +336,6 @@ class Leak(Base, frozen=True):
         flag(
             "The grammars of the text between the markers, tried in order.",
             "Models of one family write calls in several grammars between the same markers.",
-            reasons={
-                "channels": "one family, whose weights several hosts serve",
-                "braces": "one family, whose weights several hosts serve",
-            },
         ),
     ]
     parts: Annotated[
