@@ -124,7 +124,7 @@ def test_a_schema_and_tools(machine: Machine, tmp_path: Path) -> None:
     assert again.json()["asked"] == 0
 
 
-def test_it_says_once_that_answers_are_simulated(machine: Machine, tmp_path: Path) -> None:
+def test_a_batch_says_once_that_answers_are_simulated(machine: Machine, tmp_path: Path) -> None:
     source = str(rows(tmp_path, prompts(3)))
     done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "out.jsonl"), "--simulate")
     assert (done.status, done.err.count("simulated")) == (0, 1)

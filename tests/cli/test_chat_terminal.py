@@ -52,7 +52,7 @@ def shown(text: str | None) -> str:
     return _ESCAPES.sub("", text or "")
 
 
-def test_it_greets_answers_and_leaves_on_ctrl_d(machine: Machine) -> None:
+def test_a_chat_greets_answers_and_leaves_on_ctrl_d(machine: Machine) -> None:
     with Server(says("Hel", "lo")) as peer:
         machine.overlay(peer.url)
         with typing(machine, *HOME) as child:

@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_written(machine: Machine) -> None:
     done.fails(2, "cannot be")
 
 
-def test_it_says_where_trust_is_needed(machine: Machine, own: Path) -> None:
+def test_models_add_says_where_trust_is_needed(machine: Machine, own: Path) -> None:
     machine.run("registry", "trust", str(own))
     done = machine.run("models", "add", "--provider", "home", "--id", "n")
     assert f"cnllm registry trust {own}" in done.err

@@ -31,7 +31,7 @@ def test_a_closed_client_refuses_every_verb(verb: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
-def test_so_does_a_closed_async_client(verb: Callable[[Any], Any]) -> None:
+def test_a_closed_async_client_refuses_every_verb(verb: Callable[[Any], Any]) -> None:
     async def main() -> None:
         async with cnllm.AsyncClient(simulate=True) as client:
             assert (await client.call("glm-4.7", "Hi")).text

@@ -167,14 +167,14 @@ def test_a_second_call_uses_the_same_connection(client: Driver) -> None:
     assert [request.connection for request in peer.received] == [0, 0, 0]
 
 
-def test_so_does_a_second_stream(client: Driver) -> None:
+def test_a_second_stream_uses_the_same_connection(client: Driver) -> None:
     with Peer([stream(*said("The sky"))]) as peer:
         for _ in range(3):
             drained(client.stream(at(peer)))
     assert [request.connection for request in peer.received] == [0, 0, 0]
 
 
-def test_and_a_stream_whose_end_comes_a_moment_after_done(client: Driver) -> None:
+def test_a_stream_whose_end_comes_a_moment_after_done_leaves_its_connection(client: Driver) -> None:
     with Peer([stream(*said("The sky"), end=False), Pause(0.01), piece(b"")]) as peer:
         for _ in range(3):
             drained(client.stream(at(peer)))

@@ -29,7 +29,7 @@ ADAPTERS = ["fast"]
 
 
 # ── which one ────────────────────────────────────────────────────────────────
-def test_it_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_transport_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CNLLM_TRANSPORT")
     assert isinstance(Client(registry())._transport, Fast)
     assert isinstance(AsyncClient(registry())._transport, AsyncFast)
@@ -114,7 +114,7 @@ def test_no_more_connections_than_allowed_and_whoever_waits_gets_the_next() -> N
         assert len(peer.received) == 3
 
 
-def test_nor_in_one_loop() -> None:
+def test_no_more_connections_than_allowed_in_one_loop() -> None:
     async def main(peer: Peer) -> list[str]:
         async with AsyncClient(registry(), AsyncFast(connections=2)) as client:
             return [r.text for r in await asyncio.gather(*(client.call(at(peer), "hi") for _ in range(20)))]

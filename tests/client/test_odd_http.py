@@ -199,7 +199,7 @@ def test_a_slow_reader_holds_up_nobody_and_the_rest_waits_at_the_peer(flood: tup
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_nor_does_a_slow_task(flood: tuple[Peer, Reached], backend: str) -> None:
+def test_a_slow_task_holds_up_nobody(flood: tuple[Peer, Reached], backend: str) -> None:
     peer, reached = flood
 
     async def main() -> int:

@@ -50,7 +50,7 @@ def test_a_setting_or_a_client_switches_it_on(backend: Any, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio"])
-def test_it_holds_the_bytes_and_no_secret(backend: Any, tmp_path: Path) -> None:
+def test_a_raw_log_holds_the_bytes_and_no_secret(backend: Any, tmp_path: Path) -> None:
     echo = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
     head = b"HTTP/1.1 401 No\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(echo)
     streamed = [stream(*texts("Hel", "lo"), delta(finish="stop"), usage(), DONE)]

@@ -69,7 +69,7 @@ def test_a_status_that_may_pass_is_tried_again(client: Driver, naps: list[float]
 @each("verb", VERBS)
 @each("end", [Close(), Reset()], ids=["closed", "reset"])
 @each("words", [b"", failure("slow down")[:-5]], ids=["none", "half"])
-def test_so_is_one_whose_words_broke_off(
+def test_a_status_whose_body_broke_off_is_tried_again(
     client: Driver, naps: list[float], verb: str, words: bytes, end: Close | Reset
 ) -> None:
     busy = head(429, JSON, retry_after="7", content_length="500") + words

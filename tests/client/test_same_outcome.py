@@ -188,7 +188,7 @@ def test_a_fault_has_one_outcome(scripts: list[Script], expected: set[tuple[str,
     assert not wrong
 
 
-def test_so_has_a_response_that_is_no_reply() -> None:
+def test_a_response_that_is_no_reply_has_one_outcome() -> None:
     for script in ENDPOINTS:
         (got,) = outcomes(script, Timeouts(first_byte=5, idle=5))
         assert got[1:] == (False, 1)

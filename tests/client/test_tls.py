@@ -60,7 +60,7 @@ def test_a_connection_had_ahead_is_used_though_tickets_wait_in_it(make: Make, se
 
 
 @pytest.mark.usefixtures("trusted")
-def test_so_it_is_where_the_loop_has_not_seen_them_yet(adapter: str, server: ssl.SSLContext) -> None:
+def test_a_connection_is_used_though_no_loop_has_seen_its_tickets(adapter: str, server: ssl.SSLContext) -> None:
     """The loop has no turn between the tickets and the call, as with a program that is busy."""
 
     async def twice() -> None:

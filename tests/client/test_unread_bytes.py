@@ -76,7 +76,7 @@ def _twice(client: Driver, script: list[Step], tls: ssl.SSLContext | None, sent:
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
-def test_they_answer_no_other_request(make: Make, server: ssl.SSLContext, encrypted: bool) -> None:
+def test_unread_bytes_answer_no_other_request(make: Make, server: ssl.SSLContext, encrypted: bool) -> None:
     client, tls = make(retry=cnllm.Retry(attempts=1)), server if encrypted else None
     for name, sent in BEHIND.items():
         assert _twice(client, [sent], tls) == [0, 1, 1], name
@@ -86,7 +86,7 @@ def test_they_answer_no_other_request(make: Make, server: ssl.SSLContext, encryp
     assert _twice(client, [reply("right")], tls) == [0, 0, 0], "a clean connection is used again"
 
 
-def test_not_even_our_own_retry(make: Make) -> None:
+def test_unread_bytes_answer_no_retry_of_ours(make: Make) -> None:
     client = make(retry=QUICK)
     for first in (refused(429) + EVIL, refused(503) + EVIL, refused(429) + b"\r\n"):
         with Peer([first], [reply("right")]) as peer:
@@ -94,7 +94,7 @@ def test_not_even_our_own_retry(make: Make) -> None:
         assert [request.connection for request in peer.received] == [0, 1]
 
 
-def test_nor_a_stream(make: Make) -> None:
+def test_unread_bytes_answer_no_stream(make: Make) -> None:
     client = make(retry=QUICK)
     for surplus in (EVIL, chunked(*said("EVIL"))):
         with Peer([chunked(*said("The sky")) + surplus], [reply("right")]) as peer:

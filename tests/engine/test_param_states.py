@@ -87,7 +87,7 @@ def test_each_state_under_each_policy_on_each_wire(home: Registry) -> None:
                 assert all(note.where for note in plan.notes), case
 
 
-def test_it_may_depend_on_reasoning(home: Registry) -> None:
+def test_a_state_may_depend_on_reasoning(home: Registry) -> None:
     for wire in WIRES:
         for place, (rule, (state, path)) in enumerate(RULES.items()):
             model = home.resolve(f"{wire}-{place}/w")

@@ -82,7 +82,7 @@ CHUNK = {"candidates": [{"content": {"role": "model", "parts": [{"text": "天 [i
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(40, 250), st.lists(st.integers(0, 3000)))
-def test_nor_in_a_stream_that_is_one_array(sizes: list[int], event: int, cuts: list[int]) -> None:
+def test_where_a_limit_cuts_an_array_is_the_same_for_all_pieces(sizes: list[int], event: int, cuts: list[int]) -> None:
     chunks = [json.dumps({**CHUNK, "pad": '"{' * size * 20}, ensure_ascii=False) for size in sizes]
     content = ("[" + ",\r\n".join(chunks)).encode()
     limits = Limits(max_event_bytes=event)

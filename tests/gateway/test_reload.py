@@ -192,7 +192,7 @@ def terminal(*command: str, env: dict[str, str]) -> Iterator[tuple[int, int]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+def test_a_gateway_ends_with_its_terminal(tmp_path: Path) -> None:
     files = Files(tmp_path)
     command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--keys-file", str(files.keys)]
     with terminal(*command, env=files.env) as (pid, end):

@@ -70,6 +70,7 @@ def test_a_request_and_its_calls_are_one_trace(tmp_path: Path) -> None:
         assert attributes["gen_ai.request.model"] == "zai/glm-4.7"
         assert attributes["cnllm.tool_calls"] == 1
         assert attributes["cnllm.protocol"] == "openai-chat"
+        assert [attributes[f"gen_ai.usage.{kind}_tokens"] for kind in ("input", "output")] == [1234, 56]
 
         assert ask(stream=True).status_code == 200
         inner, outer = finished(2)

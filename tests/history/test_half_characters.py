@@ -18,7 +18,7 @@ MODELS = {
 
 @each("protocol", MODELS)
 @each("raw", ["", "no JSON", '{"q":', "[1]"])
-def test_it_is_mended_whatever_stands_beside_it(protocol: str, raw: str) -> None:
+def test_half_a_character_is_replaced_whatever_stands_beside_it(protocol: str, raw: str) -> None:
     model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
     turn = Message("assistant", [ToolCall("call_1", "search", {"q": "\ude00a"}, raw)])
     plan = engine.build_request(model, [turn, Message("user", [Text("and?")])])

@@ -25,7 +25,7 @@ def sent(name: str, messages: list[dict[str, Any]], protocol: str | None = None)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_they_go_first_in_order_where_nobody_knows(role: str) -> None:
+def test_late_system_messages_go_first_in_order_where_nobody_knows(role: str) -> None:
     last = {"role": role, "content": "And now in Latin."}
     messages, notes = sent(UNKNOWN, [SYSTEM, *TURNS, LATE, {"role": "user", "content": "Go on."}, last])
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]

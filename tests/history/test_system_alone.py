@@ -34,7 +34,7 @@ def test_a_conversation_of_system_messages_alone_is_sent_with_a_turn_in_it(proto
     assert tried
 
 
-def test_it_is_noted() -> None:
+def test_a_system_message_alone_is_noted() -> None:
     model = BUILTIN.resolve("anthropic/claude", protocol="anthropic-messages")
     plan = engine.build_request(model, [{"role": "system", "content": "Be brief."}])
     assert plan.turns == [{"role": "user", "content": "…"}]

@@ -21,7 +21,7 @@ MODELS = {
 
 @each("protocol", MODELS)
 @each("role", ["user", "system"])
-def test_it_is_left_out_and_noted(protocol: str, role: Role) -> None:
+def test_thinking_of_others_is_left_out_and_noted(protocol: str, role: Role) -> None:
     model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
     messages = [Message(role, [Reasoning("hm, secretly"), Text("hi")]), Message("user", [Text("and?")])]
     plan = engine.build_request(model, messages)

@@ -31,7 +31,7 @@ def plan(tmp_path: Path, reasoning: str, turns: list[dict[str, Any]]) -> engine.
 
 
 @pytest.mark.parametrize("reasoning", [TOGGLE, 'mode = "always"'])
-def test_it_is_left_out_with_one_note(tmp_path: Path, reasoning: str) -> None:
+def test_reasoning_is_left_out_with_one_note(tmp_path: Path, reasoning: str) -> None:
     request = plan(tmp_path, reasoning, [TURN, TURN])
     assert "a thought" not in json.dumps(request.body)
     (note,) = [note for note in request.notes if note.code == "reasoning-replay"]

@@ -100,7 +100,7 @@ def test_a_request_whose_answer_cannot_be_read_is_not_sent_again(client: Loops, 
     assert attempts(client, GARBLED, verb) == 1
 
 
-def test_nor_after_a_cut_stream(client: Loops) -> None:
+def test_a_request_whose_stream_was_cut_is_not_sent_again(client: Loops) -> None:
     with Peer(CUT, GARBLED) as peer:
         with pytest.raises(cnllm.StreamCut):
             ran(client, "run_stream", at(peer), recovery={"resume": False})

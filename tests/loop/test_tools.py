@@ -43,7 +43,7 @@ def test_plain_calls_of_a_step_run_side_by_side(client: Loops, verb: str) -> Non
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_so_do_async_ones(backend: Backend) -> None:
+def test_async_calls_of_a_step_run_side_by_side(backend: Backend) -> None:
     with Loops(backend) as client, Peer(*turns("run", MEET, "Done.")) as peer:
         client.run(at(peer), tools=[meeting("async", 3)])
     assert list(results(peer).values()) == ["met 0", "met 1", "met 2"]

@@ -37,7 +37,7 @@ def test_a_part_and_a_list_of_them() -> None:
     assert result.parts == (ToolResult("c1", "one\n\ntwo", "weather", True, (PICTURE,)),)
 
 
-def test_they_go_through_json_and_to_an_endpoint() -> None:
+def test_short_forms_go_through_json_and_to_an_endpoint() -> None:
     history = [
         Message.system("Be brief."),
         Message.user(["How warm is it?", PICTURE]),

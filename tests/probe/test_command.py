@@ -33,7 +33,7 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def test_it_writes_the_file_the_report_and_the_exchanges(machine: Machine, url: str) -> None:
+def test_a_probe_writes_the_file_the_report_and_the_exchanges(machine: Machine, url: str) -> None:
     out = machine.home / "home.toml"
     done = machine.run("probe", url, "--key-env", "PROBE_KEY", "--max-requests", "220", "-o", str(out))
     assert (done.status, done.out) == (0, ""), done.err

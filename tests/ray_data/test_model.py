@@ -16,7 +16,7 @@ from cnllm import CnllmError, KeyMissing, Registry
 KEY = "sk-ray-0123456789abcdef"
 
 
-def test_it_is_a_class_that_any_pickle_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_a_class_that_any_pickle_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZAI_API_KEY", KEY)
     made: Any = cnllm.ray.Model("glm-4.7", system="Be brief.", max_tokens=10)
     assert type(made) is not type(Registry), "pickle takes it by its settings"

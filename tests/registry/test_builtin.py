@@ -49,7 +49,7 @@ EVERY = dict(tables("protocols", "families", "providers", "models"))
 
 
 # ── whole ────────────────────────────────────────────────────────────────────
-def test_it_has_no_faults() -> None:
+def test_the_built_in_file_has_no_faults() -> None:
     assert check([]) == []
 
 
@@ -315,6 +315,6 @@ SECRETS = {
 
 
 @each("kind", lambda: list(SECRETS))
-def test_it_holds_no_secret_and_no_path(kind: str) -> None:
+def test_the_built_in_file_holds_no_secret_and_no_path(kind: str) -> None:
     found = [(n, m[0]) for n, line in enumerate(TEXT.splitlines(), 1) for m in re.finditer(SECRETS[kind], line)]
     assert found == []

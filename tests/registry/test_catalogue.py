@@ -27,7 +27,7 @@ def registry() -> Registry:
     return Registry.load()
 
 
-def test_it_is_broad(registry: Registry) -> None:
+def test_the_catalogue_is_broad(registry: Registry) -> None:
     assert len(registry.providers) + len(registry.catalogue_providers()) >= 200
     assert len(registry.names(catalogue=True)) >= 5000
     assert set(registry.names()) < set(registry.names(catalogue=True))

@@ -24,11 +24,11 @@ def faults(text: str) -> list[str]:
     return [error.message for error in VALIDATOR.iter_errors(data)]
 
 
-def test_it_is_a_schema() -> None:
+def test_the_schema_of_the_registry_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
 
 
-def test_it_is_the_one_in_the_repository() -> None:
+def test_the_schema_is_the_one_in_the_repository() -> None:
     """What the checks accept has changed: `pytest --update -n 0`, and count `_FORMAT` up in
     cnllm/registry/read.py."""
     assert json.loads((ROOT / "schemas" / "providers.schema.json").read_text()) == json_schema()
@@ -45,7 +45,7 @@ BEYOND = ("arg-pairs need", "there is no flag", "says 'stream+tools' twice", "st
 
 
 @pytest.mark.parametrize(("text", "said"), [(text, said) for text, _, said, _ in WRONG], ids=lambda value: None)
-def test_it_refuses_what_the_checks_refuse(files: Files, text: str, said: str) -> None:
+def test_the_schema_refuses_what_the_checks_refuse(files: Files, text: str, said: str) -> None:
     files.refused(text)
     assert bool(faults(text)) is not said.startswith(BEYOND)
 
@@ -66,7 +66,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("text", GOOD, ids=lambda value: None)
-def test_it_takes_what_the_checks_take(files: Files, text: str) -> None:
+def test_the_schema_takes_what_the_checks_take(files: Files, text: str) -> None:
     assert faults(text) == []
     files.load(text)
 

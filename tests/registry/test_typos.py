@@ -84,7 +84,9 @@ TYPOS = [
 
 
 @pytest.mark.parametrize(("line", "typo", "cause", "corrected"), TYPOS, ids=[typo[:40] for _, typo, _, _ in TYPOS])
-def test_it_says_where_why_and_what_to_write(line: int, typo: str, cause: str, corrected: str, tmp_path: Path) -> None:
+def test_a_typo_is_an_error_with_place_cause_and_correction(
+    line: int, typo: str, cause: str, corrected: str, tmp_path: Path
+) -> None:
     file = tmp_path / "providers.toml"
     file.write_text("\n".join([*LINES[: line - 1], typo, *LINES[line:]]) + "\n", encoding="utf-8")
     problems = check([str(file)])

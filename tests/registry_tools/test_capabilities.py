@@ -170,7 +170,7 @@ def test_every_state_of_a_built_in_model_has_a_place_and_a_source() -> None:
     assert bare == []
 
 
-def test_it_imports_no_transport_and_no_engine() -> None:
+def test_capabilities_import_no_transport_and_no_engine() -> None:
     code = (
         "import sys; from cnllm.registry import Registry; from cnllm.model_facts.capabilities import capabilities; "
         "r = Registry.load(); [c.value for n in r.names() for c in capabilities(r.resolve(n)).values()]; "

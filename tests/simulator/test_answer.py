@@ -13,7 +13,7 @@ from .support import REGISTRY, ask, called, choice, result, send, taken, told, t
 ZH = "为什么天空是蓝色的？"
 
 
-def test_it_says_that_it_is_simulated_and_echoes_the_prompt() -> None:
+def test_an_answer_says_that_it_is_simulated_and_echoes_the_prompt() -> None:
     said = choice("plain/m", ask())
     assert said["finish_reason"] == "stop"
     assert "Simulated answer" in said["message"]["content"]

@@ -219,7 +219,7 @@ def test_recorded_requests(folder: str, name: str, body: Json, accepted: bool, s
 
 
 # ── independence ─────────────────────────────────────────────────────────────
-def test_it_shares_no_code_with_the_engine() -> None:
+def test_the_simulator_shares_no_code_with_the_engine() -> None:
     folder = Path(cnllm.simulator.__file__).parent
     for file in folder.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

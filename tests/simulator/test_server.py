@@ -166,7 +166,7 @@ def test_hosts_that_are_loopback(server: Server, client: httpx.Client, host: str
 
 
 @each("host", ["0.0.0.0", "::", "192.168.0.1", "example.com", ""])
-def test_it_listens_on_loopback_only(host: str) -> None:
+def test_a_server_listens_on_loopback_only(host: str) -> None:
     with pytest.raises(ValueError, match="loopback"):
         Server(REGISTRY, host)
 

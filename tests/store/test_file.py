@@ -34,7 +34,7 @@ with Store.open(path) as store:
 
 
 # ── the file itself ──────────────────────────────────────────────────────────
-def test_it_is_private(tmp_path: Path) -> None:
+def test_the_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.db"
     with Store.open(path) as store:
         ask(store.conversation(), "hi")
@@ -52,7 +52,9 @@ def test_it_is_private(tmp_path: Path) -> None:
         assert [stat.S_IMODE(f.stat().st_mode) for f in path.parent.iterdir()] == [0o600] * 3
 
 
-def test_it_is_at_the_platforms_place_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_at_the_place_of_the_platform_or_where_the_user_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CNLLM_DATA_DIR", str(tmp_path / "data"))
     with Store.open() as store:
         assert store.path == tmp_path / "data" / "conversations.db"

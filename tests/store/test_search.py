@@ -53,7 +53,7 @@ def test_messages_with_all_the_words_are_found(store: Store, words: list[str], r
         assert [one.role for one in store.search(words)] == roles
 
 
-def test_it_says_where_and_shows_what_is_around(store: Store) -> None:
+def test_a_search_says_where_and_shows_what_is_around(store: Store) -> None:
     with store:
         (found,) = store.search(["波长"])
         assert (found.where, found.excerpt, found.model) == ("reasoning", "波长短的光", "zai/glm-4.7")

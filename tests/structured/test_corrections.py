@@ -48,7 +48,7 @@ def test_a_stream_begins_anew_for_the_other_answer(client: Driver, tmp_path: Pat
     assert [n.code for n in told] == ["answer-corrected"]
 
 
-def test_it_happens_once_by_default_and_never_to_a_stream(client: Driver, tmp_path: Path) -> None:
+def test_a_correction_happens_once_by_default_and_never_to_a_stream(client: Driver, tmp_path: Path) -> None:
     with Peer([gives("call", "prompt", BAD)]) as peer:
         got = client.call(endpoint(tmp_path, peer, "prompt"), schema=SCHEMA)
         assert len(peer.received) == 2

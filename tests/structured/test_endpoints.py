@@ -45,7 +45,7 @@ def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
 
 
 @each("provider", BUILTIN.providers)
-def test_it_is_taken_beside_the_callers_tools(provider: str) -> None:
+def test_a_schema_is_taken_beside_the_callers_tools(provider: str) -> None:
     with Client(BUILTIN, simulate=True) as client:
         for model in distinct(provider):
             if model.flags.tools is not None and model.flags.tools.supported is False:

@@ -126,7 +126,7 @@ def test_text_that_only_looks_like_it_stays() -> None:
                 assert (shown, found.text) == (text, text), (name, text)
 
 
-def test_it_is_kept_where_the_caller_or_the_registry_says_so(tmp_path: Path) -> None:
+def test_a_leaked_block_is_kept_where_the_caller_or_the_registry_says_so(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[defaults.call]\nrecover_text_calls = "keep"\n')
     keeping = Registry.load(file).resolve("zai/glm-4.7")

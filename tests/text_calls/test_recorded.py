@@ -100,13 +100,13 @@ def agree(case: dict[str, Any], found: Any) -> None:
 
 
 @each("case", lambda: cases())
-def test_it_is_read_whole(case: dict[str, Any]) -> None:
+def test_a_recorded_text_is_read_whole(case: dict[str, Any]) -> None:
     agree(case, read(MODELS[case["family"]], case["raw"], offered(case)))
 
 
 @pytest.mark.sampled
 @each("case", lambda: cases())
-def test_it_is_read_as_it_was_streamed_and_cut_anywhere(case: dict[str, Any]) -> None:
+def test_a_recorded_text_is_read_as_it_was_streamed_and_cut_anywhere(case: dict[str, Any]) -> None:
     model, raw, tools = MODELS[case["family"]], case["raw"], offered(case)
     whole = read(model, raw, tools)
     splits = [[raw[:at], raw[at:]] for at in range(1 + len(case["id"]) % SHARE, len(raw), SHARE)]

@@ -55,13 +55,13 @@ SEEN = [
 
 
 @each("model, text, calls", SEEN)
-def test_it_is_a_call(model: str, text: str, calls: list[Any]) -> None:
+def test_a_spelling_is_a_call(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", TOOLS)
     assert (called(found), found.text) == (calls, "So.\n")
 
 
 @each("model, text, calls", SEEN)
-def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
+def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
     assert (called(found), found.text) == ([], "So.\n")
     assert [(note.code, note.said) for note in found.notes] == [("text-call-stripped", text)]

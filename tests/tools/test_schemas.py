@@ -259,13 +259,13 @@ def test_the_nulls_of_strict_mode_are_the_functions_own_defaults() -> None:
         ({"shape": "none"}, "none"),
     ],
 )
-def test_so_they_are_where_one_of_several_kinds_is_given(arguments: dict[str, Any], made: Any) -> None:
+def test_nulls_inside_one_of_several_kinds_are_defaults(arguments: dict[str, Any], made: Any) -> None:
     strict = tool(kinds.either, strict=True)
     assert problem_with(strict, ToolCall("c", "either", arguments, "")) is None
     assert bound(strict, arguments) == {"shape": made}
 
 
-def test_so_they_are_where_a_constant_tells_the_kinds_apart() -> None:
+def test_nulls_inside_kinds_that_a_constant_tells_apart_are_defaults() -> None:
     strict = tool(kinds.tagged, strict=True)
     assert bound(strict, {"pet": {"kind": "dog", "name": None}}) == {"pet": kinds.Dog(kind="dog")}
     assert bound(strict, {"pet": {"kind": "cat", "name": None}}) == {"pet": kinds.Cat(kind="cat")}

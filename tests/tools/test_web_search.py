@@ -104,7 +104,7 @@ def notes(made: Plan) -> list[tuple[str, str]]:
     return [(note.code, note.said) for note in made.notes if note.code != "unknown-model"]
 
 
-def test_it_stands_where_the_endpoint_wants_it(registry: Registry) -> None:
+def test_a_web_search_stands_where_the_endpoint_wants_it(registry: Registry) -> None:
     search = cnllm.web_search(count=3, domains=["a.org"])
     made = plan(registry, "tool/m", search)
     assert made.body["tools"] == [{"type": "find", "find": {"enable": True, "count": 3, "domain": "a.org"}}]

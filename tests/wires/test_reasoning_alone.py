@@ -78,7 +78,7 @@ def test_reasoning_without_an_answer_gets_a_note(wire: str) -> None:
 
 
 @each("wire", WIRES)
-def test_so_does_a_stream_before_it_ends(wire: str) -> None:
+def test_a_stream_of_reasoning_without_an_answer_gets_a_note_before_it_ends(wire: str) -> None:
     parser = engine.StreamParser(model(wire))
     events = [*parser.feed(streamed(wire, "Hm.")), *parser.end()]
     assert codes(parser.close()) == ["answer-missing"]
