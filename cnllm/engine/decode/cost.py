@@ -282,7 +282,18 @@ def reported_usage(usage: Usage, *, answered: bool) -> Usage:
 class Meter:
     """The rules of a model for the bills of its replies, looked up once in its flags."""
 
-    __slots__ = ("_always", "_calls", "_factors", "_media", "_price", "_reported", "_service", "_standard", "_tools")
+    __slots__ = (
+        "_always",
+        "_calls",
+        "_factors",
+        "_media",
+        "_plain_rates",
+        "_price",
+        "_reported",
+        "_service",
+        "_standard",
+        "_tools",
+    )
 
     def __init__(self, flags: Flags) -> None:
         price, usage = flags.price, flags.usage
@@ -301,6 +312,8 @@ class Meter:
             and getattr(price, name) is not None
             and (paths := getattr(usage, name, None) if usage is not None else None)
         }
+
+        self._plain_rates = [] if self._reported or self._media else _plain_rates(price)
 
     @property
     def counts_calls(self) -> bool:
@@ -338,6 +351,9 @@ class Meter:
         `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
         count of 0 for a reply that has content (`answered`) was not reported. `is_cut` and `most_output`: see `Facts`.
         """
+        is_plain = self._plain_rates and not is_cut and all(number == 0 for number in calls.values())
+        if is_plain and (plain := self._plain_cost(usage, extra)) is not None:
+            return plain
         if answered and (usage.input == 0 or usage.output == 0):
             usage = replace(usage, input=usage.input or None, output=usage.output or None)
         counts = extra.get("usage")
@@ -356,6 +372,26 @@ class Meter:
             return computed
         figure = None if computed is None or computed.currency != reported.currency else computed.amount
         return replace(reported, computed=figure)
+
+    def _plain_cost(self, usage: Usage, extra: Mapping[str, Any]) -> Cost | None:
+        """Return the cost of a reply whose price depends on the length of its input alone; None for any other."""
+        input, output, cached = usage.input, usage.output, usage.cached or 0
+        if not input or not output or usage.cache_write or cached > input:
+            return None
+        counts = extra.get("usage")
+        for path in self._service:
+            word = extra.get(path) or (get(counts, path) if counts else None)
+            if word is not None and word not in self._standard:
+                return None
+        _, fresh_rate, cached_rate, output_rate = next(rates for rates in self._plain_rates if input > rates[0])
+        amount = (input - cached) * fresh_rate + output * output_rate
+        if cached:
+            if cached_rate is None:
+                return None
+            amount += cached * cached_rate
+        assert self._price is not None
+        assert self._price.currency is not None
+        return Cost(amount / _MILLION, self._price.currency)
 
     def _facts(
         self,
@@ -414,6 +450,26 @@ class Meter:
             elif is_requested:
                 found[name] = None
         return found
+
+
+def _plain_rates(price: Price | None) -> list[tuple[float, Decimal, Decimal | None, Decimal]]:
+    """Return the prices of fresh input, cached input and output by the length from which they hold, the longest first.
+
+    Empty where anything else decides about the price.
+    """
+    if price is None or price.currency is None or price.off_peak or price.promotion or price.factors:
+        return []
+    if price.output_thinking is not None:
+        return []
+    base = _base_rates(price)
+    out = []
+    for above in sorted([-1.0, *(tier.get("above", 0) for tier in price.tiers or ())], reverse=True):
+        rates = _tier(base, base, int(above) + 1)
+        fresh, cached, output = rates.get("input"), rates.get("cached"), rates.get("output")
+        if fresh is None or output is None:
+            return []
+        out.append((above, _exact(fresh), None if cached is None else _exact(cached), _exact(output)))
+    return out
 
 
 @once_per_flags
