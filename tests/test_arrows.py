@@ -65,13 +65,13 @@ MAY: dict[str, set[str]] = {
     },
     "batch": FLAGS
     | {"client", "config", "engine/decode", "engine/encode", "estimates", "protocols", "simulator", "transports"},
-    "ray": FLAGS | {"batch", "client", "config", "engine/encode", "estimates", "transports"},
+    "ray": VALUES | {"batch", "config"},
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": VALUES | {"registry", "schemas", "tools"},
     "mcp_client": {"client", "config", "errors", "fork", "tools", "transports", "types"},
     "sdk": FLAGS | {"client", "config", "gateway", "gateway/store", "protocols"},
-    "daft": FLAGS | {"client", "config"},
+    "daft": VALUES | {"config", "registry", "tools"},
     "launch": {"config", "errors"},
     "cli/language": set(),
     "cli/output": FLAGS
@@ -125,6 +125,17 @@ EDGE: dict[str, dict[str, str]] = {
         "transports/httpx_async": "the pieces of a body, decoded in time",
         "transports/proxies": "the environment's proxies as for every request",
         "transports/tls": "certificates as for every request",
+        "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
+    },
+    "ray": {
+        "batch/shared/__init__": "what is asked and counted in several processes is a part of a batch, with one face",
+        "config/distribution": "the command that installs the extra",
+    },
+    "daft": {
+        "config/default_model": "a `prompt` without a model takes the user's default one, as the command does",
+        "config/distribution": "the command that installs the extra",
+        "config/redact": "no option that travels to the workers has a secret",
+        "registry/tiers": "a tier is no model before a worker takes one that it has a key for",
         "types/checks": "errors for wrong arguments as in the rest of `cnllm`",
     },
     "cli/matrix": {

@@ -5,15 +5,16 @@ from __future__ import annotations
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
 
-__all__ = ["CAP_REACHED", "Budget", "RetryBudget"]
+__all__ = ["CAP_REACHED", "RetryBudget", "RunBudget"]
 
 CAP_REACHED = "the rest does not fit below the cap"
+_RETRY_SHARE, _RETRY_RESERVE = 0.1, 20.0
 _UNBOUNDED = (
     "the most that a request can cost is not known, so --max-cost cannot be held: give --max-tokens or --assume-output"
 )
 
 
-class Budget:
+class RunBudget:
     """The money spent, and the most that requests on their way may cost, in units by currency.
 
     With a `cap` no request is sent whose worst case would exceed it together with those. Without one everything is
@@ -71,14 +72,12 @@ class RetryBudget:
     Without it an endpoint that fails for all would get every request several times.
     """
 
-    def __init__(self, share: float = 0.1, reserve: float = 20.0) -> None:
-        self._share = share
-        self._left = reserve
-        self._reserve = reserve
+    def __init__(self) -> None:
+        self._left = _RETRY_RESERVE
 
     def answer(self) -> None:
         """Count a request that was answered."""
-        self._left = min(self._left + self._share, self._reserve * 10)
+        self._left = min(self._left + _RETRY_SHARE, _RETRY_RESERVE * 10)
 
     def take(self) -> bool:
         """Whether a request may be sent again; if so, it is counted."""

@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.batch.readers import Reader
-from cnllm.batch.rows import Row, RowFault, id_digest, line_digest
-from cnllm.batch.state import DONE, FAILED, SENT, Record, State
+from cnllm.batch.rows import InputRow, Reader, RowFault, id_digest, line_digest
+from cnllm.batch.state import DONE, FAILED, SENT, BatchState, Record
 
-__all__ = ["Bits", "Comparison", "compare"]
+__all__ = ["Bits", "InputComparison", "compare"]
 
 _CHUNK = 10_000
 _STRAY = 64  # rows that stand elsewhere before the pass through the state goes on from there
@@ -47,7 +46,7 @@ class Bits:
         return index < len(self._bytes) and bool(self._bytes[index] & (1 << (number & 7)))
 
 
-class Comparison(msgspec.Struct):
+class InputComparison(msgspec.Struct):
     """The work of a run. `ask` are the lines up to `scanned` to ask; the lines after them are new.
 
     `changed` counts finished rows with another identity than now, `changed_cost` is what they cost, in units.
@@ -59,7 +58,6 @@ class Comparison(msgspec.Struct):
     matched: int = 0
     done: int = 0
     failed: int = 0
-    retried: int = 0
     unsure: int = 0
     skipped: int = 0
     waiting: int = 0
@@ -75,7 +73,7 @@ class Comparison(msgspec.Struct):
 class _Cursor:
     """The rows of the state in their order, one ahead."""
 
-    def __init__(self, state: State, after: int = 0) -> None:
+    def __init__(self, state: BatchState, after: int = 0) -> None:
         self._state = state
         self._rows: Iterator[tuple[Any, ...]] = state.raw_records(after)
         self.head = next(self._rows, None)
@@ -92,21 +90,20 @@ class _Cursor:
 
 def compare(
     reader: Reader,
-    state: State,
+    state: BatchState,
     setting: int,
-    identify: Callable[[Row], bytes | None],
+    identify: Callable[[InputRow], bytes | None],
     *,
     changed: Changed,
     ask_unsure: bool,
     waiting: Bits,
-    on_progress: Callable[[int], object] = lambda number: None,
-) -> Comparison:
+) -> InputComparison:
     """Return what is left to ask. `identify` returns the identity that a row has now; None where it has none.
 
     `waiting` are the rows, by their `seq`, that a job of a vendor will answer.
     """
     total = state.count()
-    found = Comparison(ask=Bits())
+    found = InputComparison(ask=Bits())
     seen, cursor = Bits(), _Cursor(state)
     updates: list[tuple[int, bytes, int, int]] = []
     strays = 0
@@ -147,8 +144,6 @@ def compare(
             continue
         seen.add(seq)
         found.matched += 1
-        if not found.matched % _CHUNK:
-            on_progress(found.matched)
         if row_state == SENT and seq in waiting:
             found.waiting += 1
             continue
@@ -160,7 +155,6 @@ def compare(
                 found.skipped += 1
             continue
         if row_state not in (DONE, FAILED):
-            found.retried += 1
             found.ask.add(row.number)
             continue
         if not same:
@@ -188,7 +182,7 @@ def compare(
     return found
 
 
-def _is_mended(reader: Reader, state: State, row: Row, seq: int, seen: Bits) -> bool:
+def _is_mended(reader: Reader, state: BatchState, row: InputRow, seq: int, seen: Bits) -> bool:
     """Whether a line that was no request, or had the id of another one, is a request now."""
     if state.record(seq).id != line_digest(row.number):
         return False
@@ -197,7 +191,7 @@ def _is_mended(reader: Reader, state: State, row: Row, seq: int, seen: Bits) -> 
     return digest != line_digest(row.number) and (other is None or other.seq not in seen)
 
 
-def _digest_of(reader: Reader, row: Row) -> bytes:
+def _digest_of(reader: Reader, row: InputRow) -> bytes:
     """Return the digest of a row's id."""
     try:
         row_id = reader.content(row).id
@@ -206,7 +200,7 @@ def _digest_of(reader: Reader, row: Row) -> bytes:
     return id_digest(row.number if row_id is None else row_id)
 
 
-def _note_change(found: Comparison, reader: Reader, row: Row, record: Record) -> None:
+def _note_change(found: InputComparison, reader: Reader, row: InputRow, record: Record) -> None:
     """Count a finished row whose identity is another one now."""
     found.changed += 1
     found.changed_cost += record.cost or 0
@@ -224,7 +218,7 @@ def _first_line(record: Record) -> str:
     return f"line {record.number}" if record.number else "an earlier line"
 
 
-def _store(state: State, updates: list[tuple[int, bytes, int, int]]) -> None:
+def _store(state: BatchState, updates: list[tuple[int, bytes, int, int]]) -> None:
     if updates:
         with state.writing():
             state.update_rows("number key setting", updates)

@@ -27,7 +27,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cnllm.batch.pace import Pace
+from cnllm.batch.pace import RequestPace
 
 __all__ = ["Controller", "Kind", "Ticket", "Trail"]
 
@@ -87,8 +87,8 @@ class Controller:
         self.accepted = self.refused = 0
         self._fixed = concurrency is not None
         self._most = float(most)
-        self._requests = Pace(requests)
-        self._tokens = Pace(tokens)
+        self._requests = RequestPace(requests)
+        self._tokens = RequestPace(tokens)
         self._doubling = _DOUBLING  # longer after each refusal of a burst
         self._ceiling: tuple[float, float] | None = None  # a concurrency at a time, from which growth is bounded
         self._starting = True
@@ -204,9 +204,9 @@ class Controller:
     ) -> None:
         """Take in limits a minute that the endpoint tells, and seconds in which it takes nothing."""
         if requests and not self._learned:
-            self._requests.rate = Pace(requests).rate
+            self._requests.rate = RequestPace(requests).rate
         if tokens:
-            self._tokens.rate = Pace(tokens).rate
+            self._tokens.rate = RequestPace(tokens).rate
         if pause:
             self._paused_until = max(self._paused_until, now + pause)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import RunBudget
 from cnllm.batch.jobs import Job
 from cnllm.batch.lane import Lane
 from cnllm.batch.pace import SHARE
@@ -45,7 +45,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 def estimate_run(
-    jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: Budget, window: float | None = None
+    jobs: Iterable[Job | None], lanes: list[Lane], price: RequestPrice, budget: RunBudget, window: float | None = None
 ) -> Estimate:
     """Return the estimate. `jobs` yields the first rows as jobs, and None for each further row."""
     rows = faults = sample = tokens_in = tokens_out = cost = 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cnllm.batch.output import LINE_BEGIN, Output
 from cnllm.batch.recovery import output_facts
-from cnllm.batch.state import State
+from cnllm.batch.state import BatchState
 from cnllm.config.private_files import open_private, sync_folder
 
 __all__ = ["errors_path", "finish_files"]
@@ -24,7 +24,7 @@ def errors_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.errors.jsonl")
 
 
-def finish_files(output: Output, state: State, *, order: bool) -> list[str]:
+def finish_files(output: Output, state: BatchState, *, order: bool) -> list[str]:
     """Remove lines of rows that have a newer one, order the lines, and copy the failures. Return what to tell.
 
     Where the disk has no room for a second copy of the output, the output stays as it is.
@@ -47,7 +47,7 @@ def finish_files(output: Output, state: State, *, order: bool) -> list[str]:
     return messages
 
 
-def _rewrite(output: Output, state: State, order: str) -> None:
+def _rewrite(output: Output, state: BatchState, order: str) -> None:
     """Write the live lines to a new file, in an order, and put it in the place of the output.
 
     A crash before the new file has the name leaves the old one, a crash after it leaves a state that does not know
@@ -74,7 +74,7 @@ def _rewrite(output: Output, state: State, order: str) -> None:
         raise
 
 
-def _copy(output: Output, state: State, order: str, file: object) -> Iterator[tuple[int, int]]:
+def _copy(output: Output, state: BatchState, order: str, file: object) -> Iterator[tuple[int, int]]:
     """Copy the live lines, and yield the new place of each."""
     position = 0
     for seq, place, length in state.execute(_LIVE + order):
@@ -83,7 +83,7 @@ def _copy(output: Output, state: State, order: str, file: object) -> Iterator[tu
         position += length
 
 
-def _copy_failures(output: Output, state: State) -> None:
+def _copy_failures(output: Output, state: BatchState) -> None:
     path = errors_path(output.path)
     rows = state.execute("SELECT place, length FROM rows WHERE state >= 2 AND place IS NOT NULL ORDER BY place")
     first = rows.fetchone()

@@ -19,14 +19,14 @@ from cnllm.config.redact import redact_url
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry.model import Model
 
-__all__ = ["Setting", "changed_parts", "describe_setting", "plan_identity"]
+__all__ = ["RunSetting", "changed_parts", "describe_setting", "plan_identity"]
 
 _NO_PART_OF_A_REQUEST = ("title", "price", "status", "keys", "errors", "error", "usage", "finish", "simulator", "batch")
 """Flags that no request depends on."""
 _UNNAMED = ("tools", "api_key", "extra_headers", "timeout", "limits", "fallback", "params")
 
 
-class Setting(Struct, frozen=True):
+class RunSetting(Struct, frozen=True):
     """The settings that the requests of a run depend on beside the rows. `parts` name each with a value or a digest."""
 
     fingerprint: bytes
@@ -46,8 +46,8 @@ def _plain_url(url: str) -> str:
 
 
 def describe_setting(
-    model: Model, probe: Plan, options: Mapping[str, Any], prompt: str | None, tools: bool, version: str
-) -> Setting:
+    model: Model, probe: Plan, options: Mapping[str, Any], prompt: str | None, version: str, *, tools: bool
+) -> RunSetting:
     """Return the setting of a run. `probe` is the request of a fixed text with the options of the run."""
     flags = {
         name: getattr(model.flags, name)
@@ -66,7 +66,7 @@ def describe_setting(
         "tools": tools,
         "cnllm": version,
     }
-    return Setting(blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).digest(), parts)
+    return RunSetting(blake2b(msgspec.json.encode(parts, order="sorted"), digest_size=16).digest(), parts)
 
 
 def changed_parts(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:

@@ -10,15 +10,14 @@ from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, cached_outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
-from cnllm.batch.readers import Reader
-from cnllm.batch.rows import Id, Row, RowFault, id_digest, line_digest
+from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
 from cnllm.batch.state import Record
 from cnllm.errors import CannotSend
 
-__all__ = ["Job", "JobMaker", "Request"]
+__all__ = ["Job", "JobMaker", "RowRequest"]
 
 
-class Request:
+class RowRequest:
     """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
 
     `prepared` is the call, until it is sent. `reserved` is the most that the request can cost, in units; None is
@@ -58,7 +57,7 @@ class Request:
         self.tokens = price.tokens_of(self.prepared.plan)
 
 
-class Job(Request):
+class Job(RowRequest):
     """The request of a row. `digest` is that of its id, `record` the row of an earlier run.
 
     `outcome` is that of a row that is not sent, `line` the place of one without an id. `asked`: this run marked it
@@ -67,7 +66,7 @@ class Job(Request):
 
     __slots__ = ("asked", "charged", "digest", "line", "outcome", "record", "row", "row_id", "seq")
 
-    def __init__(self, row: Row, row_id: Id | None, digest: bytes, seq: int) -> None:
+    def __init__(self, row: InputRow, row_id: Id | None, digest: bytes, seq: int) -> None:
         super().__init__()
         self.row = row
         self.row_id = row_id
@@ -98,8 +97,8 @@ class JobMaker:
         self._cache = cache
         self.doubled: Mapping[int, str] = {}
 
-    def make(self, row: Row, seq: int) -> Job:
-        """Return the job of a row. One that is not sent has its outcome already. Raises as `Request.prepare` does."""
+    def make(self, row: InputRow, seq: int) -> Job:
+        """Return the job of a row. One that is not sent has its outcome. Raises as `RowRequest.prepare` does."""
         try:
             content = self._reader.content(row)
         except RowFault as fault:

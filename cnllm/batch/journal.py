@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cnllm.batch.output import Output
 from cnllm.batch.recovery import output_facts
-from cnllm.batch.state import Mark, Record, Result, State
+from cnllm.batch.state import BatchState, Record, Result, RowMark
 
 __all__ = ["Finish", "Journal", "write_finishes"]
 
@@ -36,7 +36,7 @@ class Finish(Struct, frozen=True):
 class _Group(Struct):
     """Data that are written together, with the callbacks for afterwards."""
 
-    marks: list[Mark]
+    marks: list[RowMark]
     marked: list[Callable[[Record | None], None]]
     finishes: list[Finish]
     finished: list[Callable[[], None]]
@@ -48,20 +48,19 @@ class Journal:
     Rows from `first_seq` on are those of this run.
     """
 
-    def __init__(self, output: Output, state: State, spent: Callable[[], dict[str, int]], first_seq: int) -> None:
+    def __init__(self, output: Output, state: BatchState, spent: Callable[[], dict[str, int]], first_seq: int) -> None:
         self._output = output
         self.state = state
         self._spent = spent
-        self._first_seq = first_seq
+        self.first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
         self._group = _Group([], [], [], [])
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self.hurry = True
-        self.groups = 0
 
-    def mark(self, mark: Mark, then: Callable[[Record | None], None]) -> None:
+    def mark(self, mark: RowMark, then: Callable[[Record | None], None]) -> None:
         """Store that a request is about to be sent, then call back with the row as it was."""
         self._group.marks.append(mark)
         self._group.marked.append(then)
@@ -88,7 +87,6 @@ class Journal:
             self._wake.clear()
             group, self._group = self._group, _Group([], [], [], [])
             found = await loop.run_in_executor(self._thread, self._write, group, self._spent())
-            self.groups += 1
             for finished in group.finished:
                 finished()
             for then, record in zip(group.marked, found, strict=True):
@@ -114,14 +112,14 @@ class Journal:
 
         def mark() -> None:
             nonlocal found
-            found = self.state.mark(group.marks, self._first_seq)
+            found = self.state.mark(group.marks, self.first_seq)
 
         write_finishes(self._output, self.state, group.finishes, spent, mark)
         return found
 
 
 def write_finishes(
-    output: Output, state: State, finishes: Sequence[Finish], spent: dict[str, int], more: Callable[[], object]
+    output: Output, state: BatchState, finishes: Sequence[Finish], spent: dict[str, int], more: Callable[[], object]
 ) -> None:
     """Write lines to the output, then in one transaction what `more` writes and what became of the rows."""
     places = output.append([finish.line for finish in finishes]) if finishes else []

@@ -1,17 +1,19 @@
-"""Open the endpoints and keys of a run."""
+"""Open the endpoints and keys of a run, and read the headers in which an endpoint tells how much may be sent."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from hashlib import blake2b
+from typing import NamedTuple
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane, wrap_transport
-from cnllm.batch.rate_headers import read_limits
 from cnllm.batch.settings import BatchSettings
 from cnllm.client.async_client import AsyncClient
+from cnllm.engine.decode.retry_delay import delay_from_field
 from cnllm.engine.encode.plan import Plan
 from cnllm.registry import Registry
 from cnllm.registry.flags import RateHeaders, Rates
@@ -19,7 +21,7 @@ from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
 from cnllm.types.policy import Retry
 
-__all__ = ["idempotency_header", "open_lanes"]
+__all__ = ["idempotency_header", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
@@ -81,3 +83,47 @@ def idempotency_header(model: Model, salt: str) -> Callable[[Plan], tuple[str, s
         return name, blake2b(plan_identity(plan), digest_size=16, key=salt.encode()).hexdigest()
 
     return header
+
+
+# ── the limits that headers tell ─────────────────────────────────────────────
+
+
+class HeaderLimits(NamedTuple):
+    """The limits that a response names: requests and tokens of a minute, and the seconds in which nothing is left."""
+
+    requests: float | None
+    tokens: float | None
+    pause: float | None
+
+
+def read_limits(headers: Mapping[str, str], names: RateHeaders) -> HeaderLimits:
+    """Return the limits that a response tells."""
+    pauses = [
+        seconds
+        for left, reset in ((names.requests_left, names.requests_reset), (names.tokens_left, names.tokens_reset))
+        if (count := _number(headers, left)) is not None and count < 1 and (seconds := _seconds(headers, reset))
+    ]
+    return HeaderLimits(_number(headers, names.requests), _number(headers, names.tokens), max(pauses, default=None))
+
+
+def _number(headers: Mapping[str, str], name: str | None) -> float | None:
+    """Return the number in a header; None where there is none."""
+    text = "" if name is None else headers.get(name.lower(), "")
+    try:
+        number = float(text.split(",")[0])
+    except ValueError:
+        return None
+    return number if number >= 0 else None
+
+
+def _seconds(headers: Mapping[str, str], name: str | None) -> float | None:
+    """Return the seconds until a reset: a number, a duration, or a date in either of the usual forms."""
+    text = "" if name is None else headers.get(name.lower(), "").strip()
+    seconds = delay_from_field("retryafter", text)
+    if seconds is not None or not text:
+        return seconds
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())

@@ -44,9 +44,9 @@ def outcome_of_reply(reply: Reply) -> Outcome:
     """Return the outcome of a reply. One that does not follow the schema is a failure, and so is a cut one."""
     for note in reply.notes:
         if note.code == "answer-invalid":
-            return Outcome(FAILED, reply, _error(INVALID, note.said, None, False))
+            return Outcome(FAILED, reply, _error(INVALID, note.said))
     if reply.finish in ("cut", "error"):
-        return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", None, True))
+        return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", retryable=True))
     return Outcome(DONE, reply, None)
 
 
@@ -60,12 +60,12 @@ def outcome_of_error(error: CnllmError) -> Outcome:
     status = error.status if isinstance(error, EndpointError) else None
     retryable = error.meaning.again is True
     state = RETRYABLE if retryable else FAILED
-    return Outcome(state, error.reply, _error(type(error).__name__, str(error), status, retryable))
+    return Outcome(state, error.reply, _error(type(error).__name__, str(error), status, retryable=retryable))
 
 
-def fault_outcome(message: str, *, kind: str = FAULT) -> Outcome:
+def fault_outcome(message: str) -> Outcome:
     """Return the outcome of a row that was not sent."""
-    return Outcome(FAILED, None, _error(kind, message, None, False))
+    return Outcome(FAILED, None, _error(FAULT, message))
 
 
 def line_of(
@@ -86,5 +86,5 @@ def line_of(
     return encode_line(data)
 
 
-def _error(kind: str, message: str, status: int | None, retryable: bool) -> dict[str, Any]:
+def _error(kind: str, message: str, status: int | None = None, *, retryable: bool = False) -> dict[str, Any]:
     return {"type": kind, "message": message, "status": status, "retryable": retryable}

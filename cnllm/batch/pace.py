@@ -6,14 +6,14 @@ seconds, or with a bucket that is refilled. A burst at the start of a minute wou
 
 from __future__ import annotations
 
-__all__ = ["SHARE", "Pace"]
+__all__ = ["SHARE", "RequestPace"]
 
 SHARE = 0.985
 """The share of a known limit that is used. The rest is for clocks that differ and for requests on their way."""
 _CREDIT = 0.25  # seconds of the limit that may be made up for, where a request could not be sent in time
 
 
-class Pace:
+class RequestPace:
     """A rate of requests or of tokens. `rate` is for a second; None: no limit is known."""
 
     def __init__(self, per_minute: float | None = None) -> None:

@@ -7,13 +7,21 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import RunBudget
 from cnllm.batch.lane import Lane
 from cnllm.batch.tally import Tally
-from cnllm.batch.vendor.progress import VendorProgress
 from cnllm.estimates.money import amount_of
 
-__all__ = ["Progress", "snapshot"]
+__all__ = ["Progress", "VendorProgress", "snapshot"]
+
+
+class VendorProgress(Struct, frozen=True):
+    """Jobs that are not finished, their rows, and how many are served. `word` is the vendor's for their state."""
+
+    jobs: int
+    rows: int
+    served: int
+    word: str = ""
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -43,7 +51,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 def snapshot(
     tally: Tally,
-    budget: Budget,
+    budget: RunBudget,
     lanes: Sequence[Lane],
     before: int,
     total: int | None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cnllm.batch.output import Line, Output
 from cnllm.batch.rows import id_digest, line_digest
-from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT, State
+from cnllm.batch.state import DONE, FAILED, RETRYABLE, SENT, BatchState
 from cnllm.estimates.money import units_of
 
 __all__ = ["Spent", "output_facts", "recover", "state_path"]
@@ -24,7 +24,7 @@ _INSERT = (
 )
 
 
-def recover(output: Output, state: State) -> Spent:
+def recover(output: Output, state: BatchState) -> Spent:
     """Take in the lines of the output that the state does not know. Return what was spent so far.
 
     A torn last line is cut off. What unanswered requests may have cost counts as spent from now on.
@@ -39,7 +39,7 @@ def recover(output: Output, state: State) -> Spent:
             state.execute("UPDATE rows SET place = NULL, length = NULL")
             state.execute("DELETE FROM superseded")
         size = 0
-    _take_in(output, state, size, trusted, spent)
+    _take_in(output, state, size, spent, trusted=trusted)
     if unsure := state.unanswered_cost():
         currency = state.fact("currency")
         if currency is not None:
@@ -55,7 +55,7 @@ def output_facts(output: Output) -> dict[str, object]:
     return {"output": {"size": output.size, "tail": output.tail(output.size)}}
 
 
-def _take_in(output: Output, state: State, start: int, trusted: bool, spent: Spent) -> None:
+def _take_in(output: Output, state: BatchState, start: int, spent: Spent, *, trusted: bool) -> None:
     """Store the lines from a place on."""
     entries = output.entries(start, start if trusted and start else 0)
     seq, currency = state.last_seq(), state.fact("currency")

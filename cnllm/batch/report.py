@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import RunBudget
 from cnllm.batch.tally import Tally
 from cnllm.estimates.money import amount_of
 
-__all__ = ["Report", "make_report"]
+__all__ = ["BatchReport", "make_report"]
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class BatchReport(Struct, frozen=True, kw_only=True):
     """The results of a run, and the content of the output.
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
@@ -69,11 +69,11 @@ class Report(Struct, frozen=True, kw_only=True):
         return data
 
 
-def make_report(out: str, tally: Tally, budget: Budget, now: float, **fields: Any) -> Report:
+def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields: Any) -> BatchReport:
     """Return the report of a run from its counts."""
     values = tally.percentiles(0.5, 0.9, 0.95, 0.99)
     priced = budget.currency is not None
-    return Report(
+    return BatchReport(
         out=out,
         asked=tally.done + tally.failed,
         seconds=round(now - tally.start, 3),

@@ -1,15 +1,33 @@
-"""The rows of an input: one request each, as it stands there."""
+"""The rows of an input: one request each. Their columns fill in a prompt, and they may be put in order."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-__all__ = ["Content", "Row", "RowFault", "check_id", "id_digest", "json_kind", "line_digest", "row_key"]
+__all__ = [
+    "Content",
+    "InputRow",
+    "PromptTemplate",
+    "Reader",
+    "RowFault",
+    "check_id",
+    "grouped",
+    "id_digest",
+    "json_kind",
+    "line_digest",
+    "row_key",
+]
 
 Id = str | int
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
+_WINDOW = 10_000  # rows that are sorted together; memory does not grow with the input
+_BEGINNING = 4096  # bytes that are compared
 
 
 class RowFault(Exception):
@@ -24,12 +42,28 @@ class Content(Struct, frozen=True):
     options: dict[str, Any]
 
 
-class Row(Struct, frozen=True):
+class InputRow(Struct, frozen=True):
     """A row as it was read. `number` is its line, `key` a digest of its own bytes; `data` is decoded when needed."""
 
     number: int
     key: bytes
     data: Any
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """An input, by functions. `name` is for messages.
+
+    `rows` yields the rows from the start; `content` returns the request of one, or raises `RowFault`. `keep` makes sure
+    that the rows can be read more than once, and `close` gives up what it made. `count` returns about how many rows
+    there are; None where that is not known before the end.
+    """
+
+    name: str
+    rows: Callable[[], Iterator[InputRow]]
+    content: Callable[[InputRow], Content]
+    count: Callable[[], int | None]
+    keep: Callable[[], None] = lambda: None
+    close: Callable[[], None] = lambda: None
 
 
 def row_key(data: bytes) -> bytes:
@@ -59,3 +93,77 @@ def json_kind(value: Any) -> str:
     """Return the kind of a JSON value in words."""
     names = {dict: "an object", list: "a list", str: "a text", type(None): "null", bool: "true or false"}
     return names.get(type(value), "a number")
+
+
+# ── prompts ──────────────────────────────────────────────────────────────────
+
+
+class PromptTemplate:
+    """A prompt with places for columns. `{{` and `}}` stand for braces. Braces around other text stay as they are.
+
+    `columns` are the names of the places. A place is a name of letters, digits, `_`, `-`, `.` or spaces, so that the
+    braces of JSON in a prompt need not be doubled.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        pieces: list[tuple[bool, str]] = []
+        position = 0
+        for match in _FIELD.finditer(text):
+            name = match[1]
+            if name is not None and not re.fullmatch(r"[\w][\w .-]*", name):
+                continue
+            pieces.append((False, text[position : match.start()]))
+            pieces.append((False, match[0][0]) if name is None else (True, name.strip()))
+            position = match.end()
+        pieces.append((False, text[position:]))
+        self._pieces = [(is_column, piece) for is_column, piece in pieces if piece]
+        self.columns = tuple(dict.fromkeys(piece for is_column, piece in self._pieces if is_column))
+
+    def fill(self, columns: Mapping[str, Any]) -> str:
+        """Return the prompt for a row. Raises `RowFault` for a column that the row does not have."""
+        out = []
+        for is_column, piece in self._pieces:
+            if not is_column:
+                out.append(piece)
+                continue
+            value = columns.get(piece)
+            if value is None:
+                have = ", ".join(str(name) for name in columns) or "none"
+                raise RowFault(f"there is no column {piece!r} for the prompt; the row has: {have}")
+            out.append(value if type(value) is str else msgspec.json.encode(value, enc_hook=str).decode())
+        return "".join(out)
+
+
+# ── order ────────────────────────────────────────────────────────────────────
+
+
+def grouped(rows: Iterable[InputRow], reader: Reader) -> Iterator[InputRow]:
+    """Yield the rows, those of each ten thousand in the order of their messages."""
+    window: list[tuple[bytes, int, InputRow]] = []
+    for row in rows:
+        window.append((_beginning(reader, row), row.number, row))
+        if len(window) >= _WINDOW:
+            yield from _sorted(window)
+            window.clear()
+    yield from _sorted(window)
+
+
+def _sorted(window: list[tuple[bytes, int, InputRow]]) -> Iterator[InputRow]:
+    window.sort(key=lambda item: item[:2])
+    for _, _, row in window:
+        yield row
+
+
+def _beginning(reader: Reader, row: InputRow) -> bytes:
+    """Return the beginning of a row's messages."""
+    try:
+        messages = reader.content(row).messages
+    except RowFault:
+        return b""
+    if isinstance(messages, str):
+        return messages.encode("utf-8", "surrogatepass")[:_BEGINNING]
+    try:
+        return msgspec.json.encode(messages)[:_BEGINNING]
+    except (TypeError, UnicodeEncodeError):
+        return repr(messages).encode("utf-8", "surrogatepass")[:_BEGINNING]

@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from cnllm.batch.answer_cache import AnswerCache
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import RunBudget
 from cnllm.batch.dispatcher import Dispatcher
-from cnllm.batch.jobs import Job
+from cnllm.batch.jobs import Job, JobMaker
 from cnllm.batch.journal import Finish, Journal
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import FAULT, Outcome, fault_outcome, line_of
-from cnllm.batch.rows import Row, line_digest
-from cnllm.batch.sender import Attempt, LanePermit, Sender
-from cnllm.batch.state import Mark, Record
+from cnllm.batch.rows import InputRow, line_digest
+from cnllm.batch.sender import AttemptResult, LanePermit, Sender
+from cnllm.batch.settings import BatchSettings
+from cnllm.batch.state import Record, RowMark
 from cnllm.batch.tally import Tally
 
-__all__ = ["Runner", "Stop"]
+__all__ = ["RunParts", "Runner"]
 
 _FIRST_STOCK, _MOST_STOCK = 4, 4096
 _CACHE_GROUP = 500  # answers that are put into the cache at once
@@ -44,35 +46,34 @@ class Stop:
             self.kind, self.reason = kind, reason
 
 
+class RunParts(Protocol):
+    """The parts of a session that a run uses."""
+
+    settings: BatchSettings
+    lanes: list[Lane]
+    budget: RunBudget
+    cache: AnswerCache | None
+    jobs: JobMaker
+    number: int
+
+
 class Runner:
-    """The moving parts of one run. `make_job` turns a row into a job, `rows` yields them in small lists."""
+    """The moving parts of one run. `must_retake` says whether the state may know a line from an earlier run."""
 
     def __init__(
-        self,
-        *,
-        lanes: Sequence[Lane],
-        journal: Journal,
-        budget: Budget,
-        tally: Tally,
-        setting: int,
-        first_seq: int,
-        sender: Sender,
-        make_job: Callable[[Row, int], Job],
-        must_retake: Callable[[int], bool],
-        strict: bool = False,
-        cache: AnswerCache | None = None,
+        self, session: RunParts, journal: Journal, tally: Tally, sender: Sender, must_retake: Callable[[int], bool]
     ) -> None:
-        self._lanes = list(lanes)
+        self._lanes = session.lanes
+        self._budget = session.budget
+        self._setting = session.number
+        self._make_job = session.jobs.make
+        self._strict = session.settings.strict
+        self._cache = session.cache
         self._journal = journal
-        self._budget = budget
         self._tally = tally
-        self._setting = setting
-        self._next_seq = self._first_seq = first_seq
         self._sender = sender
-        self._make_job = make_job
         self._must_retake = must_retake
-        self._strict = strict
-        self._cache = cache
+        self._next_seq = self._first_seq = journal.first_seq
         self._to_cache: list[tuple[bytes, bytes]] = []
         self._marking = 0
         self._finishing = 0
@@ -91,7 +92,7 @@ class Runner:
 
     # ── the run ──────────────────────────────────────────────────────────────
 
-    async def run(self, rows: AsyncIterator[Sequence[Row]]) -> None:
+    async def run(self, rows: AsyncIterator[Sequence[InputRow]]) -> None:
         """Ask every row. Raises `CnllmError` where the disk does not take what came back."""
         journal = asyncio.create_task(self._journal.run(self._group_written))
         feeder = asyncio.create_task(self._feed(rows))
@@ -169,7 +170,7 @@ class Runner:
 
     # ── feeding ──────────────────────────────────────────────────────────────
 
-    async def _feed(self, rows: AsyncIterator[Sequence[Row]]) -> None:
+    async def _feed(self, rows: AsyncIterator[Sequence[InputRow]]) -> None:
         async for chunk in rows:
             for row in chunk:
                 while len(self._ready) + self._marking >= self._stock and self.stop.kind is None:
@@ -203,13 +204,13 @@ class Runner:
         self._marking += 1
         row = job.row
         retake = not job.asked and self._must_retake(row.number)
-        mark = Mark(
+        mark = RowMark(
             job.seq, job.digest, row.number, row.key, job.identity, self._setting, job.reserved, job.asked, retake
         )
         self._journal.hurry = len(self._ready) < 2
-        self._journal.mark(mark, lambda record: self._marked(job, record, retake))
+        self._journal.mark(mark, lambda record: self._marked(job, record, retake=retake))
 
-    def _marked(self, job: Job, record: Record | None, retake: bool) -> None:
+    def _marked(self, job: Job, record: Record | None, *, retake: bool) -> None:
         """Go on with a row whose mark is on the disk."""
         self._marking -= 1
         if not job.asked and record is not None:
@@ -273,14 +274,14 @@ class Runner:
         else:
             self._finish(job, attempt.outcome, attempt.cost)
 
-    def _retry(self, job: Job, attempt: Attempt) -> None:
+    def _retry(self, job: Job, attempt: AttemptResult) -> None:
         """Mark a row again; or write its failure, where the cap leaves no room for another attempt."""
         if self._charge(job, attempt):
             self._mark(job)
         else:
             self._finish(job, attempt.outcome, 0)
 
-    def _charge(self, job: Job, attempt: Attempt) -> bool:
+    def _charge(self, job: Job, attempt: AttemptResult) -> bool:
         """Charge an attempt, and reserve for another one; return whether the cap leaves room for it."""
         charged = job.reserved if attempt.cost is None else attempt.cost
         self._budget.settle(job.reserved, attempt.cost)

@@ -10,18 +10,18 @@ from msgspec import Struct
 
 from cnllm.batch.budget import RetryBudget
 from cnllm.batch.controller import Controller, Kind, Ticket
-from cnllm.batch.jobs import Request
+from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
 from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
-__all__ = ["Attempt", "LanePermit", "Permit", "Sender"]
+__all__ = ["AttemptResult", "LanePermit", "Permit", "Sender"]
 
 Next = Literal["finish", "again", "retry", "close"]
 
 
-class Attempt(Struct, frozen=True):
+class AttemptResult(Struct, frozen=True):
     """The end of a request that was sent once. `kind` is for the bounds of the endpoint, `next` for the row.
 
     The row is finished; it is sent again, which is no retry; it is retried; or its key serves no request.
@@ -43,7 +43,7 @@ class Attempt(Struct, frozen=True):
 class Permit(Protocol):
     """The permission to send one request, from the bounds of an endpoint in this process or in another one."""
 
-    def end(self, attempt: Attempt) -> None:
+    def end(self, attempt: AttemptResult) -> None:
         """Take in what became of the request."""
 
     def drop(self) -> None:
@@ -59,7 +59,7 @@ class LanePermit:
         self._controller = controller
         self._ticket = ticket
 
-    def end(self, attempt: Attempt) -> None:
+    def end(self, attempt: AttemptResult) -> None:
         """Take in what became of the request."""
         self._controller.end(time.monotonic(), self._ticket, attempt.kind, attempt.tokens, attempt.retry_after)
 
@@ -85,7 +85,7 @@ class Sender:
         self._loop_options = loop_options
         self._retries = RetryBudget()
 
-    async def send(self, request: Request, lane: Lane, permit: Permit) -> Attempt:
+    async def send(self, request: RowRequest, lane: Lane, permit: Permit) -> AttemptResult:
         """Send a request once, and return what became of it. The permit ends with it."""
         start = time.monotonic()
         request.attempts += 1
@@ -99,13 +99,13 @@ class Sender:
         else:
             self._retries.answer()
             seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
-            attempt = Attempt(
+            attempt = AttemptResult(
                 "accepted", "finish", outcome, self._paid(reply), seconds, reply, tokens=_tokens_of(reply)
             )
         permit.end(attempt)
         return attempt
 
-    async def _ask(self, request: Request, lane: Lane) -> Reply:
+    async def _ask(self, request: RowRequest, lane: Lane) -> Reply:
         prepared, request.prepared = request.prepared, None
         if self._loop_options is not None:
             return await lane.run_loop(request.messages, request.options, self._loop_options)
@@ -116,7 +116,7 @@ class Sender:
         reply: Reply = prepared.reply
         return reply
 
-    def _read_failure(self, request: Request, lane: Lane, error: CnllmError, seconds: float) -> Attempt:
+    def _read_failure(self, request: RowRequest, lane: Lane, error: CnllmError, seconds: float) -> AttemptResult:
         meaning, retry_after = error.meaning, error.retry_after
         kind: Kind = "overloaded" if meaning.load else "failed"
         following: Next = "finish"
@@ -132,7 +132,7 @@ class Sender:
             if request.failures < self._attempts and (is_lost or self._retries.take()):
                 following = "retry"
         cost = None if meaning.charged else 0
-        return Attempt(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
+        return AttemptResult(kind, following, outcome_of_error(error), cost, seconds, None, error, None, retry_after)
 
 
 def _tokens_of(reply: Reply) -> float | None:

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 from cnllm._version import VERSION
 from cnllm.batch import identity
 from cnllm.batch.answer_cache import AnswerCache
-from cnllm.batch.budget import Budget
-from cnllm.batch.comparison import Comparison, compare
+from cnllm.batch.budget import RunBudget
+from cnllm.batch.comparison import Bits, InputComparison, compare
 from cnllm.batch.dry_run import Estimate, estimate_run, sample_size
 from cnllm.batch.final import finish_files
-from cnllm.batch.grouping import grouped
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
 from cnllm.batch.lane import Lane
@@ -26,18 +25,17 @@ from cnllm.batch.output import Output
 from cnllm.batch.plot import draw_plot, plot_path
 from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import Progress, snapshot
-from cnllm.batch.readers import Reader, open_reader
+from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
-from cnllm.batch.report import Report, make_report
-from cnllm.batch.rows import Row
+from cnllm.batch.report import BatchReport, make_report
+from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
 from cnllm.batch.settings import BatchSettings
-from cnllm.batch.state import DONE, FAILED, RETRYABLE, State
+from cnllm.batch.state import DONE, FAILED, RETRYABLE, BatchState
 from cnllm.batch.tally import Tally
-from cnllm.batch.template import Template
-from cnllm.batch.vendor.calls import call_timeouts, takes_calls, use_calls
-from cnllm.batch.vendor.parts import Parts
+from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
+from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
 from cnllm.config.private_files import write_file
 from cnllm.errors import CnllmError
@@ -45,7 +43,7 @@ from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
 from cnllm.types.call_options import LoopOptions
 
-__all__ = ["Interruptible", "Session"]
+__all__ = ["BatchSession", "Interruptible"]
 
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
@@ -64,13 +62,13 @@ class Interruptible(Protocol):
         """Stop; the second time at once."""
 
 
-class Session:
+class BatchSession:
     """A run that is opened: `asyncio` runs it, `close` gives the output back."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self.settings = settings
         self.total: int | None = None
-        self.template = None if settings.prompt is None else Template(settings.prompt)
+        self.template = None if settings.prompt is None else PromptTemplate(settings.prompt)
         self.registry = Registry.load() if settings.registry is None else settings.registry
         self.reader: Reader = open_reader(
             settings.requests, self.template, format=settings.format, encoding=settings.encoding
@@ -80,23 +78,23 @@ class Session:
         if path.is_dir():
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
         self._is_new = is_new = not path.exists()
-        self.state = State(state_path(path))
+        self.state = BatchState(state_path(path))
         try:
             self.output = Output(path)
         except BaseException:
-            self._discard(is_new)
+            self._discard(is_new=is_new)
             raise
         try:
             self._open()
         except BaseException:
             self.output.close()
-            self._discard(is_new and self.output.size == 0)
+            self._discard(is_new=is_new and self.output.size == 0)
             raise
 
     def _open(self) -> None:
         settings, state = self.settings, self.state
         spent = recover(self.output, state)
-        self.parts = Parts(state)
+        self.parts = VendorParts(state)
         self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
         by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
@@ -109,11 +107,11 @@ class Session:
             options["timeout"] = call_timeouts(lane.model)
         probe = lane.prepare(_PROBE, options).plan
         self.setting = identity.describe_setting(
-            lane.model, probe, options, settings.prompt, settings.max_steps is not None, VERSION
+            lane.model, probe, options, settings.prompt, VERSION, tools=settings.max_steps is not None
         )
         self.price: RequestPrice = request_price(settings, lane.model)
         cap = None if settings.max_cost is None else units_of(settings.max_cost)
-        self.budget = Budget(spent, self.price.currency, cap)
+        self.budget = RunBudget(spent, self.price.currency, cap)
         self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
         self.budget.reserve(self.parts.reserved())
         probe_cost = self.price.cost_of(probe) or 0 if self.vendor is None else self.vendor.probe_cost
@@ -155,18 +153,20 @@ class Session:
             self.state.set_facts(salt=salt)
         return salt
 
-    def _discard(self, is_new: bool) -> None:
+    def _discard(self, *, is_new: bool) -> None:
         """Close the state. Files that this run made, and that hold nothing, are removed."""
         self.state.close()
         if is_new:
-            for path in (self.settings.out, self.state.path):
-                path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
+            self._remove_files()
 
     def discard_if_empty(self) -> None:
         """Remove the closed files of an output that was made for an estimate."""
         if self._is_new and self.settings.out.stat().st_size == 0:
-            for path in (self.settings.out, self.state.path):
-                path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
+            self._remove_files()
+
+    def _remove_files(self) -> None:
+        for path in (self.settings.out, self.state.path):
+            path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
 
     def close(self) -> None:
         """Close the files."""
@@ -178,12 +178,10 @@ class Session:
 
     # ── what is left to do ───────────────────────────────────────────────────
 
-    def _compare(self) -> Comparison:
+    def _compare(self) -> InputComparison:
         settings, state = self.settings, self.state
         if not state.count():
-            from cnllm.batch.comparison import Bits
-
-            return Comparison(ask=Bits())
+            return InputComparison(ask=Bits())
         self.reader.keep()
         found = compare(
             self.reader,
@@ -204,10 +202,10 @@ class Session:
             raise self._changed_error(found)
         return found
 
-    def _identify(self, row: Row) -> bytes | None:
+    def _identify(self, row: InputRow) -> bytes | None:
         return self.jobs.make(row, 0).identity
 
-    def _changed_error(self, found: Comparison) -> CnllmError:
+    def _changed_error(self, found: InputComparison) -> CnllmError:
         known = self.state.settings()
         causes: list[str] = []
         for number in found.changed_settings:
@@ -226,11 +224,11 @@ class Session:
 
     # ── rows ─────────────────────────────────────────────────────────────────
 
-    def _rows_to_ask(self) -> Iterator[Row]:
+    def _rows_to_ask(self) -> Iterator[InputRow]:
         rows = self._pending_rows()
         return rows if self.settings.group_by is None else grouped(rows, self.reader)
 
-    def _pending_rows(self) -> Iterator[Row]:
+    def _pending_rows(self) -> Iterator[InputRow]:
         found = self.comparison
         for row in self.reader.rows():
             if row.number > found.scanned or row.number in found.ask or row.number in found.doubled:
@@ -245,12 +243,12 @@ class Session:
         window = None if self.vendor is None else self.vendor.window
         return estimate_run(jobs, self.lanes, price, self.budget, window)
 
-    async def _row_chunks(self) -> AsyncIterator[Sequence[Row]]:
+    async def _row_chunks(self) -> AsyncIterator[Sequence[InputRow]]:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
         loop, rows = asyncio.get_running_loop(), self._rows_to_ask()
         thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-read")
 
-        def read() -> list[Row]:
+        def read() -> list[InputRow]:
             chunk = []
             for row in rows:
                 chunk.append(row)
@@ -266,7 +264,7 @@ class Session:
 
     # ── the run ──────────────────────────────────────────────────────────────
 
-    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> Report:
+    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> BatchReport:
         """Ask what is left, and return the report."""
         tally = Tally(time.monotonic())
         if self.vendor is not None:
@@ -282,7 +280,7 @@ class Session:
         rows = self._row_chunks() if self.vendor is None else self._leftover_chunks(self.vendor)
         return await self._run_single(tally, rows, on_start)
 
-    async def _leftover_chunks(self, vendor: VendorPhase) -> AsyncIterator[Sequence[Row]]:
+    async def _leftover_chunks(self, vendor: VendorPhase) -> AsyncIterator[Sequence[InputRow]]:
         """Yield the rows that the vendor left for single calls."""
         if vendor.stopped is not None or not vendor.leftover.count:
             return
@@ -291,26 +289,18 @@ class Session:
             yield chunk
 
     async def _run_single(
-        self, tally: Tally, rows: AsyncIterator[Sequence[Row]], on_start: Callable[[Interruptible], object]
-    ) -> Report:
+        self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]], on_start: Callable[[Interruptible], object]
+    ) -> BatchReport:
         """Ask rows one by one, finish the files, and return the report."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
-        first_seq = self.state.last_seq() + 1
-        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), first_seq)
+        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), self.state.last_seq() + 1)
+        loop_options = None if settings.max_steps is None else self.loop_options
         runner = Runner(
-            lanes=self.lanes,
-            journal=journal,
-            budget=self.budget,
-            tally=tally,
-            setting=self.number,
-            first_seq=first_seq,
-            sender=Sender(
-                settings.attempts, self.price.paid, None if settings.max_steps is None else self.loop_options
-            ),
-            make_job=self.jobs.make,
-            must_retake=lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
-            strict=settings.strict,
-            cache=self.cache,
+            self,
+            journal,
+            tally,
+            Sender(settings.attempts, self.price.paid, loop_options),
+            lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
         )
         on_start(runner)
         counter = asyncio.create_task(self._count())
@@ -360,7 +350,7 @@ class Session:
             vendor=None if self.vendor is None else self.vendor.progress,
         )
 
-    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
+    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> BatchReport:
         counts = self.state.counts()
         kind, reason = (self.vendor.stopped if self.vendor is not None else None) or (
             runner.stop.kind,

@@ -22,7 +22,7 @@ from msgspec import Struct
 from cnllm.config.private_files import create_private_file
 from cnllm.errors import CnllmError
 
-__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "Mark", "Record", "Result", "State"]
+__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "BatchState", "Record", "Result", "RowMark"]
 
 SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
@@ -69,7 +69,7 @@ class Record(Struct, frozen=True, array_like=True):
     attempts: int
 
 
-class Mark(Struct, frozen=True):
+class RowMark(Struct, frozen=True):
     """A request that is about to be sent.
 
     `again`: this run marked the row before. `retake`: an earlier run may have.
@@ -98,7 +98,7 @@ class Result(Struct, frozen=True):
     earlier: tuple[int, int] | None = None
 
 
-class State:
+class BatchState:
     """An open state file. It may be used by one thread at a time. Raises `CnllmError` where it cannot be used."""
 
     def __init__(self, path: Path) -> None:
@@ -224,7 +224,7 @@ class State:
 
     # ── the journal's writes, inside of `writing` ────────────────────────────
 
-    def mark(self, marks: Sequence[Mark], first_seq: int) -> list[Record | None]:
+    def mark(self, marks: Sequence[RowMark], first_seq: int) -> list[Record | None]:
         """Store that requests are about to be sent. Return for each the row as it was; None for a new one.
 
         A row that is there stays as it is, unless `again` holds, or `retake` and it is from before `first_seq`: another
@@ -283,7 +283,7 @@ class State:
         self._db.executemany("DELETE FROM rows WHERE seq = ?", [(seq,) for seq in seqs])
 
     @contextmanager
-    def writing(self) -> Iterator[State]:
+    def writing(self) -> Iterator[BatchState]:
         """Run one transaction. It is on the disk when the context ends."""
         with self._translate():
             self._db.execute("BEGIN IMMEDIATE")

@@ -12,13 +12,13 @@ __all__ = ["Interval", "Tally"]
 
 _STEP = log(1.02)  # two percent from one class of latencies to the next
 _MOST_INTERVALS = 240
+_LATELY = 10.0  # seconds
 
 
 class Interval(Struct):
     """Counts of the events in a part of the run."""
 
     answers: int = 0
-    failures: int = 0
     refused: int = 0
     latency: float = 0.0
     tokens: int = 0
@@ -35,7 +35,7 @@ class Tally:
     def __init__(self, now: float) -> None:
         self.start = now
         self.done = self.failed = self.answers = self.refused = self.requests = 0
-        self.corrected = self.invalid = self.cached_rows = 0
+        self.cached_rows = 0
         self.input = self.output = self.cached = self.known_cache = 0
         self.failures: dict[str, int] = {}
         self.examples: dict[str, str] = {}
@@ -89,7 +89,7 @@ class Tally:
         """Count a row that failed."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
         self.examples.setdefault(kind, message)
-        self.interval(now).failures += 1
+        self.interval(now)  # the plot reaches to here
 
     def percentiles(self, *shares: float) -> list[float | None]:
         """Return the latencies below which these shares of the answers lie, in seconds."""
@@ -105,9 +105,9 @@ class Tally:
             out.append(value)
         return out
 
-    def rate(self, now: float, seconds: float = 10.0) -> tuple[float, float]:
+    def rate(self, now: float) -> tuple[float, float]:
         """Return answers and output tokens a second in the last seconds."""
-        count = max(1, round(seconds / self.width))
+        count = max(1, round(_LATELY / self.width))
         last = self.intervals[-count:]
         span = min(now - self.start, count * self.width) or 1e-9
         return sum(i.answers for i in last) / span, sum(i.tokens for i in last) / span

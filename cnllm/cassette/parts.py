@@ -16,9 +16,9 @@ from cnllm.types import checks
 __all__ = [
     "Answer",
     "AsyncAnswer",
-    "Exchange",
     "Json",
-    "Request",
+    "RecordedExchange",
+    "SendableRequest",
     "as_json",
     "read_exchange",
     "require_plan",
@@ -30,7 +30,7 @@ AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
 Json = dict[str, Any]
 
 
-class Request(Protocol):
+class SendableRequest(Protocol):
     """A request that a transport can send; `cnllm.Plan` is one."""
 
     @property
@@ -89,7 +89,7 @@ class RecordedError(Struct, frozen=True):
     message: str
 
 
-class Exchange(Struct, frozen=True):
+class RecordedExchange(Struct, frozen=True):
     """A line of a cassette. One that was abandoned before its response has neither a response nor an error."""
 
     request: RecordedRequest
@@ -109,9 +109,11 @@ class Exchange(Struct, frozen=True):
         return [] if self.response is None else [_as_bytes(chunk) for chunk in self.response.chunks]
 
 
-def read_exchange(line: bytes) -> Exchange:
+def read_exchange(line: bytes) -> RecordedExchange:
     """Read a line of a cassette. Raises `ValueError` or `RecursionError` for a line that is none."""
-    exchange = msgspec.convert(json.loads(line), Exchange)  # json takes half of a surrogate pair, unlike msgspec
+    exchange = msgspec.convert(
+        json.loads(line), RecordedExchange
+    )  # json takes half of a surrogate pair, unlike msgspec
     if exchange.error is None and (
         exchange.ended == "failed" or (exchange.response is None and exchange.ended == "whole")
     ):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from cnllm.cassette.hide import redact_chunks
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, require_plan
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, SendableRequest, as_json, require_plan
 from cnllm.config import private_files, redact
 from cnllm.errors import CnllmError
 from cnllm.types import checks
@@ -27,14 +27,14 @@ Secrets = Iterable[str] | Callable[[], Iterable[str]]
 """The secrets to hide. A function is called each time, because a key may become known later."""
 
 
-class Transport(Protocol):
+class InnerTransport(Protocol):
     """The transport inside a `Recorder`."""
 
     def send(self, plan: Any, /) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
         """Send a plan. Return status, headers and the chunks of the body."""
 
 
-class AsyncTransport(Protocol):
+class AsyncInnerTransport(Protocol):
     """The transport inside an `AsyncRecorder`."""
 
     async def send(self, plan: Any, /) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
@@ -47,7 +47,7 @@ class Recorder:
     Instead of the file it may call a function with each exchange.
     """
 
-    def __init__(self, inner: Transport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
+    def __init__(self, inner: InnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self._tape = _tape(path, secrets)
 
@@ -70,7 +70,7 @@ class Recorder:
 class AsyncRecorder:
     """A `Recorder` around an async transport."""
 
-    def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
+    def __init__(self, inner: AsyncInnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self._tape = _tape(path, secrets)
 
@@ -102,7 +102,7 @@ class _Tape:
         """Return the secrets that are known now, those of the environment's proxy too."""
         return (*(self._secrets() if callable(self._secrets) else self._secrets), *redact.proxy_secrets())
 
-    def begin(self, plan: Request) -> _Entry:
+    def begin(self, plan: SendableRequest) -> _Entry:
         """Return an entry for a request, without secrets."""
         require_plan(plan)
         request_secrets = redact.request_secrets(plan.url, plan.headers)

@@ -10,7 +10,15 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cnllm.cassette.parts import Answer, AsyncAnswer, Exchange, Request, read_exchange, require_plan, url_path
+from cnllm.cassette.parts import (
+    Answer,
+    AsyncAnswer,
+    RecordedExchange,
+    SendableRequest,
+    read_exchange,
+    require_plan,
+    url_path,
+)
 from cnllm.config import redact
 from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.errors import ERRORS, CnllmError, TransportError
@@ -60,7 +68,7 @@ class _Cassette:
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
         for secret in self._secrets:
             checks.require_type("secrets: one of them", secret, str, "a string")
-        self._rows: list[tuple[int, Exchange] | None] = list(self._load())  # None: this one has answered
+        self._rows: list[tuple[int, RecordedExchange] | None] = list(self._load())  # None: this one has answered
         self._by_request: dict[int, deque[int]] = {}
         self._by_address: dict[tuple[str, str], deque[int]] = {}
         for index, row in enumerate(self._rows):
@@ -71,7 +79,7 @@ class _Cassette:
         self._in_order = deque(range(len(self._rows)))
         self._lock = threading.Lock()  # a client may be used by several threads
 
-    def take(self, plan: Request) -> Exchange:
+    def take(self, plan: SendableRequest) -> RecordedExchange:
         """Return the first unused exchange with the method, URL path and body of the plan."""
         require_plan(plan)
         secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))
@@ -102,7 +110,7 @@ class _Cassette:
         key, recorded_value, requested_value = _difference(recorded[2], request[2])
         return f"{key} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
 
-    def _first_unused(self, queue: deque[int]) -> tuple[int, Exchange] | None:
+    def _first_unused(self, queue: deque[int]) -> tuple[int, RecordedExchange] | None:
         """Return the first unused row of a queue, and remove the used rows before it."""
         while queue:
             row = self._rows[queue[0]]
@@ -111,7 +119,7 @@ class _Cassette:
             queue.popleft()
         return None
 
-    def _load(self) -> Iterator[tuple[int, Exchange]]:
+    def _load(self) -> Iterator[tuple[int, RecordedExchange]]:
         try:
             lines = read_bounded(self._path, CASSETTE_BYTES).split(b"\n")
         except OSError as error:
@@ -165,24 +173,24 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _head(entry: Exchange) -> tuple[int, dict[str, str]]:
+def _head(entry: RecordedExchange) -> tuple[int, dict[str, str]]:
     if entry.response is None:
         raise _error(entry)
     return entry.response.status, dict(entry.response.headers)
 
 
-def _chunks(entry: Exchange) -> Iterator[bytes]:
+def _chunks(entry: RecordedExchange) -> Iterator[bytes]:
     yield from entry.chunks
     if entry.error is not None:
         raise _error(entry)
 
 
-async def _async_chunks(entry: Exchange) -> AsyncIterator[bytes]:
+async def _async_chunks(entry: RecordedExchange) -> AsyncIterator[bytes]:
     for chunk in _chunks(entry):
         yield chunk
 
 
-def _error(entry: Exchange) -> CnllmError:
+def _error(entry: RecordedExchange) -> CnllmError:
     """Return the recorded failure, in its class if that is a `TransportError`."""
     kind, message = ("", "") if entry.error is None else (entry.error.type, entry.error.message)
     error_class = ERRORS.get(kind, TransportError)

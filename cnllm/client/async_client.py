@@ -87,7 +87,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
     ) -> AsyncStream[Any]:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
         if has_set_options(options):
-            return self._deferred_stream(model, messages, True, options, by)
+            return self._deferred_stream(model, messages, options, by, stream=True)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
     @overload
@@ -131,11 +131,11 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
     ) -> AsyncStream[Any]:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
         if has_set_options(options):
-            return self._deferred_stream(model, messages, stream, options)
+            return self._deferred_stream(model, messages, options, stream=stream)
         return AsyncStream(*self._open_call(model, messages, stream, options))
 
     def _deferred_stream(
-        self, model: str | Model, messages: Messages, stream: bool, options: Mapping[str, Any], by: str | None = None
+        self, model: str | Model, messages: Messages, options: Mapping[str, Any], by: str | None = None, *, stream: bool
     ) -> AsyncStream[Any]:
         async def open_call() -> tuple[Call, CallSetup]:
             expanded = await run_in_thread(partial(self._open_sets, options))

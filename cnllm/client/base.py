@@ -170,9 +170,9 @@ class BaseClient(Generic[AnyTransport]):
         self, model: str | Model, messages: Messages, *, stream: bool | None = None, **options: Unpack[CallOptions]
     ) -> Plan:
         """Return the request that would be sent, with a note for every change. No key is needed."""
-        return self._plan(model, messages, stream, dict(options))
+        return self._plan(model, messages, dict(options), stream=stream)
 
-    def _plan(self, model: str | Model, messages: Any, stream: bool | None, options: dict[str, Any]) -> Plan:
+    def _plan(self, model: str | Model, messages: Any, options: dict[str, Any], *, stream: bool | None) -> Plan:
         options.pop("fallback", None)
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
@@ -235,7 +235,7 @@ class BaseClient(Generic[AnyTransport]):
         keys: dict[int, str | None] | None = None
         if (self._fallback is not None or "fallback" in options) and (rules := self._fallback_rules(options)):
             key = None
-            call, keys = self._start_route(rules, model, messages, stream, options)
+            call, keys = self._start_route(rules, model, messages, options, stream=stream)
         else:
             call, key = self._start_one(model, messages, stream, options, self._client_key())
         steps = call.stream() if stream else call.complete()
@@ -250,18 +250,18 @@ class BaseClient(Generic[AnyTransport]):
         return rules if rules is not None and rules.targets else None
 
     def _start_route(
-        self, rules: Fallback, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
+        self, rules: Fallback, model: str | Model, messages: Any, options: Mapping[str, Any], *, stream: bool
     ) -> tuple[Call, dict[int, str | None]]:
         """Return a call on several models, and the keys of its targets."""
-        from cnllm.client.fallback import Cooldowns, Route, start_routed_call
+        from cnllm.client.fallback import Cooldowns, FallbackRoute, start_routed_call
 
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
         if self._cooldowns is None:
             self._cooldowns = Cooldowns()
-        route = Route(rules, self.registry, self._start_one, self._cooldowns, self._client_key(), self.simulate)
+        route = FallbackRoute(rules, self.registry, self._start_one, self._cooldowns, self._client_key(), self.simulate)
         own = {name: value for name, value in options.items() if name != "fallback"}
-        return start_routed_call(route, model, messages, stream, own)
+        return start_routed_call(route, model, messages, own, stream=stream)
 
     def _start_one(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None
@@ -270,7 +270,7 @@ class BaseClient(Generic[AnyTransport]):
             messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         if "stream" in options:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
-        plan = self._plan(model, messages, stream, dict(options))
+        plan = self._plan(model, messages, dict(options), stream=stream)
         api_key = _check_key(options.get("api_key")) or client_key
         if self.simulate:
             key: str | None = api_key or _NO_KEY

@@ -21,7 +21,7 @@ from cnllm.types import Note
 from cnllm.types.messages import as_messages
 from cnllm.types.route import Fallback
 
-__all__ = ["Cooldowns", "Route", "start_routed_call"]
+__all__ = ["Cooldowns", "FallbackRoute", "start_routed_call"]
 
 _FOREIGN = ("extra_body", "extra_headers", "api_key")
 _LONGEST = 3600.0  # seconds of a pause
@@ -75,7 +75,7 @@ class Cooldowns:
                 self._until.pop(target, None)
 
 
-class Route(Struct, frozen=True):
+class FallbackRoute(Struct, frozen=True):
     """Holds what a call on several models needs beside its request.
 
     `start` builds the call of one model and finds its key. `offline` says that no key is needed. `client_key` is the
@@ -91,7 +91,7 @@ class Route(Struct, frozen=True):
 
 
 def start_routed_call(
-    route: Route, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    route: FallbackRoute, model: str | Model, messages: Any, options: dict[str, Any], *, stream: bool
 ) -> tuple[Call, dict[int, str | None]]:
     """Return a call that has not begun, and the keys of its targets, which are filled in as they are asked."""
     rules = route.rules
@@ -117,7 +117,7 @@ def start_routed_call(
 
 
 def _models(
-    route: Route, first: str | Model, history: Any, options: Mapping[str, Any]
+    route: FallbackRoute, first: str | Model, history: Any, options: Mapping[str, Any]
 ) -> tuple[list[Model], list[Note]]:
     """Return the models of a route, each once. Raises `UnknownModel`."""
     registry, rules, notes = route.registry, route.rules, []

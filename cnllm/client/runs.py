@@ -96,7 +96,7 @@ _LOOP_OPTIONS = ("max_steps", "max_repeats", "max_parallel", "tool_timeout", "on
 class Toolbox:
     """The tools of a run by name. Raises `ValueError` for a tool that cannot be executed or checked."""
 
-    def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
+    def __init__(self, tools: Sequence[Tool], *, approves: bool = False) -> None:
         self._approves = approves
         self._tools: dict[str, Tool] = {}
         self._unchecked: dict[str, tuple[str, ...]] = {}
@@ -223,7 +223,9 @@ class RunState(Generic[Answer_co]):
         if self._loop.stopped is not None and not self._end_reported:
             self._end_reported = True
             if (watch := self._watch()) is not None:
-                report_loop_end(watch, str(self._loop.stopped), self.steps, self.usage, self.cost, self._loop.fallback)
+                report_loop_end(
+                    watch, str(self._loop.stopped), self.steps, self.usage, self.cost, fallback=self._loop.fallback
+                )
 
     def _report_tools(self, step: Step) -> None:
         """Report each call of a tool in a step."""
@@ -324,7 +326,7 @@ def prepare_loop(
     rules = LoopSettings(**own, by=by, on_event=on_event)
     tools = options.get("tools")
     waits = has_sets(tools)
-    toolbox = Toolbox([], rules.approve is not None)
+    toolbox = Toolbox([], approves=rules.approve is not None)
     further = {k: v for k, v in options.items() if v is not None and k not in _LOOP_OPTIONS and k != "tools"}
     request: dict[str, Any] = {"if_cut": "again-whole", **further}
     if not waits:

@@ -193,7 +193,7 @@ def _log() -> Any:
     return log
 
 
-def report_loop_end(watch: Watch, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool) -> None:
+def report_loop_end(watch: Watch, stopped: str, steps: Any, usage: Usage, cost: Cost | None, *, fallback: bool) -> None:
     """Report that a loop ended."""
     for step in steps:
         watch.notes(step.notes)

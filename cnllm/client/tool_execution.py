@@ -44,6 +44,7 @@ class ToolThread:
         work: Callable[[], Any],
         convert: Callable[[Any], Any],
         on_end: Callable[[ToolThread], None],
+        *,
         awaits: bool = True,
     ) -> None:
         self.value: Any = None

@@ -106,7 +106,7 @@ class SecretFinder:
             position = 0
             while (match := head.search(text, position)) is not None:
                 position = match.start() + 1
-                end = _match_end(form, text, match.end(), cut)
+                end = _match_end(form, text, match.end(), cut=cut)
                 if end is None:
                     continue
                 start = match.start()
@@ -123,7 +123,7 @@ def secret_finder(secrets: tuple[str, ...]) -> SecretFinder:
     return SecretFinder(secrets)
 
 
-def _match_end(form: list[re.Pattern[str]], text: str, position: int, cut: bool) -> int | None:
+def _match_end(form: list[re.Pattern[str]], text: str, position: int, *, cut: bool) -> int | None:
     """Return the end of a spelling whose head ended at `position`, or None where other text follows."""
     for char in form[_HEAD:]:
         match = char.match(text, position)

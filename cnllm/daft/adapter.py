@@ -46,7 +46,7 @@ class CnllmProvider(Provider):
             _check_struct(return_format)
         given = {**self._options, **options}
         return CnllmDescriptor(
-            read_settings(self._name, model or self._model, schema, as_answer, system_message, given)
+            read_settings(self._name, model or self._model, schema, system_message, given, as_answer=as_answer)
         )
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import logging
 import os
 import socket
 import weakref
 from typing import Any
 
-from cnllm.client.async_client import AsyncClient
+from daft.ai.metrics import record_token_metrics
+from daft.daft import guess_mimetype_from_content
+from daft.dependencies import np, pil_image
+from daft.file import File
+from daft.udf.metrics import increment_counter
+
+from cnllm import AsyncClient
 from cnllm.daft.answer import answer_row
-from cnllm.daft.content import ContentError, messages_of
-from cnllm.daft.metrics import record_failure, record_reply
 from cnllm.daft.settings import PromptSettings, resolve_model
 from cnllm.errors import CnllmError, KeyMissing, RegistryError, UnknownModel, Untrusted
-from cnllm.types import Reply
+from cnllm.types import Media, Message, Reply, Text
 
-__all__ = ["InvalidAnswer", "Prompter"]
+__all__ = ["ContentError", "Prompter", "messages_of"]
 
 _log = logging.getLogger("cnllm.daft")
+_BILLION = 10**9
 _MACHINE = (KeyMissing, RegistryError, UnknownModel, Untrusted)
 """Errors of the worker's machine, which no row is to blame for: they end the query whatever `on_error` says."""
 
@@ -75,7 +82,7 @@ class Prompter:
             raise
         except (CnllmError, ContentError) as error:
             return self._failed(getattr(error, "reply", None), error)
-        record_reply(reply, settings)
+        _record_reply(reply, settings)
         for note in reply.notes:
             if note.code == "answer-invalid":
                 return self._failed(reply, InvalidAnswer(note.said))
@@ -87,7 +94,7 @@ class Prompter:
     def _failed(self, reply: Reply[Any] | None, error: Exception) -> Any:
         """Return the answer of a row that failed, or raise its error, as `on_error` says."""
         settings = self._settings
-        record_failure(settings)
+        _record_failure(settings)
         if settings.on_error == "raise":
             raise error
         if settings.on_error == "log":
@@ -103,3 +110,99 @@ def _missing_here(error: KeyMissing) -> KeyMissing:
         hint="keys do not travel with a query: set it in the worker's environment before the worker starts, "
         f"or `cnllm keys set {error.env[0]}` there",
     )
+
+
+# ── cells into messages ──────────────────────────────────────────────────────
+
+
+class ContentError(ValueError):
+    """A cell that cannot be sent."""
+
+
+def messages_of(cells: tuple[Any, ...]) -> list[Any]:
+    """Return the messages of a row. A cell that is a list of messages comes first, the others are one user message.
+
+    Raises `ContentError` for a cell that cannot be sent.
+    """
+    messages: list[Any] = []
+    parts: list[Text | Media] = []
+    for cell in cells:
+        if isinstance(cell, list):
+            messages += [_message(item) for item in cell]
+        elif cell is not None:
+            parts.append(_part(cell))
+    return [*messages, Message.user(parts)] if parts else messages
+
+
+def _message(item: Any) -> dict[str, Any]:
+    """Return a message of a conversation. A struct of Daft has all keys; those without a value are left out."""
+    if not isinstance(item, dict) or not item.get("role"):
+        raise ContentError(f"a list in prompt holds messages with role and content, not {type(item).__name__}")
+    return {name: value for name, value in item.items() if value is not None or name == "content"}
+
+
+def _part(cell: Any) -> Text | Media:
+    if isinstance(cell, str):
+        return Text(cell)
+    if isinstance(cell, File):
+        with cell.open() as file:
+            return _file_part(file.read(), cell.mime_type())
+    if isinstance(cell, bytes):
+        return _file_part(cell, guess_mimetype_from_content(cell))
+    if np.module_available() and isinstance(cell, np.ndarray):
+        return _image_part(cell)
+    raise ContentError(f"prompt takes text, bytes, images and files, not {type(cell).__name__}")
+
+
+def _file_part(data: bytes, mime: str | None) -> Text | Media:
+    """Return a file as a part. One that is text goes as text, in a tag with its type as Daft's own providers do."""
+    kind = (mime or "").partition(";")[0].strip().lower()
+    if kind.startswith("text/"):
+        tag = f"file_{kind.replace('/', '_')}"
+        return Text(f"<{tag}>{data.decode('utf-8', 'replace')}</{tag}>")
+    if kind in ("", "application/octet-stream"):
+        try:
+            return Text(data.decode())
+        except UnicodeDecodeError:
+            raise ContentError(f"{len(data)} bytes are neither text nor a known type of file") from None
+    return Media(kind, base64.b64encode(data).decode())
+
+
+def _image_part(pixels: Any) -> Media:
+    if not pil_image.module_available():
+        raise ContentError("an image column needs pillow to be sent: pip install pillow")
+    file = io.BytesIO()
+    pil_image.fromarray(pixels).save(file, "PNG")
+    return Media("image/png", base64.b64encode(file.getvalue()).decode())
+
+
+# ── Daft's metrics (`frame.metrics`), which hold whole numbers ───────────────
+
+
+def _record_reply(reply: Reply[Any], settings: PromptSettings) -> None:
+    """Count the tokens of a reply under Daft's names, and its reasoning, cached tokens and cost."""
+    usage = reply.usage
+    record_token_metrics(
+        protocol="prompt",
+        model=settings.model,
+        provider=settings.provider,
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        total_tokens=usage.total,
+    )
+    attributes = _attributes(settings)
+    for name, amount in (("reasoning tokens", usage.reasoning), ("cached tokens", usage.cached)):
+        if amount is not None:
+            increment_counter(name, amount, attributes=attributes)
+    if reply.cost is not None:
+        billionths = round(reply.cost.amount * _BILLION)
+        increment_counter(f"cost in billionths of {reply.cost.currency}", billionths, attributes=attributes)
+
+
+def _record_failure(settings: PromptSettings) -> None:
+    """Count a row that failed."""
+    increment_counter("failed rows", attributes=_attributes(settings))
+
+
+def _attributes(settings: PromptSettings) -> dict[str, str]:
+    return {"model": settings.model, "protocol": "prompt", "provider": settings.provider}

@@ -7,15 +7,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.client.sync_client import Client
-from cnllm.client.tool_sets import has_set_options
+from cnllm import Client, Model, Registry, Retry
 from cnllm.config import redact
 from cnllm.config.default_model import default_model
 from cnllm.errors import CnllmError
-from cnllm.registry import Registry, tiers
-from cnllm.registry.model import Model
+from cnllm.registry import tiers
+from cnllm.tools import has_sets
 from cnllm.types import checks
-from cnllm.types.policy import Retry
 
 __all__ = ["PromptSettings", "read_settings", "refuse_keys", "resolve_model"]
 
@@ -45,7 +43,7 @@ class PromptSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(
-    provider: str, model: str | None, schema: Any, as_answer: bool, system: str | None, given: Mapping[str, Any]
+    provider: str, model: str | None, schema: Any, system: str | None, given: Mapping[str, Any], *, as_answer: bool
 ) -> PromptSettings:
     """Return the settings of a `prompt`, with the model and the options checked against the registry.
 
@@ -101,5 +99,5 @@ def refuse_keys(options: Mapping[str, Any]) -> None:
     headers = options.get("extra_headers")
     if isinstance(headers, Mapping) and redact.request_secrets("", dict(headers)):
         raise CnllmError("extra_headers hold a key, which would travel to the workers with the query", hint=_ADVICE)
-    if has_set_options(options):
+    if has_sets(options.get("tools")):
         raise CnllmError("a set of tools belongs to one process", hint="give the definitions of the tools instead")

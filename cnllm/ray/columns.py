@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from cnllm.batch.outcome import Outcome
+from cnllm.batch.shared import ADDED, COUNTS
 
-__all__ = ["ADDED", "add_columns", "as_table", "read_rows", "result_of"]
+__all__ = ["add_columns", "as_table", "read_rows"]
 
-ADDED = ("text", "reasoning", "finish", "usage", "cost", "error")
-"""The columns that are added."""
-_COUNTS = ("input", "output", "total", "reasoning", "cached", "cache_write")
 _DIGITS = Decimal("1e-18")
 
 
@@ -46,20 +43,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def result_of(outcome: Outcome) -> dict[str, Any]:
-    """Return the columns of an outcome."""
-    reply = outcome.reply
-    result: dict[str, Any] = dict.fromkeys(ADDED)
-    result["error"] = outcome.error
-    if reply is not None:
-        usage = reply.usage
-        result |= {"text": reply.text, "reasoning": reply.reasoning, "finish": reply.finish}
-        result["usage"] = {name: getattr(usage, name) for name in _COUNTS}
-        if reply.cost is not None:
-            result["cost"] = {"amount": reply.cost.amount, "currency": reply.cost.currency}
-    return result
-
-
 def add_columns(table: Any, results: Sequence[Mapping[str, Any]], prefix: str) -> Any:
     """Return the table with the columns of the results."""
     import pyarrow
@@ -84,7 +67,7 @@ def _kinds() -> dict[str, Any]:
         "text": text,
         "reasoning": text,
         "finish": text,
-        "usage": pyarrow.struct([(name, count) for name in _COUNTS]),
+        "usage": pyarrow.struct([(name, count) for name in COUNTS]),
         "cost": pyarrow.struct([("amount", pyarrow.decimal128(38, 18)), ("currency", text)]),
         "error": pyarrow.struct([("type", text), ("message", text), ("status", count), ("retryable", pyarrow.bool_())]),
     }

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from cnllm.ray.allowance import Allowance
-from cnllm.ray.messages import Grant, WorkerReport, decode_grant, decode_report, encode
+from cnllm.batch.shared import (
+    Allowance,
+    Link,
+    LinkLost,
+    Permissions,
+    WorkerReport,
+    decode_grant,
+    decode_report,
+    encode,
+)
 
-__all__ = ["ACTOR", "Link", "LinkLost", "LocalLink", "RayLink", "open_link"]
+__all__ = ["open_link", "process_place"]
 
 ACTOR = "cnllm"
 """The name of the actor, in the namespace of the job."""
@@ -20,27 +29,13 @@ _IDLE = 120.0
 _LOOK = 5.0
 
 
-class LinkLost(Exception):
-    """The allowance was lost in the middle of an exchange. Another one takes its place."""
-
-
-class Link(Protocol):
-    """A way to the allowance."""
-
-    async def exchange(self, report: WorkerReport) -> Grant:
-        """Send a report and return what is granted. Raises `LinkLost`."""
-
-    async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
-        """Return the answers that are there already. Raises `LinkLost`."""
-
-
 class LocalLink:
     """An allowance of this process, where Ray does not run."""
 
     def __init__(self) -> None:
         self._allowance = Allowance(f"{os.getpid()}")
 
-    async def exchange(self, report: WorkerReport) -> Grant:
+    async def exchange(self, report: WorkerReport) -> Permissions:
         """Pass a report to the allowance of this process."""
         return self._allowance.exchange(time.monotonic(), report)
 
@@ -82,7 +77,7 @@ class RayLink:
     def __init__(self) -> None:
         self._actor: Any = None
 
-    async def exchange(self, report: WorkerReport) -> Grant:
+    async def exchange(self, report: WorkerReport) -> Permissions:
         """Send a report to the actor. Raises `LinkLost`."""
         return decode_grant(await self._call("exchange", encode(report)))
 
@@ -121,3 +116,12 @@ def open_link() -> Link:
     import ray
 
     return RayLink() if ray.is_initialized() else LocalLink()
+
+
+def process_place() -> str:
+    """Return what stays of a worker when its process is started again: the actor, else the process."""
+    import ray
+
+    if ray.is_initialized() and (actor := ray.get_runtime_context().get_actor_id()) is not None:
+        return str(actor)
+    return f"{socket.gethostname()} {os.getpid()}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copyreg
 import os
-from typing import Any, Literal
+from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
-from cnllm.ray.settings import ModelSettings, model_settings
-from cnllm.registry import Registry
+from cnllm import KeyMissing, Untrusted
+from cnllm.batch.shared import ADDED, Asker, ModelOptions, ModelSettings, PendingRow, model_settings
+from cnllm.ray.columns import add_columns, as_table, read_rows
+from cnllm.ray.link import open_link, process_place
+from cnllm.ray.node import node_error
 
 __all__ = ["Model"]
 
@@ -29,35 +32,9 @@ class Model:
     for an option that is wrong, and the errors of a request that cannot be built; nothing is sent before.
     """
 
-    def __new__(
-        cls,
-        name: str,
-        *,
-        prompt: str | None = None,
-        concurrency: int | Literal["auto"] = "auto",
-        id_column: str = "id",
-        prefix: str = "",
-        state: str | os.PathLike[str] | None = None,
-        key_env: str | None = None,
-        base_url: str | None = None,
-        protocol: str | None = None,
-        registry: Registry | None = None,
-        **options: Any,
-    ) -> Any:
+    def __new__(cls, name: str, **options: Unpack[ModelOptions]) -> Any:
         """Return the class of workers for a model: Ray makes one in each actor."""
-        return _bind(
-            model_settings(
-                name,
-                key_env=key_env,
-                base_url=base_url,
-                protocol=protocol,
-                registry=registry,
-                id_column=id_column,
-                prefix=prefix,
-                state=None if state is None else os.path.abspath(state),
-                settings={"prompt": prompt, "concurrency": concurrency, **options},
-            )
-        )
+        return _bind(model_settings(name, **options))
 
 
 class _Bound(type):
@@ -66,7 +43,7 @@ class _Bound(type):
     settings: ModelSettings
 
 
-class _Worker:
+class _BatchWorker:
     """The object in an actor of Ray: its batches overlap, and share one client and one event loop."""
 
     settings: ModelSettings
@@ -84,28 +61,50 @@ class _Worker:
         self._open()
 
     def _open(self) -> None:
-        from cnllm.ray.worker import Asker  # the driver needs no client
-
         self._pid = os.getpid()
-        self._asker = Asker(self.settings)
+        try:
+            self._asker = Asker(self.settings, process_place(), open_link())
+        except (KeyMissing, Untrusted) as error:
+            raise node_error(error) from None
 
     async def __call__(self, batch: Any) -> Any:
         """Return the batch with the answers' columns, as a pyarrow table."""
-        if self._pid != os.getpid():  # threads and connections do not outlive a fork
-            self._open()
-        asker = self._asker
-        table, results, rows, places = asker.read(batch)
-        return asker.write(table, results, places, await asker.ask(rows))
+        table, results, rows, places = self._read(batch)
+        return self._write(table, results, places, await self._asker.ask(rows))
 
     def _answer(self, batch: Any) -> Any:
-        if self._pid != os.getpid():
+        table, results, rows, places = self._read(batch)
+        return _like(batch, self._write(table, results, places, self._asker.ask_and_wait(rows)))
+
+    def _read(self, batch: Any) -> tuple[Any, list[dict[str, Any]], list[PendingRow], list[int]]:
+        """Return the table of a batch, results with those of its faulty rows, the other rows, and their places."""
+        if self._pid != os.getpid():  # threads and connections do not outlive a fork
             self._open()
-        asker = self._asker
-        table, results, rows, places = asker.read(batch)
-        return _like(batch, asker.write(table, results, places, asker.ask_and_wait(rows)))
+        table = as_table(batch)
+        for name in ADDED:
+            if self.settings.prefix + name in table.column_names:
+                raise ValueError(
+                    f"the dataset has a column {self.settings.prefix + name} already; rename it, or let the added "
+                    'columns begin with another word: prefix="answer_"'
+                )
+        results: list[dict[str, Any]] = []
+        rows, places = [], []
+        for place, columns in enumerate(read_rows(table, list(dict.fromkeys(self._asker.columns)))):
+            row = self._asker.row(columns)
+            if isinstance(row, PendingRow):
+                rows.append(row)
+                places.append(place)
+            results.append({} if isinstance(row, PendingRow) else row)
+        return table, results, rows, places
+
+    def _write(self, table: Any, results: list[dict[str, Any]], places: list[int], answers: list[Any]) -> Any:
+        """Return the table with the columns of all rows."""
+        for place, answer in zip(places, answers, strict=True):
+            results[place] = answer
+        return add_columns(table, results, self.settings.prefix)
 
 
-_own_workers: WeakKeyDictionary[type[_Worker], _Worker] = WeakKeyDictionary()
+_own_workers: WeakKeyDictionary[type[_BatchWorker], _BatchWorker] = WeakKeyDictionary()
 """The worker of this process for each class that is called with a batch. Pickles of a class must not hold it."""
 
 
@@ -126,7 +125,7 @@ def _like(batch: Any, table: Any) -> Any:
 def _bind(settings: ModelSettings) -> _Bound:
     """Return the class of workers with these settings. Its name is its own: Ray tells classes by their names."""
     names = {"__module__": __name__, "__qualname__": f"Model_{settings.run}"}
-    return _Bound("Model", (_Worker,), {"settings": settings, **names})
+    return _Bound("Model", (_BatchWorker,), {"settings": settings, **names})
 
 
 copyreg.pickle(_Bound, lambda bound: (_bind, (bound.settings,)))

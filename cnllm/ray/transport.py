@@ -12,12 +12,11 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from cnllm.client import credentials
+from cnllm import Model, Plan
+from cnllm.batch.shared import Outgoing, RemoteSender, Response, stand_in
 from cnllm.config.distribution import install_command
-from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.ray.remote_sender import STAND_IN, Outgoing, RemoteSender, Response
-from cnllm.registry.model import Model
+from cnllm.ray.node import node_error
 
 __all__ = ["RayTransport"]
 
@@ -40,7 +39,7 @@ class RayTransport:
         kind = ray.remote(RemoteSender).options(
             num_cpus=0, scheduling_strategy="SPREAD", max_restarts=-1, max_concurrency=10_000
         )
-        self._workers = [_Worker(kind.remote()) for _ in range(count)]
+        self._workers = [_RemoteWorker(kind.remote(node_error)) for _ in range(count)]
         self._closed = False
 
     def key_of_nodes(self, model: Model, key: str | None) -> str | None:
@@ -50,13 +49,9 @@ class RayTransport:
         """
         import ray
 
-        url = model.flags.base_url or ""
-        if key is None:
-            names = model.flags.keys or []
-            for name in names:
-                credentials.check_origin(name, model, url)
-            key = STAND_IN + "|".join(names) if names else None
+        key = stand_in(model) if key is None else key
         if key is not None:
+            url = model.flags.base_url or ""
             faults = ray.get([worker.actor.check.remote(key, url) for worker in self._workers])
             for fault in filter(None, faults):
                 raise pickle.loads(fault)
@@ -64,7 +59,7 @@ class RayTransport:
 
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan from the worker that has the least to do. Raises `TransportError`."""
-        worker = min(self._workers, key=_Worker.load)
+        worker = min(self._workers, key=_RemoteWorker.load)
         request = Outgoing(
             plan.method, plan.url, plan.headers, plan.content, plan.stream, plan.timeouts, plan.limits.reply
         )
@@ -97,7 +92,7 @@ async def _body(body: bytes, error: CnllmError | None) -> AsyncIterator[bytes]:
         raise error
 
 
-class _Worker:
+class _RemoteWorker:
     """An actor, and the requests that it has."""
 
     def __init__(self, actor: Any) -> None:

@@ -256,13 +256,13 @@ class Registry:
         model = self._models.get(key)
         if model is None:
             with self._lock:
-                model = self._find_model(name, protocol, base_url, suggest)
+                model = self._find_model(name, protocol, base_url, suggest=suggest)
                 if len(self._models) >= _MOST_MODELS:
                     self._models.clear()
                 self._models[key] = model
         return model
 
-    def _find_model(self, name: str, protocol: str | None, base_url: str | None, suggest: bool) -> Model:
+    def _find_model(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name, over the catalogue where the other files do not describe it."""
         if "/" in name and self._is_catalogued(name):
             return self._with_catalogue().build(name, protocol, base_url, suggest=suggest)

@@ -41,7 +41,7 @@ class Resolver:
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
         """Build the model with a name. Raises `UnknownModel` or `RegistryError`."""
-        provider, id, alias = self._locate(name, suggest)
+        provider, id, alias = self._locate(name, suggest=suggest)
         family = self.layers.family(id)
         lineage = self.layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self.layers.model_layers(lineage, None)
@@ -105,7 +105,9 @@ class Resolver:
             provider=provider,
             protocol=wire,
             flags=flags,
-            notes=lambda: self._resolution_notes(alias, provider, id, is_listed, is_catalogued, flags, layers),
+            notes=lambda: self._resolution_notes(
+                alias, provider, id, flags, layers, is_listed=is_listed, is_catalogued=is_catalogued
+            ),
             distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
@@ -133,7 +135,7 @@ class Resolver:
         of_wire = [layer for layer in layers if layer.path[-2:-1] == ("on",)]
         return last("base_url", own) > max(last("supported", layers), last("base_url", of_wire))
 
-    def _locate(self, name: str, suggest: bool) -> tuple[str, str, str | None]:
+    def _locate(self, name: str, *, suggest: bool) -> tuple[str, str, str | None]:
         """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""
         models = self.layers.names("models")
         providers = self.layers.names("providers")
@@ -270,10 +272,11 @@ class Resolver:
         alias: str | None,
         provider: str,
         id: str,
-        is_listed: bool,
-        is_catalogued: bool,
         flags: Flags,
         layers: list[Layer],
+        *,
+        is_listed: bool,
+        is_catalogued: bool,
     ) -> Iterator[Note]:
         """Yield notes on assumptions about a model."""
         if alias is not None:

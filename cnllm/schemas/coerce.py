@@ -49,7 +49,7 @@ def coerce(text: str, schema: Any, root: Any) -> Any:
     allowed = allowed_types(schema, root)
     for kind in _KINDS:
         if kind in allowed:
-            fits, value = _read_as(kind, text, "string" in allowed)
+            fits, value = _read_as(kind, text, allows_string="string" in allowed)
             if fits and (not enum_values or any(_equal(value, enum_value) for enum_value in enum_values)):
                 return value
     return text
@@ -211,7 +211,7 @@ def _equal(first: Any, second: Any) -> bool:
     return bool(first == second) and (type(first) is bool) == (type(second) is bool)
 
 
-def _read_as(kind: str, text: str, allows_string: bool) -> tuple[bool, Any]:
+def _read_as(kind: str, text: str, *, allows_string: bool) -> tuple[bool, Any]:
     """Return (whether it fits, value) of a text read as one JSON type."""
     stripped = text.strip()
     if kind == "string":

@@ -12,7 +12,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import State
-from cnllm.sdk.service import FAILURES, Answer, SdkRequest
+from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
 from cnllm.sdk.transport import TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
@@ -33,13 +33,13 @@ def make_client(
     """Return an asynchronous client of a family of httpx."""
     client = AsyncClient(registry, **options)
     httpx, transport = make_transport(
-        _Transport, "AsyncBaseTransport", client, family, models, store, token_keys, options
+        _AsyncSdkTransport, "AsyncBaseTransport", client, family, models, store, token_keys, options
     )
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
     return httpx.AsyncClient(transport=transport, timeout=None, trust_env=False)
 
 
-class _Transport(TransportBase):
+class _AsyncSdkTransport(TransportBase):
     """Answers requests of httpx."""
 
     _client: AsyncClient
@@ -57,7 +57,7 @@ class _Transport(TransportBase):
         """Return the response to a request. Raises the errors of `FAILURES`."""
         content = await request.aread()
         restored = await self._state.run(sdk_request.prepare(request.url.query.decode("ascii", "replace"), content))
-        if isinstance(restored, Answer):
+        if isinstance(restored, SdkAnswer):
             return self._response(request, restored)
         exchange = sdk_request.exchange
         is_whole = exchange.needs_whole_reply or not exchange.stream
@@ -70,7 +70,7 @@ class _Transport(TransportBase):
             await self._state.run(sdk_request.keep(reply))
             return self._response(request, sdk_request.whole(reply))
         items = _whole(call) if is_whole else _events(call)
-        body_stream = subclass("SdkStream", _Body, self._httpx.AsyncByteStream)(
+        body_stream = subclass("SdkStream", _AsyncSdkBody, self._httpx.AsyncByteStream)(
             self._pieces(sdk_request, items), self._httpx.RemoteProtocolError
         )
         try:
@@ -104,7 +104,7 @@ class _Transport(TransportBase):
             await self._state.close()
 
 
-class _Body:
+class _AsyncSdkBody:
     """The body of a streamed response. Closing it, from any task, ends the call."""
 
     def __init__(self, pieces: AsyncGenerator[bytes | str], broken: Any) -> None:

@@ -35,7 +35,7 @@ from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts
 
-__all__ = ["FAILURES", "IDENTITY", "Answer", "SdkRequest", "Service", "process_store"]
+__all__ = ["FAILURES", "IDENTITY", "SdkAnswer", "SdkRequest", "SdkService", "process_store"]
 
 IDENTITY = "sdk"
 """The owner of stored state: the program, which is the only client."""
@@ -58,7 +58,7 @@ def process_store() -> Store:
     return open_store(None)
 
 
-class Answer(Struct, frozen=True):
+class SdkAnswer(Struct, frozen=True):
     """A response."""
 
     status: int
@@ -66,7 +66,7 @@ class Answer(Struct, frozen=True):
     content: bytes = b""
 
 
-class Service:
+class SdkService:
     """The settings of one client for SDKs."""
 
     def __init__(
@@ -88,7 +88,12 @@ class SdkRequest:
     exchange: Exchange
 
     def __init__(
-        self, service: Service, method: str, path: str, headers: Mapping[str, str], timeouts: Mapping[str, Any] | None
+        self,
+        service: SdkService,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        timeouts: Mapping[str, Any] | None,
     ) -> None:
         self.id = f"req_{secrets.token_hex(12)}"
         self._service = service
@@ -104,7 +109,7 @@ class SdkRequest:
 
     # ── the request ──────────────────────────────────────────────────────────
 
-    def prepare(self, query: str, content: bytes) -> Steps[Answer | Request]:
+    def prepare(self, query: str, content: bytes) -> Steps[SdkAnswer | Request]:
         """Return the request of a reply, with what its client lost; or the answer that needs no reply.
 
         Raises `RequestFailed`.
@@ -178,19 +183,19 @@ class SdkRequest:
 
     # ── the answer ───────────────────────────────────────────────────────────
 
-    def _json(self, data: Any) -> Answer:
+    def _json(self, data: Any) -> SdkAnswer:
         """Return an answer in JSON."""
-        return Answer(200, [_JSON, *self._own_headers()], msgspec.json.encode(data))
+        return SdkAnswer(200, [_JSON, *self._own_headers()], msgspec.json.encode(data))
 
-    def whole(self, reply: Reply) -> Answer:
+    def whole(self, reply: Reply) -> SdkAnswer:
         """Return the answer with a whole reply."""
         self._use_model()
         self._log_notes()
-        return Answer(200, [_JSON, *self._own_headers()], self.exchange.whole(reply))
+        return SdkAnswer(200, [_JSON, *self._own_headers()], self.exchange.whole(reply))
 
-    def head(self) -> Answer:
+    def head(self) -> SdkAnswer:
         """Return the status and the headers of a stream."""
-        return Answer(200, [_EVENT_STREAM, (b"cache-control", b"no-cache"), *self._own_headers()])
+        return SdkAnswer(200, [_EVENT_STREAM, (b"cache-control", b"no-cache"), *self._own_headers()])
 
     def piece(self, events: Iterable[Event]) -> bytes:
         """Return the bytes of events, empty where they have none. Raises `Diverged`."""
@@ -220,14 +225,14 @@ class SdkRequest:
         self._log_notes()
         return self.exchange.failed(failure), failure.message
 
-    def failed(self, error: Exception) -> Answer:
+    def failed(self, error: Exception) -> SdkAnswer:
         """Return the answer to an error of `FAILURES` before anything went out."""
         failure = self._failure(error)
         self._log_notes()
         headers: Headers = [_JSON, *failure_headers(replace(failure, retryable=False)), *self._own_headers()]
         if self._service.retries or not failure.retryable:  # cnllm has repeated what may succeed
             headers.append((b"x-should-retry", b"false"))
-        return Answer(failure.status, headers, error_body(self._protocol, failure))
+        return SdkAnswer(failure.status, headers, error_body(self._protocol, failure))
 
     def _failure(self, error: Exception) -> Failure:
         """Return the failure of an error, and log it."""

@@ -11,7 +11,7 @@ from cnllm.client.sync_client import Client
 from cnllm.client.sync_stream import Stream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import SyncState
-from cnllm.sdk.service import FAILURES, Answer, SdkRequest
+from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
 from cnllm.sdk.transport import TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
@@ -31,12 +31,14 @@ def make_client(
 ) -> Any:
     """Return a client of a family of httpx."""
     client = Client(registry, **options)
-    httpx, transport = make_transport(_Transport, "BaseTransport", client, family, models, store, token_keys, options)
+    httpx, transport = make_transport(
+        _SdkTransport, "BaseTransport", client, family, models, store, token_keys, options
+    )
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
     return httpx.Client(transport=transport, timeout=None, trust_env=False)
 
 
-class _Transport(TransportBase):
+class _SdkTransport(TransportBase):
     """Answers requests of httpx."""
 
     _client: Client
@@ -54,7 +56,7 @@ class _Transport(TransportBase):
         """Return the response to a request. Raises the errors of `FAILURES`."""
         content = request.read()
         restored = self._state.run(sdk_request.prepare(request.url.query.decode("ascii", "replace"), content))
-        if isinstance(restored, Answer):
+        if isinstance(restored, SdkAnswer):
             return self._response(request, restored)
         exchange = sdk_request.exchange
         is_whole = exchange.needs_whole_reply or not exchange.stream
@@ -67,7 +69,7 @@ class _Transport(TransportBase):
             self._state.run(sdk_request.keep(reply))
             return self._response(request, sdk_request.whole(reply))
         items = _whole(call) if is_whole else _events(call)
-        body_stream = subclass("SdkStream", _Body, self._httpx.SyncByteStream)(
+        body_stream = subclass("SdkStream", _SdkBody, self._httpx.SyncByteStream)(
             call, self._pieces(sdk_request, items), self._httpx.RemoteProtocolError
         )
         try:
@@ -102,7 +104,7 @@ class _Transport(TransportBase):
             self._state.close()
 
 
-class _Body:
+class _SdkBody:
     """The body of a streamed response. Closing it, from any thread, ends the call."""
 
     def __init__(self, call: Stream, pieces: Generator[bytes, None, str | None], broken: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from cnllm.client.base import BaseClient
 from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.sdk.family import httpx_family
-from cnllm.sdk.service import Answer, SdkRequest, Service, process_store
+from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, process_store
 
 __all__ = ["TransportBase", "make_transport", "subclass"]
 
@@ -25,7 +25,7 @@ class TransportBase:
 
     make_state: Any
 
-    def __init__(self, httpx: Any, client: Any, service: Service, store: Any) -> None:
+    def __init__(self, httpx: Any, client: Any, service: SdkService, store: Any) -> None:
         self._httpx = httpx
         self._client = client
         self._service = service
@@ -37,7 +37,7 @@ class TransportBase:
         timeouts = request.extensions.get("timeout")
         return SdkRequest(self._service, request.method, request.url.path, dict(request.headers), timeouts)
 
-    def _response(self, request: Any, answer: Answer, stream: Any = None) -> Any:
+    def _response(self, request: Any, answer: SdkAnswer, stream: Any = None) -> Any:
         """Return a response of httpx."""
         content = {"content": answer.content} if stream is None else {"stream": stream}
         return self._httpx.Response(answer.status, headers=answer.headers, request=request, **content)
@@ -55,6 +55,6 @@ def make_transport(
 ) -> tuple[Any, Any]:
     """Return the package of a family, and a transport of the class `own`, which is the family's class `base`, too."""
     httpx = httpx_family(family, client.registry.providers)
-    service = Service(client, models, DefaultKeys() if token_keys is None else token_keys, options)
+    service = SdkService(client, models, DefaultKeys() if token_keys is None else token_keys, options)
     kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, base))
     return httpx, kind(httpx, client, service, store)

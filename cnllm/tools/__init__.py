@@ -7,11 +7,12 @@
 A `Tool` is a value; this package never runs one. `check_parameters` raises an error for invalid parameters, and
 `problem_with` describes the error of a call for the model. `bound` builds the function's arguments.
 `undecided_parameters` lists the patterns of the schema that no call is checked for. `shown` makes a result text.
+`has_sets` says whether a list of tools holds a set of them.
 """
 
 from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters
 from cnllm.tools.results import shown
-from cnllm.tools.values import Tool, ToolSet, as_tools, tool, web_search
+from cnllm.tools.values import Tool, ToolSet, as_tools, has_sets, tool, web_search
 
 __all__ = [
     "Tool",
@@ -20,6 +21,7 @@ __all__ = [
     "bound",
     "check_parameters",
     "decode_encoded_arguments",
+    "has_sets",
     "problem_with",
     "shown",
     "tool",

@@ -73,7 +73,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         parameters = signature(tool.function)
     except TypeError:
         return dict(arguments)
-    return parameters.bind(arguments, bool(tool.strict))
+    return parameters.bind(arguments, strict=bool(tool.strict))
 
 
 def check_parameters(tool: Tool) -> None:

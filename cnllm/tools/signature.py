@@ -33,7 +33,7 @@ class Signature(Struct, frozen=True):
     strict: dict[str, Any]
     convert: Callable[[dict[str, Any]], dict[str, Any]]
 
-    def bind(self, arguments: dict[str, Any], strict: bool) -> dict[str, Any]:
+    def bind(self, arguments: dict[str, Any], *, strict: bool) -> dict[str, Any]:
         """Build the arguments of the function. Raise `ValueError` where they do not fit."""
         return self.convert(remove_nulls(arguments, self.schema) if strict else arguments)
 

@@ -89,7 +89,7 @@ def parse_address(url: str) -> Address:
     if not 0 < number < 65536:
         return _parse_with_httpx(url)
     name = host if number == default_port else f"{host}:{number}"
-    return _address(scheme == "https", host, number, name, (path or "/") + (query or ""))
+    return _address(host, number, name, (path or "/") + (query or ""), encrypted=scheme == "https")
 
 
 def read_url(httpx: Any, text: str) -> Any:
@@ -110,13 +110,13 @@ def _parse_with_httpx(text: str) -> Address:
 
     url = read_url(httpx, text)
     return _address(
-        url.scheme == "https",
         url.raw_host.decode("ascii"),
         url.port or _PORTS[url.scheme],
         url.netloc.decode("ascii"),
         url.raw_path.decode("ascii"),
+        encrypted=url.scheme == "https",
     )
 
 
-def _address(encrypted: bool, host: str, port: int, name: str, target: str) -> Address:
+def _address(host: str, port: int, name: str, target: str, *, encrypted: bool) -> Address:
     return Address(encrypted, host, port, name, target, (encrypted, host, port))

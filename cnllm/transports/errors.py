@@ -129,7 +129,7 @@ def unreadable_response(host: str, reason: str) -> TransportError:
     return TransportError(f"{host} sent a response that cannot be read: {reason}", hint="ask the endpoint's operator")
 
 
-def error_before_status(host: str, reason: str, began: bool) -> TransportError:
+def error_before_status(host: str, reason: str, *, began: bool) -> TransportError:
     """Return the error before a status. A retry is safe only where no byte of a response arrived."""
     return unreadable_response(host, reason) if began else connection_closed(host, reason)
 

@@ -60,9 +60,9 @@ class AsyncFast:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
             await _request(connection, head, plan, address.host)
         except BaseException:
-            pool.release(connection, False)
+            pool.release(connection, reusable=False)
             raise
-        return connection.reader.status, connection.reader.headers, _Body(pool, connection, idle_timeout(plan))
+        return connection.reader.status, connection.reader.headers, _AsyncFastBody(pool, connection, idle_timeout(plan))
 
     async def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
@@ -75,7 +75,9 @@ class AsyncFast:
         try:
             connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
         finally:
-            pool.release(connection, connection is not None and (connection.idle or not connection.reader.began))
+            pool.release(
+                connection, reusable=connection is not None and (connection.idle or not connection.reader.began)
+            )
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Those of a loop that ended were closed with it."""
@@ -92,7 +94,7 @@ class AsyncFast:
         for pool in list(loops.values()):
             pool.drop_inherited()
 
-    async def _pool(self, create: bool = True) -> LoopPool | None:
+    async def _pool(self, *, create: bool = True) -> LoopPool | None:
         """Return the pool of the running loop; None for a loop that is not asyncio's."""
         try:
             loop = asyncio.get_running_loop()
@@ -148,7 +150,7 @@ async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host:
         start = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
-                raise errors.error_before_status(host, reader.fault, reader.began)
+                raise errors.error_before_status(host, reader.fault, began=reader.began)
             if not await connection.wait(
                 remaining_time(timeouts.first_byte, start)
             ):  # a slow trickle of headers does not extend the wait
@@ -156,10 +158,10 @@ async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host:
     except TimeoutError as error:
         raise errors.status_timeout(host, timeouts.first_byte) from error
     except OSError as error:
-        raise errors.error_before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.error_before_status(host, str(error) or type(error).__name__, began=reader.began) from error
 
 
-class _Body:
+class _AsyncFastBody:
     """The bytes of a response."""
 
     def __init__(self, pool: LoopPool, connection: AsyncioConnection, idle: float | None) -> None:
@@ -202,7 +204,7 @@ class _Body:
                 start = time.monotonic()
             waited = True
             if not await self._wait(connection, start):
-                self._release(False)
+                self._release(reusable=False)
                 if self._remaining is not None:
                     raise StopAsyncIteration
                 raise errors.body_stalled(self._idle, only_framing=start is not None)
@@ -233,14 +235,14 @@ class _Body:
             return  # its pieces are read first
         if connection.reader.fault is not None:
             self._fault = connection.reader.fault
-            self._release(False)
+            self._release(reusable=False)
         elif connection.reader.complete:
-            self._release(connection.reader.reusable)
+            self._release(reusable=connection.reader.reusable)
 
-    def _release(self, reusable: bool) -> None:
+    def _release(self, *, reusable: bool) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._pool.release(connection, reusable)
+            self._pool.release(connection, reusable=reusable)
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading; None: never."""
@@ -258,4 +260,4 @@ class _Body:
 
     async def aclose(self) -> None:
         """Stop reading and close the connection."""
-        self._release(False)
+        self._release(reusable=False)

@@ -144,7 +144,7 @@ class _Pool:
             self._busy.discard(connection)
         connection.sock.close()
 
-    def release(self, connection: _Connection | None, reusable: bool) -> None:
+    def release(self, connection: _Connection | None, *, reusable: bool) -> None:
         """Free a place, and keep the connection if it is reusable."""
         if connection is not None and connection.inherited:  # it belongs to the parent
             return
@@ -215,10 +215,10 @@ class Fast:
                 pool.drop(connection)  # the peer closed it before it read a byte of this request
                 connection = None
         except BaseException:
-            pool.release(connection, False)
+            pool.release(connection, reusable=False)
             raise
         reader = connection.reader
-        return reader.status, reader.headers, _Body(pool, connection, idle_timeout(plan))
+        return reader.status, reader.headers, _FastBody(pool, connection, idle_timeout(plan))
 
     def warm(self, plan: Plan) -> None:
         """Open a connection for a plan that will be sent later."""
@@ -232,9 +232,9 @@ class Fast:
                 connection = self._connect(address, plan.timeouts.connect)
                 self._pool.add(connection)
         except BaseException:
-            self._pool.release(None, False)
+            self._pool.release(None, reusable=False)
             raise
-        self._pool.release(connection, True)
+        self._pool.release(connection, reusable=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -287,7 +287,7 @@ def _request(connection: _Connection, head: bytes, plan: Plan, host: str) -> boo
         receive, feed = connection.sock.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
-                raise errors.error_before_status(host, reader.fault, reader.began)
+                raise errors.error_before_status(host, reader.fault, began=reader.began)
             if data := receive(_SIZE):
                 feed(data)
                 if not reader.status:  # a slow trickle of headers does not extend the wait
@@ -297,7 +297,7 @@ def _request(connection: _Connection, head: bytes, plan: Plan, host: str) -> boo
     except TimeoutError as error:
         raise errors.status_timeout(host, timeouts.first_byte) from error
     except OSError as error:
-        raise errors.error_before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.error_before_status(host, str(error) or type(error).__name__, began=reader.began) from error
     return True
 
 
@@ -326,7 +326,7 @@ def _send_all(connection: _Connection, head: bytes, content: bytes) -> bool:
     return True
 
 
-class _Body:
+class _FastBody:
     """The bytes of a response. Only `set_read_deadline(0)` may come from another thread."""
 
     def __init__(self, pool: _Pool, connection: _Connection, idle: float | None) -> None:
@@ -413,17 +413,17 @@ class _Body:
             return  # its pieces are read first
         if reader.fault is not None:
             self._fault = reader.fault
-            self._release(False)
+            self._release(reusable=False)
         elif reader.complete:
-            self._release(reader.reusable)
+            self._release(reusable=reader.reusable)
 
-    def _release(self, reusable: bool) -> None:
+    def _release(self, *, reusable: bool) -> None:
         connection = self._connection
         if connection is not None:
             with connection.lock:  # after this no thread interrupts it: it may serve another request
                 released, self._connection = self._connection, None
             if released is not None:
-                self._pool.release(released, reusable)
+                self._pool.release(released, reusable=reusable)
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""
@@ -447,4 +447,4 @@ class _Body:
 
     def close(self) -> None:
         """Stop reading and close the connection."""
-        self._release(False)
+        self._release(reusable=False)

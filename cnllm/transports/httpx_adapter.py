@@ -53,7 +53,7 @@ class Httpx:
         self._caller_transport = transport
         self._family = family
         self._home = generation()
-        self._states: dict[int, _State] = {}  # one for each process, which never touches those of its parents
+        self._states: dict[int, _SyncState] = {}  # one for each process, which never touches those of its parents
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -87,7 +87,7 @@ class Httpx:
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
         timeouts["read"] = idle = idle_timeout(plan)  # httpcore reads this timeout when the body begins
-        body = _Body(httpx, response, idle, state.watchdog)
+        body = _HttpxBody(httpx, response, idle, state.watchdog)
         if entry is not None:
             try:
                 body.watch = watch_response(entry, response, url.host)
@@ -98,11 +98,11 @@ class Httpx:
                 state.transports.forget(entry)
         return response.status_code, body.headers, body
 
-    def _state(self) -> _State:
+    def _state(self) -> _SyncState:
         current = generation()
         state = self._states.get(current)
         if state is None:  # `setdefault` makes all threads use the same state
-            state = self._states.setdefault(current, _State(httpx_package(self._caller_transport, self._family)))
+            state = self._states.setdefault(current, _SyncState(httpx_package(self._caller_transport, self._family)))
         return state
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Httpx:
             entry.transport.close()
 
 
-class _State(ProcessState):
+class _SyncState(ProcessState):
     """The httpx state of one process, for `Httpx`."""
 
     def __init__(self, httpx: Any) -> None:
@@ -125,7 +125,7 @@ class _State(ProcessState):
         self.watchdog = _Watchdog()
 
 
-class _Body:
+class _HttpxBody:
     """The bytes of a response."""
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: _Watchdog) -> None:

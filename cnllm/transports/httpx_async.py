@@ -45,7 +45,7 @@ class AsyncHttpx:
         self._caller_transport = transport
         self._family = family
         self._home = generation()
-        self._states: dict[int, _State] = {}
+        self._states: dict[int, _AsyncState] = {}
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
@@ -80,7 +80,7 @@ class AsyncHttpx:
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
         timeouts["read"] = idle = idle_timeout(plan)
-        body = _Body(httpx, response, idle)
+        body = _AsyncHttpxBody(httpx, response, idle)
         if entry is not None and loop is not None:
             try:
                 body.watch = watch_response(entry, response, url.host)
@@ -91,11 +91,11 @@ class AsyncHttpx:
                 loop.transports.forget(entry)
         return response.status_code, body.headers, body
 
-    def _state(self) -> _State:
+    def _state(self) -> _AsyncState:
         current = generation()
         state = self._states.get(current)
         if state is None:
-            state = self._states.setdefault(current, _State(httpx_package(self._caller_transport, self._family)))
+            state = self._states.setdefault(current, _AsyncState(httpx_package(self._caller_transport, self._family)))
         return state
 
     async def aclose(self) -> None:
@@ -110,7 +110,7 @@ class AsyncHttpx:
             await loop.aclose()
 
 
-class _State(ProcessState):
+class _AsyncState(ProcessState):
     """The httpx state of one process with event loops, one after another or in several threads."""
 
     def __init__(self, httpx: Any) -> None:
@@ -171,7 +171,7 @@ def running_loop() -> Any:
     return asyncio.get_running_loop()
 
 
-class _Body:
+class _AsyncHttpxBody:
     """The bytes of a response, asynchronously."""
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
@@ -214,7 +214,7 @@ class _Body:
         self._remaining = seconds
 
     async def drain(self) -> None:
-        """Read the end of the body; see `_Body.drain`."""
+        """Read the end of the body; see `_AsyncHttpxBody.drain`."""
         if self._response.is_closed:
             return
         self.set_read_deadline(DRAIN_SECONDS)

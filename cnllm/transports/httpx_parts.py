@@ -144,7 +144,7 @@ def _make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEnt
     """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
-    settings = _settings(httpx, encrypted, proxy)
+    settings = _settings(httpx, proxy, encrypted=encrypted)
     kind = httpx.AsyncHTTPTransport if asynchronous else httpx.HTTPTransport
     missing = False
     try:
@@ -188,7 +188,7 @@ def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: Transpo
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
         result = errors.connect_failed(host, reason)
     else:
-        result = errors.error_before_status(host, reason, _response_began(error))
+        result = errors.error_before_status(host, reason, began=_response_began(error))
     return result if proxy is None else errors.name_proxy(result, proxy)
 
 
@@ -202,7 +202,7 @@ def error_during_body(
     return errors.body_broken(error)
 
 
-def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
+def _settings(httpx: Any, proxy: str | None, *, encrypted: bool) -> dict[str, Any]:
     """Return the settings of a transport: no limit on connections, and one on those that are idle."""
     import ssl
 

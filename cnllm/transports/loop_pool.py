@@ -144,7 +144,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def close(self, at_once: bool = True) -> None:
+    def close(self, *, at_once: bool = True) -> None:
         """Close the connection; without `at_once` after the pending bytes were sent."""
         self.cancel_wait()
         if self._transport is not None:
@@ -243,7 +243,7 @@ class LoopPool:
         self._busy.add(connection)
         return connection
 
-    def release(self, connection: AsyncioConnection | None, reusable: bool) -> None:
+    def release(self, connection: AsyncioConnection | None, *, reusable: bool) -> None:
         """Free a place, and keep the connection if it is reusable."""
         if connection is not None and connection.inherited:
             return

@@ -72,7 +72,7 @@ def content_parts(place: str, content: Any, role: Role = "user") -> tuple[Part, 
     return tuple(parts)
 
 
-def tool_result(id: str, content: Any, name: str | None = None, error: bool = False) -> ToolResult:
+def tool_result(id: str, content: Any, name: str | None = None, *, error: bool = False) -> ToolResult:
     """Return the result of a call. Raises `TypeError` for a content that is neither text nor media."""
     checks.require_text("id", id)
     if name is not None:

@@ -55,7 +55,9 @@ def block_parts(block: Any) -> list[Part]:
             return [call_of(data.get("call_id", data.get("id")), data.get("name"), arguments)]
         case "tool_result" | "function_call_output":
             content = data.get("content", data.get("output"))
-            return [_result(data.get("tool_use_id", data.get("call_id")), None, content, bool(data.get("is_error")))]
+            return [
+                _result(data.get("tool_use_id", data.get("call_id")), None, content, error=bool(data.get("is_error")))
+            ]
     if kind in _FILES and (media := _file(kind, data)) is not None:
         return [media]
     known = message_fields({"role": "user", "content": [data]})[1]
@@ -92,7 +94,7 @@ def _joined(items: Iterable[Any]) -> str:
     return "\n\n".join(str(item["text"]) for item in items if isinstance(item, Mapping) and item.get("text"))
 
 
-def _result(id: Any, name: Any, content: Any, error: bool) -> ToolResult:
+def _result(id: Any, name: Any, content: Any, *, error: bool) -> ToolResult:
     """Return the result of a call; its content is text, a list of blocks, or any other value."""
     if isinstance(content, list | tuple):
         parts = parts_of(content)
@@ -122,7 +124,7 @@ def _untyped(data: Mapping[str, Any]) -> list[Part]:
             return [call_of(call.get("id"), call.get("name"), call.get("args"))]
         case {"function_response": Mapping() as result}:
             name = result.get("name")
-            return [_result(result.get("id") or name, name, result.get("response"), False)]
+            return [_result(result.get("id") or name, name, result.get("response"), error=False)]
         case {"inline_data": Mapping() as blob}:
             return [media_of("file", blob.get("data", ""), blob.get("mime_type"))]
         case {"file_data": {"file_uri": str(url)} as file}:

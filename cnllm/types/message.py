@@ -103,7 +103,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
         """
         from cnllm.types.convert import tool_result
 
-        return Message("tool", (tool_result(id, content, name, error),))
+        return Message("tool", (tool_result(id, content, name, error=error),))
 
     @property
     def text(self) -> str:

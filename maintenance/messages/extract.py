@@ -22,6 +22,7 @@ PACKAGE = Path(__file__).parents[2] / "cnllm"
 SKIPPED = {
     "__init__.py": "names of the package",
     "batch/plot.py": "a picture",
+    "batch/shared/": "what a program in Python reads",
     "daft/": "what a program in Python reads",
     "ray/": "what a program in Python reads",
     "cli/matrix/": "a page in HTML, and what it is made of",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnllm.batch.controller import Controller, Trail
-from cnllm.batch.pace import Pace
+from cnllm.batch.pace import RequestPace
 
 Server = Callable[[float], tuple[bool, float | None]]
 """Answers a request at a time: whether it is taken, and the seconds to wait."""
@@ -284,7 +284,7 @@ def test_the_trail_counts_the_last_minute(steps: list[tuple[float, bool]]) -> No
 
 
 def test_a_pace_makes_up_for_little() -> None:
-    pace = Pace(60 / 0.985)
+    pace = RequestPace(60 / 0.985)
     assert pace.wait(100.0) == 0.0
     pace.use(100.0)
     assert pace.wait(100.0) == pytest.approx(0.75)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from cnllm.batch.readers import open_reader
-from cnllm.batch.rows import RowFault
-from cnllm.batch.template import Template
+from cnllm.batch.rows import PromptTemplate, RowFault
 from cnllm.errors import CnllmError
 
 from .stub import stub
@@ -23,7 +22,7 @@ TEXTS = ["你好,世界", "naïve “quotes”", 'a "b"\nc', "最後"]
 
 
 def contents(source: Any, template: str | None = None, **more: Any) -> list[tuple[int, Any, Any]]:
-    reader = open_reader(source, None if template is None else Template(template), **more)
+    reader = open_reader(source, None if template is None else PromptTemplate(template), **more)
     return [(row.number, reader.content(row).id, reader.content(row).messages) for row in reader.rows()]
 
 
@@ -67,11 +66,9 @@ def test_a_header_may_hold_line_breaks_and_separators(tmp_path: Path, mark: str,
         rows = [separator.join(fields) for fields in (header, ["1", '"a, b"', "c"], ["2", f'"d{end}e"', "f"])]
         (tmp_path / name).write_bytes((mark + end.join(rows) + end).encode())
         assert [row[2] for row in contents(tmp_path / name, "{text}")] == ["a, b", f"d{end}e"]
-        assert open_reader(tmp_path / name, Template("{text}")).columns == (
-            f'id{end}of "it", ;',
-            "text",
-            f"x{end}{end}y",
-        )
+        with pytest.raises(CnllmError) as caught:
+            open_reader(tmp_path / name, PromptTemplate("{missing}"))
+        assert caught.value.hint == f'its columns: id{end}of "it", ;, text, x{end}{end}y'
     (tmp_path / "in.csv").write_text('"text,id\n1,2\n')  # the quote never ends
     with pytest.raises(CnllmError, match="has no column text"):
         contents(tmp_path / "in.csv", "{text}")
@@ -84,7 +81,7 @@ def test_parquet(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     parquet.write_table(arrow.table({"id": [7, 8], "text": TEXTS[:2], "other": [1.5, None]}), path)
     assert contents(path, "{text}") == [(1, 7, TEXTS[0]), (2, 8, TEXTS[1])]
-    assert open_reader(path, Template("{text}")).count() == 2
+    assert open_reader(path, PromptTemplate("{text}")).count() == 2
     with pytest.raises(CnllmError, match="has no column texte"):
         contents(path, "{texte}")
 
@@ -218,7 +215,7 @@ def test_an_option_that_no_row_can_have_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_the_places_of_a_template() -> None:
-    template = Template('Answer {"a": {{x}}} for {name} of {the city}: {}')
+    template = PromptTemplate('Answer {"a": {{x}}} for {name} of {the city}: {}')
     assert template.columns == ("name", "the city")
     assert template.fill({"name": "Li", "the city": 7}) == 'Answer {"a": {x}} for Li of 7: {}'
     with pytest.raises(RowFault, match="no column 'the city' for the prompt; the row has: name"):

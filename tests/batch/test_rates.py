@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cnllm
-from cnllm.batch.rate_headers import read_limits
+from cnllm.batch.lanes import read_limits
 from cnllm.registry.flags import RateHeaders
 
 from .stub import Answer, Stub, error, reply, stub

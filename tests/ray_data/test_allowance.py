@@ -12,20 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnllm.errors import CnllmError
-from cnllm.ray.allowance import LEASE, Allowance
-from cnllm.ray.ledger import Ledger
-from cnllm.ray.messages import (
+from cnllm.batch.shared.allowance import LEASE, Allowance, RunLedger
+from cnllm.batch.shared.messages import (
     Done,
     EndpointLimits,
-    Grant,
     Hello,
     Need,
+    Permissions,
     WorkerReport,
     decode_grant,
     decode_report,
     encode,
 )
+from cnllm.errors import CnllmError
 
 
 def hello(folder: Path, place: str, *, cap: int | None = None, committed: int = 0, **limits: float | None) -> Hello:
@@ -55,7 +54,7 @@ class Worker:
         needs = [Need(10.0, self.worst)] * min(self.rows, 64)
         greeting = None if self.known else self.greeting
         report = WorkerReport(self.name, self.finished, needs, None, greeting)
-        grant: Grant = decode_grant(encode(allowance.exchange(now, decode_report(encode(report)))))
+        grant: Permissions = decode_grant(encode(allowance.exchange(now, decode_report(encode(report)))))
         self.known = grant.known
         if not grant.known:
             return 0.0
@@ -202,13 +201,13 @@ def test_answers_of_a_process_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_one_process_has_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.ray.ledger._BUSY_SECONDS", 0.1)
-    ledger = Ledger(tmp_path / "state")
+    monkeypatch.setattr("cnllm.batch.shared.allowance._BUSY_SECONDS", 0.1)
+    ledger = RunLedger(tmp_path / "state")
     ledger.commit([], "CNY", 5)
     with pytest.raises(CnllmError, match="locked"):
-        Ledger(tmp_path / "state")
+        RunLedger(tmp_path / "state")
     ledger.close()
-    again = Ledger(tmp_path / "state")
+    again = RunLedger(tmp_path / "state")
     assert again.spent() == {"CNY": 5}
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     again.close()

@@ -24,13 +24,13 @@ from cli.support import Machine
 
 from cnllm import CnllmError
 from cnllm.batch.answer_cache import AnswerCache
+from cnllm.batch.shared.allowance import RunLedger
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
 from cnllm.config import default_model, keys, log_mode, private_files, templates
 from cnllm.gateway.key_file import keys_in_file
 from cnllm.launch.setup import File, Setup, write_files
 from cnllm.mcp_client import Definition
-from cnllm.ray.ledger import Ledger
 from cnllm.registry.trusted_files import is_trusted_content, trust
 from cnllm.store import Store
 
@@ -110,7 +110,7 @@ def test_the_raw_log_deletes_its_own_files_only(tmp_path: Path) -> None:
     assert sum(len(p.read_text().splitlines()) for p in written) == 401
 
 
-@pytest.mark.parametrize("make", [AnswerCache, Ledger, Store.open], ids=["answers", "ledger", "store"])
+@pytest.mark.parametrize("make", [AnswerCache, RunLedger, Store.open], ids=["answers", "ledger", "store"])
 def test_a_database_of_another_program_stays_as_it_is(make: Callable[[Path], Any], tmp_path: Path) -> None:
     path = tmp_path / "mine.db"
     with sqlite3.connect(path) as db:

@@ -7,16 +7,17 @@ file without a name where that is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cnllm.batch.readers.bytes_input import BytesInput
-from cnllm.batch.rows import Content, Row
-from cnllm.batch.template import Template
+from cnllm.batch.readers.records import json_line_reader, object_reader
+from cnllm.batch.readers.tables import delimited_reader, line_reader, parquet_reader
+from cnllm.batch.rows import PromptTemplate, Reader
 from cnllm.errors import CnllmError
 
-__all__ = ["FORMATS", "Reader", "open_reader"]
+__all__ = ["FORMATS", "open_reader"]
 
 FORMATS = ("jsonl", "lines", "csv", "tsv", "parquet")
 _SUFFIXES = {
@@ -31,57 +32,25 @@ _SUFFIXES = {
 }
 
 
-class Reader(Protocol):
-    """An input. `name` is for messages, `columns` are known where a header names them."""
-
-    name: str
-    columns: tuple[str, ...] | None
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows from the start."""
-
-    def content(self, row: Row) -> Content:
-        """Return the request of a row. Raises `RowFault`."""
-
-    def keep(self) -> None:
-        """Make sure that the rows can be read more than once."""
-
-    def close(self) -> None:
-        """Give up what `keep` made."""
-
-    def count(self) -> int | None:
-        """Return about how many rows there are; None where that is not known before the end."""
-
-
 def open_reader(
-    source: Any, template: Template | None = None, *, format: str | None = None, encoding: str | None = None
+    source: Any, template: PromptTemplate | None = None, *, format: str | None = None, encoding: str | None = None
 ) -> Reader:
     """Return the reader of a file, of stdin (`-`), or of an iterable. Raises `CnllmError` where it cannot be read."""
     if not isinstance(source, str | Path):
         if not isinstance(source, Iterable):
             raise TypeError(f"requests is {type(source).__name__}; a path, or an iterable of requests, is expected")
-        from cnllm.batch.readers.objects import ObjectReader
-
-        return ObjectReader(source, template)
+        return object_reader(source, template)
     data = BytesInput(str(source), encoding)
     kind = format or _format_of(data)
     if kind == "parquet":
-        from cnllm.batch.readers.parquet import ParquetReader
-
-        return ParquetReader(str(source), template)
+        return parquet_reader(str(source), template)
     if kind in ("csv", "tsv"):
-        from cnllm.batch.readers.delimited import DelimitedReader
-
-        return DelimitedReader(data, template, tab=kind == "tsv")
+        return delimited_reader(data, template, tab=kind == "tsv")
     if kind == "lines":
-        from cnllm.batch.readers.lines import LineReader
-
-        return LineReader(data, template)
+        return line_reader(data, template)
     if kind != "jsonl":
         raise CnllmError(f"there is no format {kind!r}", hint=f"it is one of {', '.join(FORMATS)}")
-    from cnllm.batch.readers.json_lines import JsonLineReader
-
-    return JsonLineReader(data, template)
+    return json_line_reader(data, template)
 
 
 def _format_of(data: BytesInput) -> str:

@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from cnllm.batch.vendor.codec import VendorJob, poll_plan, read_job
 from cnllm.client.base import is_httpx_transport
 from cnllm.client.echo import insert_key, plan_secrets, redact_bytes, redact_error, secret_bytes
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, TransportError
+from cnllm.registry.flags.batch import Batch
 from cnllm.transports import AsyncHttpx, default_async_transport
 from cnllm.types.policy import Timeouts
 
@@ -37,16 +40,31 @@ class UnreadableAnswer(CnllmError):
 
 
 class VendorConnection:
-    """The connection to one interface with one key. `sleep(seconds)` waits, and raises where the run is stopped."""
+    """The connection to one interface with one key.
 
-    def __init__(self, transport: Any, key: str | None, sleep: Callable[[float], Awaitable[object]]) -> None:
+    `probe` is any request to the endpoint. `out` is the output: what is fetched is kept beside it while it is read.
+    `sleep(seconds)` waits, and raises where the run is stopped.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        probe: Plan,
+        transport: Any,
+        key: str | None,
+        out: Path,
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> None:
+        self.batch = batch
+        self.probe = probe
+        self.out = out
+        self.sleep = sleep
         if transport is None:
             transport = default_async_transport()
         elif is_httpx_transport(transport, is_async=True):
             transport = AsyncHttpx(transport)
         self._transport = transport
         self._key = key
-        self._sleep = sleep
         self._needles: tuple[bytes, ...] = ()
         self.requests = 0
 
@@ -80,7 +98,7 @@ class VendorConnection:
             except (TransportError, EndpointError) as error:
                 if not error.meaning.again or tries >= _ATTEMPTS:
                     raise
-                await self._sleep(delay_of(error, tries))
+                await self.sleep(delay_of(error, tries))
 
     async def _send(self, plan: Plan, file: BinaryIO | None = None) -> bytes:
         """Return the body of an answer, or write it to a file. Raises `EndpointError` for a refusal."""
@@ -99,13 +117,13 @@ class VendorConnection:
             raise redact_error(error, secrets) from error.__cause__
         return content
 
+    async def poll(self, id: str) -> VendorJob | None:
+        """Return a job as it is now; None where the answer is none."""
+        return read_job(self.batch, await self.repeat(poll_plan(self.batch, self.probe, id)))
+
     def redact(self, content: bytes) -> bytes:
         """Return bytes of a downloaded file without the secrets of the requests."""
         return redact_bytes(self._needles, content)
-
-    async def wait(self, tries: int) -> None:
-        """Wait before another attempt."""
-        await self._sleep(_backoff(tries))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -124,12 +142,10 @@ def decode_answer(plan: Plan, content: bytes) -> Any:
         ) from None
 
 
-def delay_of(error: CnllmError, tries: int) -> float:
-    """Return the seconds to wait after an attempt that failed."""
-    return _backoff(tries) if error.retry_after is None else max(error.retry_after, 0.05)
-
-
-def _backoff(tries: int) -> float:
+def delay_of(error: CnllmError | None, tries: int) -> float:
+    """Return the seconds to wait after an attempt that failed, or that came back incomplete."""
+    if error is not None and error.retry_after is not None:
+        return max(error.retry_after, 0.05)
     delay: float = min(_LONGEST_DELAY, 0.25 * 2**tries) * random.uniform(0.5, 1.0)
     return delay
 

@@ -1,17 +1,41 @@
-"""Find the batch interface of a model, and say what is missing where it cannot be used."""
+"""The batch interface of a model: find it, say what is missing where it cannot be used, and lower its prices.
+
+Some interfaces take jobs. Others take single calls at another path, which are cheaper and slow: rows go one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
+from msgspec.structs import replace
+
+from cnllm.batch.lane import Lane
+from cnllm.engine.decode.cost import service_rates
 from cnllm.errors import CnllmError
 from cnllm.registry import Registry
+from cnllm.registry.flags import Flags, Price
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.model import Model
+from cnllm.types.policy import Timeouts
 
-__all__ = ["NoBatchInterface", "has_interface", "require_interface"]
+__all__ = [
+    "NoBatchInterface",
+    "call_timeouts",
+    "discounted_model",
+    "discounted_price",
+    "has_interface",
+    "require_interface",
+    "takes_calls",
+    "use_calls",
+]
 
 _SHAPE = ("row", "submit", "job", "results", "result")
+_KEPT = ("currency", "factors", "per_call")
+_BATCH = "batch"
+_NO_PRICES = ("above", "currency", "peak", "zone", "holidays", "until", "since")
+_HOURS = 72.0  # a call may wait so long where the registry does not know better
 
 
 class NoBatchInterface(CnllmError):
@@ -79,3 +103,63 @@ def _over(model: Model, protocol: str) -> Model | None:
         return model.over(protocol)
     except CnllmError:
         return None
+
+
+# ── prices ───────────────────────────────────────────────────────────────────
+
+
+def discounted_model(model: Model) -> Model:
+    """Return a model whose prices are those of its batch interface; the same one where no discount is known."""
+    batch = model.flags.batch
+    factor = batch.price_factor if batch is not None else None
+    if factor is None:
+        return model
+
+    def change(flags: Flags) -> Flags:
+        return flags if flags.price is None else replace(flags, price=discounted_price(flags.price, factor))
+
+    return model.derive(change)
+
+
+def discounted_price(price: Price, factor: float) -> Price:
+    """Return prices times a factor: those of tiers, of hours and of promotions too; fees of calls stay.
+
+    Where a reply says that a batch was charged, these are the prices.
+    """
+    values = {name: _scaled(getattr(price, name), factor) for name in price.__struct_fields__ if name not in _KEPT}
+    discounted = replace(price, **values)
+    rates = service_rates(discounted, None)[0]
+    return replace(discounted, service={**(discounted.service or {}), _BATCH: dict(rates)})
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if type(value) in (int, float):
+        return round(value * factor, 12)
+    if isinstance(value, list | tuple):
+        return [_scaled(item, factor) for item in value]
+    if isinstance(value, dict):
+        return {name: item if name in _NO_PRICES else _scaled(item, factor) for name, item in value.items()}
+    return value
+
+
+# ── interfaces that take single calls ────────────────────────────────────────
+
+
+def takes_calls(model: Model) -> bool:
+    """Whether the batch interface of a model takes single calls."""
+    batch = model.flags.batch
+    return batch is not None and batch.available is True and batch.input == "calls"
+
+
+def use_calls(lanes: Sequence[Lane], registry: Registry) -> None:
+    """Send the calls of lanes to the batch interfaces of their models. Raises `NoBatchInterface`."""
+    for lane in lanes:
+        batch = require_interface(lane.model, registry)
+        lane.model = discounted_model(lane.model).derive(partial(replace, path=batch.path))
+
+
+def call_timeouts(model: Model) -> Timeouts:
+    """Return the timeouts of a call that waits until the vendor has capacity."""
+    batch = model.flags.batch
+    hours = _HOURS if batch is None or batch.window is None else batch.window
+    return Timeouts(first_byte=hours * 3600)

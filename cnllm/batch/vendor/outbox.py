@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
-from cnllm.batch.budget import CAP_REACHED, Budget
-from cnllm.batch.comparison import Bits
+from cnllm.batch.budget import CAP_REACHED
 from cnllm.batch.jobs import Job
-from cnllm.batch.rows import Row
-from cnllm.batch.vendor.packing import Packer
-from cnllm.batch.vendor.parts import SUBMITTED, Part, Parts
-from cnllm.batch.vendor.submission import NotSubmitted, Submission, UnsureJob
+from cnllm.batch.rows import InputRow
+from cnllm.batch.vendor.context import VendorContext
+from cnllm.batch.vendor.parts import SUBMITTED, Part
+from cnllm.batch.vendor.submission import NotSubmitted, Packer, UnsureJob, settle_part, submit_part
 from cnllm.errors import CnllmError
 
 __all__ = ["Outbox"]
 
 
 class Outbox:
-    """The parts at the vendor are in `open`. `refusal` is why the vendor takes no more; None while it does.
+    """The parts at the vendor are in `open`. `refusal` is why the vendor takes no more; None while it does."""
 
-    `make_job` turns a row into a job, `must_retake` says whether the state may know a line, `ask_again` gets the lines
-    whose part was never submitted. `leftover` gets the lines that a job cannot hold.
-    """
-
-    def __init__(
-        self,
-        *,
-        model: str,
-        setting: int,
-        first_seq: int,
-        parts: Parts,
-        packer: Packer,
-        submission: Submission,
-        budget: Budget,
-        make_job: Callable[[Row, int], Job],
-        must_retake: Callable[[int], bool],
-        ask_again: Callable[[int], object],
-        unsure: str,
-        leftover: Bits,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._model = model
-        self._setting = setting
-        self._first_seq = self._next_seq = first_seq
-        self._parts = parts
-        self._packer = packer
-        self._submission = submission
-        self._budget = budget
-        self._make_job = make_job
-        self._must_retake = must_retake
-        self._ask_again = ask_again
-        self._unsure = unsure
-        self._leftover = leftover
-        self._stopping = stopping
+    def __init__(self, context: VendorContext) -> None:
+        self._context = context
+        self._session = session = context.session
+        self._budget = session.budget
+        self._parts = session.parts
+        self._first_seq = self._next_seq = session.state.last_seq() + 1
+        self._packer = Packer(context.exchange.batch, session.number)
+        probe = context.exchange.probe
+        self._model = f"{probe.model.name} over {probe.model.protocol}"
         self._held: Job | None = None  # a row that waits for room below the cap
         self.open: list[Part] = []
         self.refusal: str | None = None
@@ -72,16 +45,16 @@ class Outbox:
             found: Part | None = part
             if part.state != SUBMITTED:
                 try:
-                    found = await self._submission.settle(part)
+                    found = await settle_part(self._context.exchange, self._parts, part)
                 except UnsureJob as error:
-                    if self._unsure == "skip":
+                    if self._session.settings.unsure == "skip":
                         self.messages.append(f"{error}; its rows were left unanswered")
                         continue
                     self.messages.append(f"{error}; its rows are asked again")
                     found = None
             if found is None:
                 for number in self.release(part):
-                    self._ask_again(number)
+                    self._session.comparison.ask.add(number)
             else:
                 self.open.append(found)
 
@@ -92,23 +65,20 @@ class Outbox:
             self._budget.settle(row.cost, 0)
         return [row.number for row in rows]
 
-    async def submit(self, rows: AsyncIterator[Row]) -> bool:
+    async def submit(self, rows: AsyncIterator[InputRow]) -> bool:
         """Pack rows into parts and submit them, as far as the cap permits. Return whether rows are left."""
-        while not self._stopping.is_set() and self.refusal is None:
+        while not self._context.stopping.is_set() and self.refusal is None:
             job, self._held = self._held, None
             if job is None:
                 row = await anext(rows, None)
                 if row is None:
                     await self._submit_part()
                     return False
-                job = self._make_job(row, self._next_seq)
+                job = self._context.jobs.make(row, self._next_seq)
                 self._next_seq += 1
-            if job.outcome is not None:  # nothing to ask
-                self._leftover.add(job.row.number)
-                continue
-            size = self._packer.size_of(job)
-            if not self._packer.fits_alone(size):
-                self._leftover.add(job.row.number)
+            size = 0 if job.outcome is not None else self._packer.size_of(job)
+            if not size or not self._packer.fits_alone(size):  # nothing to ask, or too much for a job
+                self._context.leftover.add(job.row.number)
                 continue
             if not self._budget.has_room(job.reserved):
                 await self._submit_part()
@@ -118,7 +88,7 @@ class Outbox:
             if not self._packer.has_room(size):
                 await self._submit_part()
             self._budget.reserve(job.reserved)
-            self._packer.add(job, size, retake=self._must_retake(job.row.number))
+            self._packer.add(job, size, retake=job.row.number <= self._session.comparison.scanned)
         self.drop()
         return True
 
@@ -133,16 +103,16 @@ class Outbox:
         if not rows:
             return
         marks, costs = [packed.mark for packed in rows], [packed.cost for packed in rows]
-        part, doubled = self._parts.intend(self._model, self._setting, marks, costs, self._first_seq)
+        part, doubled = self._parts.intend(self._model, self._session.number, marks, costs, self._first_seq)
         for index in doubled:
             self._budget.settle(rows[index].cost, 0)
-            self._leftover.add(rows[index].number)
+            self._context.leftover.add(rows[index].number)
         kept = [packed for index, packed in enumerate(rows) if index not in set(doubled)]
         if not kept:
             self.release(part)
             return
         try:
-            part = await self._submission.submit(part, kept)
+            part = await submit_part(self._context.exchange, self._parts, part, kept)
         except NotSubmitted as failure:
             self.release(part)
             error = failure.error

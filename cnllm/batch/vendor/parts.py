@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.comparison import Bits
-from cnllm.batch.state import RETRYABLE, Mark, Record, State
+from cnllm.batch.state import RETRYABLE, BatchState, Record, RowMark
 
-__all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "Part", "Parts", "WaitingRow"]
+__all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "Part", "VendorParts", "WaitingRow"]
 
 INTENT, UPLOADED, SUBMITTED, FETCHED = "intent", "uploaded", "submitted", "fetched"
 """The states of a part: stored; its file is at the vendor, so that it may be submitted; its job is known; finished."""
@@ -76,10 +76,10 @@ class WaitingRow(Struct, frozen=True, array_like=True):
         return None if self.place is None or self.length is None else (self.place, self.length)
 
 
-class Parts:
+class VendorParts:
     """The parts of a state. The tables are made when the first part is stored."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: BatchState) -> None:
         self._state = state
         self._exists = bool(state.execute("SELECT 1 FROM sqlite_master WHERE name = 'part_rows'").fetchone())
         if self._exists:  # a crash may have left lines in the output whose rows still wait here
@@ -129,7 +129,7 @@ class Parts:
     # ── steps of a part, each on the disk when it returns ────────────────────
 
     def intend(
-        self, model: str, setting: int, marks: Sequence[Mark], costs: Sequence[int | None], first_seq: int
+        self, model: str, setting: int, marks: Sequence[RowMark], costs: Sequence[int | None], first_seq: int
     ) -> tuple[Part, list[int]]:
         """Store a part and mark its rows. Return it, and the indexes of the rows whose ids earlier rows have."""
         state = self._state
@@ -184,6 +184,6 @@ class Parts:
         return rows
 
 
-def _is_taken(mark: Mark, record: Record | None, first_seq: int) -> bool:
+def _is_taken(mark: RowMark, record: Record | None, first_seq: int) -> bool:
     """Whether the state took a mark: the row is new, or from an earlier run and asked again."""
     return record is None or (mark.retake and record.seq < first_seq)

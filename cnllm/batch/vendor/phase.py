@@ -1,11 +1,13 @@
-"""The part of a run that a vendor's batch interface does: set up, run, and what it leaves for single calls."""
+"""The part of a run that a vendor's batch interface does, round by round: pack, submit, poll, fetch.
+
+A run that is stopped leaves its jobs at the vendor. The next one polls them before it submits more.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,38 +15,25 @@ from cnllm.batch.comparison import Bits
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.lane import Lane
 from cnllm.batch.pricing import RequestPrice, request_price
-from cnllm.batch.rows import Row
+from cnllm.batch.progress import VendorProgress
+from cnllm.batch.rows import InputRow
+from cnllm.batch.settings import BatchSettings
 from cnllm.batch.tally import Tally
-from cnllm.batch.vendor.collection import Collector
-from cnllm.batch.vendor.discount import discounted_model, discounted_price
-from cnllm.batch.vendor.exchange import Interrupted, VendorConnection
-from cnllm.batch.vendor.interface import require_interface
+from cnllm.batch.vendor.codec import VendorJob, poll_plan
+from cnllm.batch.vendor.context import SessionParts, VendorContext
+from cnllm.batch.vendor.exchange import Interrupted, UnreadableAnswer, VendorConnection
+from cnllm.batch.vendor.interface import discounted_model, discounted_price, require_interface
 from cnllm.batch.vendor.outbox import Outbox
-from cnllm.batch.vendor.packing import Packer
-from cnllm.batch.vendor.progress import VendorProgress
-from cnllm.batch.vendor.run import VendorRun
-from cnllm.batch.vendor.submission import Submission
+from cnllm.batch.vendor.parts import Part
+from cnllm.batch.vendor.results import ResultCollector, fetch_results
 from cnllm.client.credentials import key_for
-from cnllm.errors import CnllmError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from cnllm.batch.answer_cache import AnswerCache
-    from cnllm.batch.budget import Budget
-    from cnllm.batch.comparison import Comparison
-    from cnllm.batch.output import Output
-    from cnllm.batch.readers import Reader
-    from cnllm.batch.settings import BatchSettings
-    from cnllm.batch.state import State
-    from cnllm.batch.vendor.parts import Parts
-    from cnllm.engine.encode.plan import Plan
-    from cnllm.registry import Registry
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError, EndpointError, TransportError
 
 __all__ = ["VendorPhase"]
 
 _NO_KEY = "sk-no-key-is-needed-here"
+_FIRST_POLL, _LONGEST_POLL, _GROWTH = 0.5, 60.0, 1.4
 _NAMES = {
     "expired": "were not served in time by the vendor",
     "missing": "were missing in the vendor's results",
@@ -53,22 +42,6 @@ _NAMES = {
     "skipped": "were missing in the vendor's results, and were not asked again",
     "cancelled": "were in a job that was cancelled",
 }
-
-
-class SessionParts(Protocol):
-    """The parts of a session that this phase uses."""
-
-    settings: BatchSettings
-    registry: Registry
-    reader: Reader
-    cache: AnswerCache | None
-    state: State
-    output: Output
-    lanes: list[Lane]
-    parts: Parts
-    budget: Budget
-    number: int
-    comparison: Comparison
 
 
 class VendorPhase:
@@ -126,53 +99,14 @@ class VendorPhase:
             self._task.cancel()
         self._stopping.set()
 
-    async def run(self, chunks: AsyncIterator[Sequence[Row]], tally: Tally) -> None:
+    async def run(self, chunks: AsyncIterator[Sequence[InputRow]], tally: Tally) -> None:
         """Submit, poll and fetch, until nothing is left that the vendor can do."""
-        session, settings = self._session, self._session.settings
-        exchange = self._connect()
-        comparison = session.comparison
+        session, exchange = self._session, self._connect()
         session.reader.keep()
-        collector = Collector(
-            reader=session.reader,
-            make_job=self.jobs.make,
-            output=session.output,
-            state=session.state,
-            parts=session.parts,
-            budget=session.budget,
-            price=self.price,
-            tally=tally,
-            clock=time.monotonic,
-            unsure=settings.unsure,
-            leftover=self.leftover,
-            retake=self.retake,
+        context = VendorContext(
+            session, exchange, self.jobs, self.price, tally, self.leftover, self.retake, self._stopping
         )
-        probe = self._probe
-        outbox = Outbox(
-            model=f"{probe.model.name} over {probe.model.protocol}",
-            setting=session.number,
-            first_seq=session.state.last_seq() + 1,
-            parts=session.parts,
-            packer=Packer(self._batch, session.number),
-            submission=Submission(self._batch, probe, exchange, session.parts, settings.out, self._sleep),
-            budget=session.budget,
-            make_job=self.jobs.make,
-            must_retake=lambda number: number <= comparison.scanned,
-            ask_again=comparison.ask.add,
-            unsure=settings.unsure,
-            leftover=self.leftover,
-            stopping=self._stopping,
-        )
-        self._run = run = VendorRun(
-            batch=self._batch,
-            probe=probe,
-            exchange=exchange,
-            parts=session.parts,
-            outbox=outbox,
-            collector=collector,
-            out=settings.out,
-            stopping=self._stopping,
-            sleep=self._sleep,
-        )
+        self._run = run = VendorRun(context)
         self._task = asyncio.create_task(run.run(chunks))
         try:
             await asyncio.wait([self._task])
@@ -183,24 +117,21 @@ class VendorPhase:
         finally:
             self._task.cancel()
             tally.requests += exchange.requests
-            self.answered = collector.collection.finished
-            self.messages = [*outbox.messages, *_returned(collector.collection.returned)]
-            if changed := collector.collection.changed:
-                self.messages.append(
-                    f"{changed:,} answers are to requests that were submitted with other options; the next run says how"
-                )
+            self.answered = run.answered
+            self.messages = run.messages()
             await exchange.close()
 
     def _connect(self) -> VendorConnection:
         """Return the connection to the interface, or to one that is simulated in memory."""
         settings, registry = self._session.settings, self._session.registry
+        transport, key = settings.transport, settings.api_keys[0] if settings.api_keys else None
         if settings.simulate:
             from cnllm.simulator.transport import AsyncSimTransport
 
-            return VendorConnection(AsyncSimTransport(registry), _NO_KEY, self._sleep)
-        key = settings.api_keys[0] if settings.api_keys else None
-        key = key_for(self._probe, registry) if key is None else key
-        return VendorConnection(settings.transport, key, self._sleep)
+            transport, key = AsyncSimTransport(registry), _NO_KEY
+        elif key is None:
+            key = key_for(self._probe, registry)
+        return VendorConnection(self._batch, self._probe, transport, key, settings.out, self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         """Wait. Raises `Interrupted` where the run is stopped."""
@@ -212,17 +143,167 @@ class VendorPhase:
         raise Interrupted
 
 
-def _returned(counts: Mapping[str, int]) -> list[str]:
-    """Say why rows came back from the vendor without an answer."""
-    return [
-        f"{count:,} rows {_NAMES.get(reason, f'failed at the vendor with {reason}')}"
-        for reason, count in sorted(counts.items())
-    ]
-
-
 def _check_settings(settings: BatchSettings) -> None:
     """Raise `CnllmError` for settings that a vendor's batch cannot follow."""
     if len(settings.models) > 1:
         raise CnllmError("--vendor-batch takes one model", hint="name one -m")
     if settings.max_steps is not None:
         raise CnllmError("--vendor-batch: a job at a vendor cannot run tools", hint="leave --vendor-batch out")
+
+
+class VendorRun:
+    """One run. `stopped` says why it ended early, with a kind as in `Stop`; None where it did not."""
+
+    def __init__(self, context: VendorContext) -> None:
+        self._context = context
+        self._exchange = context.exchange
+        self._collector = ResultCollector(context)
+        self._outbox = Outbox(context)
+        self._open = self._outbox.open
+        self._jobs: dict[int, VendorJob] = {}  # the last that was heard of each part
+        self.stopped: tuple[str, str] | None = None
+
+    @property
+    def progress(self) -> VendorProgress:
+        """Return where the vendor is."""
+        jobs = [self._jobs.get(part.number) for part in self._open]
+        served = sum(min(job.finished or 0, part.size) for job, part in zip(jobs, self._open, strict=True) if job)
+        words = {job.word for job in jobs if job is not None}
+        return VendorProgress(len(self._open), sum(part.size for part in self._open), served, ", ".join(sorted(words)))
+
+    @property
+    def answered(self) -> int:
+        """Return the number of rows that are finished."""
+        return self._collector.collection.finished
+
+    def messages(self) -> list[str]:
+        """Return what to tell at the end."""
+        collection = self._collector.collection
+        messages = [*self._outbox.messages, *_returned(collection.returned)]
+        if changed := collection.changed:
+            messages.append(
+                f"{changed:,} answers are to requests that were submitted with other options; the next run says how"
+            )
+        return messages
+
+    async def run(self, chunks: AsyncIterator[Sequence[InputRow]]) -> None:
+        """Go on with the jobs of earlier runs, then submit the rows that are left, until all came back."""
+        rows = _single(chunks)
+        try:
+            await self._outbox.settle()
+            has_more = True
+            while has_more and self.stopped is None:
+                has_more = await self._outbox.submit(rows)
+                if self._outbox.refusal is not None:
+                    self.stopped = ("endpoint", self._outbox.refusal)
+                waited = bool(self._open)
+                await self._poll()
+                if has_more and not waited and self.stopped is None:
+                    self.stopped = ("cap", self._outbox.cap_reason)
+        except Interrupted:
+            self._outbox.drop()
+            self._stop_if_asked()
+        finally:
+            await rows.aclose()
+
+    # ── polling ──────────────────────────────────────────────────────────────
+
+    async def _poll(self) -> None:
+        """Wait for all jobs, and fetch what they brought."""
+        pause = _FIRST_POLL
+        while self._open and not self._stop_if_asked():
+            for part in list(self._open):
+                job = await self._ask(part)
+                if job is None:
+                    continue
+                self._jobs[part.number] = job
+                if job.state != "pending":
+                    await self._finish(part, job)
+                    self._open.remove(part)
+                    pause = _FIRST_POLL
+                if self._stop_if_asked():
+                    return
+            if self._open:
+                await self._exchange.sleep(pause)
+                pause = min(pause * _GROWTH, _LONGEST_POLL)
+
+    async def _ask(self, part: Part) -> VendorJob | None:
+        """Return the job of a part; None where the vendor cannot be reached now."""
+        assert part.job is not None
+        try:
+            job = await self._exchange.poll(part.job)
+        except TransportError:
+            return None
+        except EndpointError as error:
+            if error.retryable:
+                return None
+            error.hint = f"job {part.job} holds {part.size:,} rows; is it the key of the same account?"
+            raise
+        if job is None:
+            hint = "check batch.job in the registry; the job goes on at the vendor"
+            url = poll_plan(self._exchange.batch, self._exchange.probe, part.job).url
+            raise UnreadableAnswer(f"{url}: the answer is no job", hint=hint)
+        return job
+
+    async def _finish(self, part: Part, job: VendorJob) -> None:
+        """Take in a job that has ended."""
+        if job.state == "failed":
+            self._fail(part, job)
+            return
+        results = await fetch_results(self._exchange, part, job)
+        try:
+            if job.state == "done" and not results.lines:
+                raise UnreadableAnswer(
+                    f"job {job.id} is {job.word}, and has no results for its {part.size:,} rows",
+                    hint="run the same command again later: it looks for them again",
+                )
+            if job.state == "cancelled":
+                self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
+            await self._collector.collect(part, results, job.state)
+        finally:
+            results.close()
+
+    def _fail(self, part: Part, job: VendorJob) -> None:
+        """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""
+        rows = {row.position: row.number for row in self._context.session.parts.rows_of(part)}
+        reasons = []
+        for error in job.errors[:3]:
+            line = rows.get(error.line) if error.line is not None else None
+            code = f" ({error.code})" if error.code and error.code not in error.message else ""
+            place = f"line {error.line} of the job" if error.line is not None else ""
+            place += f", which is row {line} of the input" if line is not None else ""
+            reasons.append(f"{place}: {error.message}{code}" if place else f"{error.message}{code}")
+        self._outbox.release(part)
+        words = "; ".join(reasons) or f"it says only: {job.word}"
+        self.stopped = self.stopped or ("vendor", f"the vendor refused job {job.id} as a whole: {words}")
+
+    # ── stopping ─────────────────────────────────────────────────────────────
+
+    def stop_now(self) -> None:
+        """Say that the run ended in the middle of something."""
+        self._context.stopping.set()
+        self._stop_if_asked()
+
+    def _stop_if_asked(self) -> bool:
+        """Whether the run was interrupted; the reason says where its jobs are."""
+        if self._context.stopping.is_set() and self.stopped is None:
+            reason = "it was interrupted"
+            if self._open:
+                count, rows = len(self._open), sum(part.size for part in self._open)
+                reason += f"; {count} job{'s' if count > 1 else ''} with {rows:,} rows go on at the vendor"
+            self.stopped = ("interrupted", reason)
+        return self._context.stopping.is_set()
+
+
+async def _single(chunks: AsyncIterator[Sequence[InputRow]]) -> AsyncGenerator[InputRow]:
+    async for chunk in chunks:
+        for row in chunk:
+            yield row
+
+
+def _returned(counts: Mapping[str, int]) -> list[str]:
+    """Say why rows came back from the vendor without an answer."""
+    return [
+        f"{count:,} rows {_NAMES.get(reason, f'failed at the vendor with {reason}')}"
+        for reason, count in sorted(counts.items())
+    ]

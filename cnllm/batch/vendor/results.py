@@ -1,9 +1,13 @@
-"""Fetch the results of a part, and say what became of each of its rows."""
+"""Fetch the results of a part, write them to the output, and free the rows that came back without an answer."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,20 +15,23 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.batch.jobs import Job
-from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
+from cnllm.batch.journal import Finish, write_finishes
+from cnllm.batch.outcome import INVALID, Outcome, line_of, outcome_of_error, outcome_of_reply
+from cnllm.batch.rows import InputRow
 from cnllm.batch.state import RETRYABLE
-from cnllm.batch.vendor.answers import RowResult, VendorJob, read_result
-from cnllm.batch.vendor.bodies import fetch_plan
-from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection
-from cnllm.batch.vendor.parts import Part
+from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
+from cnllm.batch.vendor.context import VendorContext
+from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
+from cnllm.batch.vendor.parts import FETCHED, Part, WaitingRow
 from cnllm.engine.decode.parser import parse_response
-from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.registry.flags.batch import Batch
+from cnllm.types import Reply
 
-__all__ = ["Answered", "Results", "fetch_results", "read_answer"]
+__all__ = ["ResultCollector", "fetch_results"]
 
 _ATTEMPTS = 4
+_CHUNK = 200
 
 
 class Results:
@@ -75,14 +82,12 @@ class Results:
         return read_result(self._batch.result, data)
 
 
-async def fetch_results(
-    exchange: VendorConnection, batch: Batch, probe: Plan, part: Part, job: VendorJob, out: Path
-) -> Results:
+async def fetch_results(exchange: VendorConnection, part: Part, job: VendorJob) -> Results:
     """Fetch the results of a finished job. Raises `CnllmError` where they do not come whole.
 
     A file with fewer lines than the job says it has is fetched again a few times: it may not be complete yet.
     """
-    tries = 0
+    batch, out, tries = exchange.batch, exchange.out, 0
     while True:
         tries += 1
         try:
@@ -94,7 +99,7 @@ async def fetch_results(
                 results.add(msgspec.json.encode(line))
             for file in _files(batch, job):
                 with tempfile.TemporaryFile(dir=out.parent) as copy:
-                    await exchange.download(fetch_plan(batch, probe, job.id, file), copy)
+                    await exchange.download(fetch_plan(batch, exchange.probe, job.id, file), copy)
                     for line in _lines(copy):
                         results.add(exchange.redact(line))
         except UnreadableAnswer as error:
@@ -113,7 +118,7 @@ async def fetch_results(
             if job.finished is None or results.lines >= min(job.finished, part.size) or tries >= _ATTEMPTS:
                 return results
             results.close()
-        await exchange.wait(tries)
+        await exchange.sleep(delay_of(None, tries))
 
 
 def _disk_error(out: Path, error: OSError) -> CnllmError:
@@ -163,7 +168,120 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
             return Answered(None, False if refused else None, type(error).__name__)
         return Answered(outcome, False if refused else None)
     outcome = outcome_of_reply(reply)
-    invalid = outcome.error is not None and outcome.error["type"] == "InvalidAnswer"
+    invalid = outcome.error is not None and outcome.error["type"] == INVALID
     if outcome.state == RETRYABLE or (invalid and plan.corrections):
         return Answered(None, reply, "invalid" if invalid else "cut")
     return Answered(outcome, reply)
+
+
+# ── into the output ──────────────────────────────────────────────────────────
+
+
+class Collection(Struct):
+    """The counts of the results: rows that are finished, and the reasons for which others came back.
+
+    `changed` counts answers to requests that would be built differently now.
+    """
+
+    finished: int = 0
+    changed: int = 0
+    returned: Counter[str] = Counter()
+
+
+class ResultCollector:
+    """Joins results with the rows of the input."""
+
+    def __init__(self, context: VendorContext) -> None:
+        self._context = context
+        self._session = context.session
+        self._budget = context.session.budget
+        self._parts = context.session.parts
+        self.collection = Collection(returned=Counter())
+
+    async def collect(self, part: Part, results: Results, state: str) -> None:
+        """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
+
+        Rows that a job did not serve are asked one by one, but those of one that somebody cancelled wait for the next
+        run.
+        """
+        waiting = {row.number: row for row in self._parts.rows_of(part)}
+        matched = self._matched(waiting)
+        while group := tuple(islice(matched, _CHUNK)):
+            self._write(results, group, state)
+            await asyncio.sleep(0)
+        self._parts.advance(part, FETCHED)
+
+    def _matched(self, waiting: dict[int, WaitingRow]) -> Iterator[tuple[InputRow | None, WaitingRow]]:
+        """Yield the waiting rows with those of the input; rows that the input no longer has come last."""
+        if not waiting:
+            return
+        for row in self._session.reader.rows():
+            found = waiting.pop(row.number, None)
+            if found is not None:
+                yield row, found
+                if not waiting:
+                    return
+        for found in waiting.values():
+            yield None, found
+
+    def _write(self, results: Results, group: tuple[tuple[InputRow | None, WaitingRow], ...], state: str) -> None:
+        """Write a group of rows: their lines, then the state, both on the disk."""
+        finishes: list[Finish] = []
+        counted: list[Answered] = []
+        again: list[int] = []
+        gone: list[int] = []
+        for row, waiting in group:
+            job = None if row is None else self._context.jobs.make(row, waiting.seq)
+            if row is None or job is None or job.prepared is None:  # the input has changed since
+                self._budget.settle(waiting.cost, None)
+                gone.append(waiting.seq)
+                continue
+            result = results.find(waiting.position)
+            if result is None and state != "done":
+                answered = Answered(None, False, state)
+            else:
+                answered = read_answer(result, job, self._session.settings.unsure)
+            cost = self._cost_of(answered)
+            self._budget.settle(waiting.cost, cost)
+            if answered.outcome is None:
+                self.collection.returned[answered.reason] += 1
+                if answered.reason == "skipped":
+                    gone.append(waiting.seq)
+                else:
+                    again.append(waiting.seq)
+                    if state != "cancelled":
+                        self._context.leftover.add(waiting.number)
+                        self._context.retake.add(waiting.number)
+                continue
+            attempts = waiting.attempts + 1
+            self.collection.changed += waiting.identity != job.identity
+            line = line_of(job.row_id, answered.outcome, attempts, waiting.identity or job.identity, job.line)
+            charged = waiting.cost if cost is None else cost
+            finishes.append(Finish(waiting.seq, line, answered.outcome.state, charged, attempts, waiting.earlier))
+            counted.append(answered)
+
+        def rows_done() -> None:
+            self._parts.remove_rows([finish.seq for finish in finishes] + gone)
+            self._parts.ask_again(again)
+
+        write_finishes(self._session.output, self._session.state, finishes, dict(self._budget.spent), rows_done)
+        for answered in counted:
+            self._count(answered)
+
+    def _cost_of(self, answered: Answered) -> int | None:
+        """Return what a row cost, in units; None where the worst case counts."""
+        if answered.cost is False:
+            return 0
+        return self._context.price.paid(answered.cost) if isinstance(answered.cost, Reply) else None
+
+    def _count(self, answered: Answered) -> None:
+        """Count a row whose line is on the disk."""
+        outcome: Any = answered.outcome
+        self.collection.finished += 1
+        if isinstance(answered.cost, Reply):
+            self._context.tally.answer(time.monotonic(), None, answered.cost)
+        if outcome.error is None:
+            self._context.tally.done += 1
+        else:
+            self._context.tally.failed += 1
+            self._context.tally.failure(time.monotonic(), outcome.error["type"], outcome.error["message"])

@@ -1,23 +1,90 @@
-"""Bring a part to the vendor: store the intent, upload, submit. After each step a crash does no harm."""
+"""Pack rows into a part, and bring it to the vendor: store the intent, upload, submit. A crash does no harm.
+
+The job of a part that may have been submitted is looked for: after a crash, or where no answer came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+import time
+from collections.abc import AsyncIterator, Sequence
 
-from cnllm.batch.vendor.answers import read_file_id, read_job
-from cnllm.batch.vendor.bodies import encode_row, submit_plan, upload_plan
+from msgspec import Struct
+
+from cnllm.batch.jobs import Job
+from cnllm.batch.state import RowMark
+from cnllm.batch.vendor.codec import (
+    VendorJob,
+    encode_row,
+    list_plan,
+    read_file_id,
+    read_job,
+    read_page,
+    submit_plan,
+    upload_plan,
+)
 from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
-from cnllm.batch.vendor.packing import Packed
-from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, Part, Parts
-from cnllm.batch.vendor.search import find_job
-from cnllm.engine.encode.plan import Plan
+from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, Part, VendorParts
+from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.registry.flags.batch import Batch
 
-__all__ = ["NotSubmitted", "Submission", "UnsureJob"]
+__all__ = ["NotSubmitted", "Packer", "UnsureJob", "settle_part", "submit_part"]
 
 _ATTEMPTS = 6
+_MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of a part, whatever the vendor takes: it is held in memory while it is sent."""
+_MOST_ROWS = 50_000
+_LONGEST_ID = "0123456789abcdef-0000000"
+_DELAY = 60.0  # seconds until a new job stands in the list, where the registry does not know better
+_MOST_PAGES = 1000
+_SLACK = 600.0  # seconds by which the vendor's clock may differ
+
+
+class Packed(Struct, frozen=True):
+    """A row of a part: what the state keeps of it, its body, and the most that it can cost, in units."""
+
+    mark: RowMark
+    number: int
+    body: bytes
+    cost: int | None
+
+
+class Packer:
+    """The part that is being filled. `retake` says whether a row may be one of an earlier run."""
+
+    def __init__(self, batch: Batch, setting: int) -> None:
+        self._batch = batch
+        self._setting = setting
+        self._most_rows = min(batch.max_rows or _MOST_ROWS, _MOST_ROWS)
+        self._most_bytes = min(batch.max_bytes or _MOST_BYTES, _MOST_BYTES)
+        self._most_row_bytes = min(batch.max_row_bytes or self._most_bytes, self._most_bytes - 1024)
+        self.rows: list[Packed] = []
+        self._bytes = 0
+
+    def size_of(self, job: Job) -> int:
+        """Return the bytes of a row."""
+        assert self._batch.row is not None
+        return len(encode_row(self._batch.row, _LONGEST_ID, job.prepared.plan.content)) + 1
+
+    def fits_alone(self, size: int) -> bool:
+        """Whether the interface takes a row of this size at all."""
+        return size <= self._most_row_bytes
+
+    def has_room(self, size: int) -> bool:
+        """Whether the part has room for a row of this size."""
+        return len(self.rows) < self._most_rows and self._bytes + size <= self._most_bytes - 1024
+
+    def add(self, job: Job, size: int, *, retake: bool) -> None:
+        """Put a row into the part."""
+        row = job.row
+        mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, self._setting, None, False, retake)
+        self.rows.append(Packed(mark, row.number, job.prepared.plan.content, job.reserved))
+        self._bytes += size
+
+    def take(self) -> list[Packed]:
+        """Return the rows of the part, and begin another."""
+        rows, self.rows, self._bytes = self.rows, [], 0
+        return rows
 
 
 class NotSubmitted(Exception):
@@ -32,84 +99,66 @@ class UnsureJob(CnllmError):
     """Nobody can tell whether the vendor has a job of a part."""
 
 
-class Submission:
-    """The way of a part to the vendor: the interface, the connection, the parts."""
+async def submit_part(exchange: VendorConnection, parts: VendorParts, part: Part, packed: Sequence[Packed]) -> Part:
+    """Upload and submit a part that is stored. Return it with its job.
 
-    def __init__(
-        self,
-        batch: Batch,
-        probe: Plan,
-        exchange: VendorConnection,
-        parts: Parts,
-        out: Path,
-        sleep: Callable[[float], Awaitable[object]],
-    ) -> None:
-        self._batch = batch
-        self._probe = probe
-        self._exchange = exchange
-        self._parts = parts
-        self._out = out
-        self._sleep = sleep
-
-    async def submit(self, part: Part, packed: Sequence[Packed]) -> Part:
-        """Upload and submit a part that is stored. Return it with its job.
-
-        Raises `NotSubmitted`. After any other error the part stays as it is, and `settle` goes on with it.
-        """
-        batch = self._batch
-        assert batch.row is not None
-        rows = [encode_row(batch.row, part.row_id(position), row.body) for position, row in enumerate(packed, 1)]
-        file = None
-        if batch.input == "file":
-            file = await self._upload(part, rows)
-            part = self._parts.advance(part, UPLOADED, file=file)
-        plan = submit_plan(batch, self._probe, part.mark, file=file, rows=rows)
-        tries = 0
-        while True:
-            tries += 1
-            error: CnllmError
-            try:
-                job = read_job(batch, await self._exchange.send(plan))
-                if job is not None:
-                    return self._parts.advance(part, SUBMITTED, job=job.id)
-                error = UnreadableAnswer("the answer to the submission has no id of a job")
-            except (TransportError, EndpointError, UnreadableAnswer) as failure:
-                error = failure
-            if not _is_refused(error) and (found := await self.settle(part)) is not None:
-                return found
-            if tries >= _ATTEMPTS or not error.meaning.again:
-                raise NotSubmitted(error)
-            await self._sleep(delay_of(error, tries))
-
-    async def _upload(self, part: Part, rows: list[bytes]) -> str:
-        """Upload the rows of a part, and return the id of the file."""
+    Raises `NotSubmitted`. After any other error the part stays as it is, and `settle_part` goes on with it.
+    """
+    batch = exchange.batch
+    assert batch.row is not None
+    rows = [encode_row(batch.row, part.row_id(position), row.body) for position, row in enumerate(packed, 1)]
+    file = None
+    if batch.input == "file":
+        file = await _upload(exchange, part, rows)
+        part = parts.advance(part, UPLOADED, file=file)
+    plan = submit_plan(batch, exchange.probe, part.mark, file=file, rows=rows)
+    tries = 0
+    while True:
+        tries += 1
+        error: CnllmError
         try:
-            answer = await self._exchange.repeat(upload_plan(self._batch, self._probe, part.mark, rows))
-        except (TransportError, EndpointError, UnreadableAnswer) as error:
-            raise NotSubmitted(error) from error
-        file = read_file_id(self._batch, answer)
-        if file is None:
-            hint = "check batch.upload in the registry"
-            raise NotSubmitted(UnreadableAnswer("the answer to the upload has no id", hint=hint))
-        return file
+            job = read_job(batch, await exchange.send(plan))
+            if job is not None:
+                return parts.advance(part, SUBMITTED, job=job.id)
+            error = UnreadableAnswer("the answer to the submission has no id of a job")
+        except (TransportError, EndpointError, UnreadableAnswer) as failure:
+            error = failure
+        if not _is_refused(error) and (found := await settle_part(exchange, parts, part)) is not None:
+            return found
+        if tries >= _ATTEMPTS or not error.meaning.again:
+            raise NotSubmitted(error)
+        await exchange.sleep(delay_of(error, tries))
 
-    async def settle(self, part: Part) -> Part | None:
-        """Return a part with its job, which is looked for at the vendor. None: there is no such job.
 
-        Raises `CnllmError` where nobody can tell.
-        """
-        if part.state == INTENT and self._batch.input == "file":
-            return None  # its file was not even uploaded
-        known = self._parts.known_jobs()
-        found = await find_job(self._exchange, self._batch, self._probe, part, known, self._out, self._sleep)
-        if found.job is not None:
-            return self._parts.advance(part, SUBMITTED, job=found.job.id)
-        if found.unknown:
-            raise UnsureJob(
-                f"{part.size:,} rows may be in a job of the vendor with the mark {part.mark}: {found.unknown}",
-                hint="look for it at the vendor; --unsure ask asks the rows again, --unsure skip leaves them",
-            )
-        return None
+async def _upload(exchange: VendorConnection, part: Part, rows: list[bytes]) -> str:
+    """Upload the rows of a part, and return the id of the file."""
+    try:
+        answer = await exchange.repeat(upload_plan(exchange.batch, exchange.probe, part.mark, rows))
+    except (TransportError, EndpointError, UnreadableAnswer) as error:
+        raise NotSubmitted(error) from error
+    file = read_file_id(exchange.batch, answer)
+    if file is None:
+        hint = "check batch.upload in the registry"
+        raise NotSubmitted(UnreadableAnswer("the answer to the upload has no id", hint=hint))
+    return file
+
+
+async def settle_part(exchange: VendorConnection, parts: VendorParts, part: Part) -> Part | None:
+    """Return a part with its job, which is looked for at the vendor. None: there is no such job.
+
+    Raises `UnsureJob` where nobody can tell.
+    """
+    if part.state == INTENT and exchange.batch.input == "file":
+        return None  # its file was not even uploaded
+    job = await _find_job(exchange, part, parts.known_jobs())
+    return None if job is None else parts.advance(part, SUBMITTED, job=job.id)
+
+
+def _unsure(part: Part, reason: str) -> UnsureJob:
+    return UnsureJob(
+        f"{part.size:,} rows may be in a job of the vendor with the mark {part.mark}: {reason}",
+        hint="look for it at the vendor; --unsure ask asks the rows again, --unsure skip leaves them",
+    )
 
 
 def _is_refused(error: CnllmError) -> bool:
@@ -117,3 +166,74 @@ def _is_refused(error: CnllmError) -> bool:
     if isinstance(error, TransportError):
         return not error.sent
     return isinstance(error, EndpointError) and 400 <= error.status < 500 and error.status != 408
+
+
+# ── the search for a job ─────────────────────────────────────────────────────
+
+
+async def _find_job(exchange: VendorConnection, part: Part, known: frozenset[str]) -> VendorJob | None:
+    """Find the job of a part in the account's list; None where there is none. `known` are jobs of other parts.
+
+    A job that carries a mark is known by it. One without is known by the ids of its rows, which stand in its results:
+    every job since the part was stored is waited for. A job that is not found is looked for once more when the list is
+    sure to have it. Raises `UnsureJob` where nobody can tell.
+    """
+    batch, listing = exchange.batch, exchange.batch.list_
+    if listing is None:
+        raise _unsure(part, "the vendor has no list of jobs")
+    has_mark = batch.submit is not None and bool(batch.submit.mark) and batch.job is not None and bool(batch.job.mark)
+    delay = _DELAY if listing.delay is None else listing.delay
+    for is_last in (False, True):
+        start = time.time()
+        candidates: list[VendorJob] = []
+        try:
+            async for job in _jobs(exchange):
+                if has_mark and job.mark == part.mark:
+                    return job
+                if not has_mark and job.id not in known and _may_be(job, part):
+                    candidates.append(job)
+        except (UnreadableAnswer, EndpointError) as error:
+            raise _unsure(part, f"the vendor's list of jobs cannot be read: {error}") from error
+        for job in candidates:
+            if await _is_of_part(exchange, part, job):
+                return job
+        wait = min(part.created + delay - start, delay)  # the clock may have been set back
+        if wait <= 0 or is_last:
+            break
+        await exchange.sleep(wait)
+    return None
+
+
+def _may_be(job: VendorJob, part: Part) -> bool:
+    return job.created is None or job.created >= part.created - _SLACK
+
+
+async def _jobs(exchange: VendorConnection) -> AsyncIterator[VendorJob]:
+    """Yield all jobs of the account. Raises `UnreadableAnswer` where the list does not end."""
+    batch, page = exchange.batch, None
+    for number in range(_MOST_PAGES):
+        found = read_page(batch, await exchange.repeat(list_plan(batch, exchange.probe, page)), number)
+        if found is None:
+            raise UnreadableAnswer("the answer is no list")
+        for job in found.jobs:
+            yield job
+        if found.next is None or found.next == page:
+            return
+        page = found.next
+    raise UnreadableAnswer(f"it has more than {_MOST_PAGES} pages")
+
+
+async def _is_of_part(exchange: VendorConnection, part: Part, job: VendorJob) -> bool:
+    """Whether the results of a job are those of a part; waits until it has results."""
+    tries = 0
+    while job.state == "pending":
+        tries += 1
+        await exchange.sleep(min(60.0, 0.5 * 1.5**tries))
+        job = await exchange.poll(job.id) or job
+    if job.state == "failed":
+        return False
+    results = await fetch_results(exchange, part, job)
+    try:
+        return results.is_of_part()
+    finally:
+        results.close()

@@ -73,7 +73,7 @@ def build_request(
     elif type(stream) is not bool:
         checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
-    key, entries = _find_kept(model, settings, stream)
+    key, entries = _find_kept(model, settings, stream=stream)
     wish = None
     if entries is None:
         if key is not None:  # a copy, which nobody changes later
@@ -100,7 +100,7 @@ def build_request(
             assert type(prepared) is Prepared
             plan = _build(prepared, turns)
             if key is not None and prepared.is_reusable:
-                _keep(prepared, plan, key, images)
+                _keep(prepared, plan, key, images=images)
         if (limits := settings.get("limits")) is not None:
             plan = replace(plan, limits=Limits.of(limits))
         return _notes_first(client_notes, plan, model)
@@ -171,7 +171,7 @@ class _CacheEntry(Struct, frozen=True):
 
 
 def _find_kept(
-    model: Model, options: dict[str, Any], stream: bool
+    model: Model, options: dict[str, Any], *, stream: bool
 ) -> tuple[bytes | None, dict[bool, _CacheEntry] | None]:
     """Return the options as bytes, and what is kept for them. The bytes are None where no request is kept.
 
@@ -195,7 +195,7 @@ def _find_kept(
     return key, kept
 
 
-def _keep(prepared: Prepared, plan: Plan, key: bytes, images: bool) -> None:
+def _keep(prepared: Prepared, plan: Plan, key: bytes, *, images: bool) -> None:
     """Keep what the options decide, without messages, for the model's next request."""
     memo = plan.model.memo
     if len(memo) >= _MOST_PREPARED:
@@ -275,7 +275,7 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
         body = _body(prepared if kept is None else kept.copy(), history, ledger)
         if options.prefill:
             flags = prefill.apply_prefill(body[wire(model.protocol).turns], flags, ledger)
-            url, headers = address(request, flags, plan.stream, ledger)
+            url, headers = address(request, flags, ledger, streams=plan.stream)
             plan = replace(plan, flags=flags, url=url, headers=headers)
         max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
         plan = replace(plan, max_output=max_output, stops=stops)

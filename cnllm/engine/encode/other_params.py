@@ -52,17 +52,17 @@ def add_other_params(body: dict[str, Any], other: dict[str, Any], flags: Flags, 
     for name, value in other.items():
         if name not in known:
             similar, is_sure = (None, False) if name in OPTION_NAMES else similar_name(name, {*known, *OPTION_NAMES})
-            _note_unknown(name, value, similar, is_sure, ledger)
+            _note_unknown(name, value, similar, ledger, is_sure=is_sure)
         elif type(value) is dict:
             settings = {path.split(".")[1] for path in paths if path.startswith(f"{name}.")}
             for key in [key for key in value if key not in settings]:
                 similar, is_sure = similar_name(key, settings)
                 if similar is not None:
-                    _note_unknown(f"{name}.{key}", value[key], f"{name}.{similar}", is_sure, ledger)
+                    _note_unknown(f"{name}.{key}", value[key], f"{name}.{similar}", ledger, is_sure=is_sure)
     merge_patch(body, other)
 
 
-def _note_unknown(name: str, value: Any, similar: str | None, is_sure: bool, ledger: Ledger) -> None:
+def _note_unknown(name: str, value: Any, similar: str | None, ledger: Ledger, *, is_sure: bool) -> None:
     """Note a parameter that nothing is known of. Raise `ValueError` where its name is surely a typing error."""
     question = f"; did you mean {similar}?" if similar else ""
     if is_sure and ledger.policy != "send":

@@ -121,8 +121,8 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     body: dict[str, Any] = {}
     params.apply_params(body, values, flags, ledger)
     merge_patch(body, placed.patch)
-    rules = _call_rules(wish, request, prompted, forced, single)
-    url, headers = ("", {}) if options.prefill else address(request, flags, streams, ledger)
+    rules = _call_rules(wish, request, prompted, forced=forced, single=single)
+    url, headers = ("", {}) if options.prefill else address(request, flags, ledger, streams=streams)
     later_notes = tuple(ledger.notes[len(notes) :])
     continues = output is None and prompted is None and "reasoning" not in request.mode
     plan = Plan(
@@ -170,11 +170,11 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
     )
 
 
-def address(request: Draft, flags: Flags, streams: bool, ledger: Ledger) -> tuple[str, dict[str, str]]:
+def address(request: Draft, flags: Flags, ledger: Ledger, *, streams: bool) -> tuple[str, dict[str, str]]:
     """Return the URL and the headers of a request. Raises `CannotSend` where there is no valid URL."""
-    url, userinfo = url_headers.endpoint_url(request.model, flags, streams, ledger)
+    url, userinfo = url_headers.endpoint_url(request.model, flags, ledger, stream=streams)
     basic = url_headers.basic_auth(userinfo, flags, ledger)
-    return url, url_headers.request_headers(flags, request.options, streams, basic)
+    return url, url_headers.request_headers(flags, request.options, basic, stream=streams)
 
 
 # ── mode and flags ───────────────────────────────────────────────────────────
@@ -280,7 +280,7 @@ def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None
 
 
 def _call_rules(
-    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, forced: bool, single: bool
+    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, *, forced: bool, single: bool
 ) -> CallRules | None:
     """Return the rules for the calls of the reply, by the caller's own options and what went out."""
     patch = request.flags.body.set if request.flags.body is not None else None

@@ -16,7 +16,7 @@ from cnllm.types import checks
 __all__ = ["basic_auth", "endpoint_url", "is_http_address", "request_headers"]
 
 
-def endpoint_url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
+def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) -> tuple[str, str]:
     """Return the URL, and the name and password from it, which are not shown.
 
     Raises `CannotSend` where there is no valid URL.
@@ -117,7 +117,7 @@ def basic_auth(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
     return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
 
 
-def request_headers(flags: Flags, options: RequestOptions, stream: bool, basic: str | None) -> dict[str, str]:
+def request_headers(flags: Flags, options: RequestOptions, basic: str | None, *, stream: bool) -> dict[str, str]:
     """Return the endpoint's headers, with `{key}` as a placeholder, then the caller's; names in lower case."""
     is_lines = flags.stream is not None and flags.stream.framing == "ndjson"
     stream_type = "application/x-ndjson" if is_lines else "text/event-stream"

@@ -44,13 +44,13 @@ def fit(
     """
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
-    _note_lost_keys(messages, codec.names, rules, ledger)
+    _note_lost_keys(messages, rules, ledger, has_names=codec.names)
     if is_plain(messages):
         turns = list(enumerate(messages))
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
     else:
-        turns = _repair(messages, model, flags, tools, ledger, has_media, pdf_text)
+        turns = _repair(messages, model, flags, tools, ledger, has_media=has_media, pdf_text=pdf_text)
     if rules.system in ("first", "user"):
         turns = _gather_system(turns, rules.system, ledger)
     elif rules.system is None and None not in codec.separate_system and _has_late_system(turns):
@@ -65,7 +65,7 @@ def fit(
     return [message for _, message in turns]
 
 
-def _note_lost_keys(messages: Sequence[Message], has_names: bool, rules: Messages, ledger: Ledger) -> None:
+def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger, *, has_names: bool) -> None:
     """Note the keys of messages that the endpoint is not known to take."""
     counts: dict[str, int] = {}
     for message in messages:
@@ -107,6 +107,7 @@ def _repair(
     flags: Flags,
     tools: Sequence[Function],
     ledger: Ledger,
+    *,
     has_media: bool,
     pdf_text: bool = False,
 ) -> list[Turn]:
@@ -122,10 +123,10 @@ def _repair(
         turns = media.drop_unreadable(turns, model, flags, ledger, reads_pdfs=pdf_text)
     if tool_rules.supported is False and ledger.policy != "send":
         form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
-        turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)
+        turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, ledger, orphans=True), form, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
-        turns = repair.pair_calls(turns, schemas, False, ledger)
+        turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
     turns = reasoning.replay_reasoning(turns, model, flags.reasoning or registry_flags.Reasoning(), ledger)
     turns = repair.drop_empty(turns, ledger)

@@ -215,7 +215,7 @@ def _replay_turn(
                 lost.append(part.seal)
         if type(new) is Reasoning:
             if not is_own or (needs_seal and new.seal is None):
-                new = _foreign_reasoning(new, index, is_own, rules, ledger)
+                new = _foreign_reasoning(new, index, rules, ledger, is_own=is_own)
                 has_lost_seal = has_lost_seal or is_own
             elif sends_reasoning and (new.text or new.seal is not None):
                 has_reasoning = True
@@ -277,7 +277,7 @@ def _is_origin(seal: Seal, model: Model) -> bool:
     return (seal.protocol, seal.provider, seal.model) == (model.protocol, model.provider, model.id)
 
 
-def _foreign_reasoning(part: Reasoning, index: int, is_own: bool, rules: Rules, ledger: Ledger) -> Text | None:
+def _foreign_reasoning(part: Reasoning, index: int, rules: Rules, ledger: Ledger, *, is_own: bool) -> Text | None:
     """Return reasoning of another model, or without its required seal, as text; None to remove it."""
     if not part.text:
         return None

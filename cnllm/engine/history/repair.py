@@ -220,7 +220,7 @@ def _parts_without(message: Message, kind: type) -> tuple[Part, ...]:
 
 
 def pair_calls(
-    turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, orphans: bool, ledger: Ledger
+    turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, ledger: Ledger, *, orphans: bool
 ) -> list[Turn]:
     """Return the turns with each call answered, in order, right after its turn.
 
@@ -236,7 +236,7 @@ def pair_calls(
         if message.role == "tool":
             results = [part for part in message.parts if type(part) is ToolResult]
             for part in results:
-                if not _assign_result(part, index, waiting, by_index, last, orphans, ledger):
+                if not _assign_result(part, index, waiting, by_index, last, ledger, orphans=orphans):
                     out.append(_TurnSlots((index, Message("tool", (part,))), []))
             if not results:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
@@ -286,8 +286,9 @@ def _assign_result(
     waiting: _OpenCalls,
     by_index: Mapping[int, _TurnSlots],
     last: _TurnSlots | None,
-    orphans: bool,
     ledger: Ledger,
+    *,
+    orphans: bool,
 ) -> bool:
     """Assign a result to its call. Return whether it needs no message of its own."""
     slot = waiting.take(result)

@@ -7,7 +7,17 @@ from msgspec import Struct
 
 from cnllm.batch.controller import Kind
 
-__all__ = ["Done", "EndpointLimits", "Grant", "Hello", "Need", "WorkerReport"]
+__all__ = [
+    "Done",
+    "EndpointLimits",
+    "Hello",
+    "Need",
+    "Permissions",
+    "WorkerReport",
+    "decode_grant",
+    "decode_report",
+    "encode",
+]
 
 
 class EndpointLimits(Struct, frozen=True, array_like=True):
@@ -74,7 +84,7 @@ class WorkerReport(Struct, frozen=True, array_like=True):
     hello: Hello | None = None
 
 
-class Grant(Struct, frozen=True, array_like=True):
+class Permissions(Struct, frozen=True, array_like=True):
     """The permissions for the first of the needs. `wait`: seconds after which to ask for more.
 
     `known` is False where the worker has to say hello. `stop` says why no more is sent. `committed` is what was spent
@@ -90,4 +100,4 @@ class Grant(Struct, frozen=True, array_like=True):
 
 encode = msgspec.msgpack.Encoder().encode
 decode_report = msgspec.msgpack.Decoder(WorkerReport).decode
-decode_grant = msgspec.msgpack.Decoder(Grant).decode
+decode_grant = msgspec.msgpack.Decoder(Permissions).decode

@@ -1,17 +1,126 @@
-"""Read what a batch interface answers: jobs, pages of jobs, results of rows. Pure."""
+"""Write the requests to a batch interface, each a plan without its key, and read the answers. Pure.
+
+The requests upload, submit, poll, list and fetch; the answers are jobs, pages of jobs, and results of rows.
+"""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any, Literal
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
-from cnllm.jsonpath import get, get_first
-from cnllm.registry.flags.batch import Batch, BatchResult
+from cnllm.engine.encode.plan import Plan
+from cnllm.jsonpath import get, get_first, merge_patch, set_value
+from cnllm.registry.flags.batch import Batch, BatchResult, BatchRow
 
-__all__ = ["JobError", "Page", "RowResult", "VendorJob", "read_file_id", "read_job", "read_page", "read_result"]
+__all__ = [
+    "RowResult",
+    "VendorJob",
+    "encode_row",
+    "fetch_plan",
+    "list_plan",
+    "poll_plan",
+    "read_file_id",
+    "read_job",
+    "read_page",
+    "read_result",
+    "submit_plan",
+    "upload_plan",
+]
+
+
+def encode_row(row: BatchRow, id: str, body: bytes) -> bytes:
+    """Return a row as JSON, without an end of line. `body` is the request's body as JSON."""
+    data: dict[str, Any] = {}
+    set_value(data, row.id or "", id)
+    merge_patch(data, row.set or {})
+    set_value(data, row.body or "", Raw(body))
+    return msgspec.json.encode(data)
+
+
+def upload_plan(batch: Batch, probe: Plan, mark: str, rows: list[bytes]) -> Plan:
+    """Return the upload of a file of rows, as a multipart form. `probe` is any request to the endpoint."""
+    upload = batch.upload
+    assert upload is not None
+    boundary = f"cnllm-{mark}"
+    head = []
+    for name, value in (upload.set or {}).items():
+        head.append(f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n')
+    head.append(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{mark}.jsonl"\r\n'
+        "Content-Type: application/jsonl\r\n\r\n"
+    )
+    content = b"".join(["".join(head).encode(), *(row + b"\n" for row in rows), f"\r\n--{boundary}--\r\n".encode()])
+    return _plan(probe, "POST", upload.path or "", content, f"multipart/form-data; boundary={boundary}")
+
+
+def submit_plan(batch: Batch, probe: Plan, mark: str, *, file: str | None, rows: list[bytes]) -> Plan:
+    """Return the request that starts a job, of a file that is uploaded or of the rows themselves."""
+    submit = batch.submit
+    assert submit is not None
+    body: dict[str, Any] = {}
+    merge_patch(body, submit.set or {})
+    if file is not None and submit.file:
+        set_value(body, submit.file, file)
+    if file is not None and submit.files:
+        set_value(body, submit.files, [file])
+    if file is None and submit.rows:
+        set_value(body, submit.rows, [Raw(row) for row in rows])
+    if submit.model:
+        set_value(body, submit.model, probe.model.id)
+    if submit.mark:
+        set_value(body, submit.mark, mark)
+    path = (submit.path or "").replace("{model}", quote(probe.model.id, safe="/:"))
+    return _plan(probe, "POST", path, msgspec.json.encode(body))
+
+
+def poll_plan(batch: Batch, probe: Plan, id: str) -> Plan:
+    """Return the request for the state of a job."""
+    assert batch.job is not None
+    return _plan(probe, "GET", (batch.job.path or "").replace("{id}", quote(id)))
+
+
+def list_plan(batch: Batch, probe: Plan, page: str | None) -> Plan:
+    """Return the request for a page of the account's jobs; the first where `page` is None."""
+    listing = batch.list_
+    assert listing is not None
+    path = listing.path or ""
+    if page is not None:
+        path += ("&" if "?" in path else "?") + urlencode({listing.parameter or "after": page})
+    return _plan(probe, "GET", path)
+
+
+def fetch_plan(batch: Batch, probe: Plan, id: str, file: str) -> Plan:
+    """Return the request for a file of results. A file that is named by a URL elsewhere is fetched without the key."""
+    if file.startswith(("https://", "http://")):
+        plan = _plan(probe, "GET", "")
+        own = urlsplit(plan.url)[:2] == urlsplit(file)[:2]
+        headers = plan.headers if own else {"accept": "*/*"}
+        return replace(plan, url=file, headers=headers)
+    results = batch.results
+    assert results is not None
+    path = (results.path or "").replace("{file}", quote(file)).replace("{id}", quote(id))
+    return _plan(probe, "GET", path)
+
+
+def _plan(probe: Plan, method: str, path: str, content: bytes = b"", content_type: str = "application/json") -> Plan:
+    """Return a request to a path of the interface."""
+    base = probe.flags.base_url or ""
+    headers = dict(probe.headers)
+    if method == "GET":
+        headers.pop("content-type", None)
+    else:
+        headers["content-type"] = content_type
+    return replace(
+        probe, method=method, url=base.rstrip("/") + path, headers=headers, content=content, body={}, stream=False
+    )
+
+
+# ── answers ──────────────────────────────────────────────────────────────────
 
 Standing = Literal["pending", "done", "failed", "cancelled", "expired"]
 
@@ -38,7 +147,7 @@ class VendorJob(Struct, frozen=True):
     rows: tuple[Any, ...] = ()
 
 
-class Page(Struct, frozen=True):
+class JobPage(Struct, frozen=True):
     """A page of the list of jobs. `next` names the following one; None where there is none."""
 
     jobs: tuple[VendorJob, ...]
@@ -90,7 +199,7 @@ def read_job(batch: Batch, data: Any) -> VendorJob | None:
     )
 
 
-def read_page(batch: Batch, data: Any, number: int) -> Page | None:
+def read_page(batch: Batch, data: Any, number: int) -> JobPage | None:
     """Return a page of jobs, whose number counts from 0; None where the answer is no list."""
     listing = batch.list_
     assert listing is not None
@@ -109,7 +218,7 @@ def read_page(batch: Batch, data: Any, number: int) -> Page | None:
             following = jobs[-1].id if jobs else None
         elif listing.pages == "number":
             following = str(number + 1)
-    return Page(jobs, following)
+    return JobPage(jobs, following)
 
 
 def read_result(result: BatchResult, data: Any) -> RowResult | None:
@@ -123,13 +232,13 @@ def read_result(result: BatchResult, data: Any) -> RowResult | None:
     status = get(data, result.status) if result.status else None
     body = get_first(data, result.body)
     if body is not None and type(body) is not str:
-        return RowResult(id, status if type(status) is int and 100 <= status <= 599 else 200, _encode(body))
+        return RowResult(id, status if type(status) is int and 100 <= status <= 599 else 200, msgspec.json.encode(body))
     error = get_first(data, result.error)
     if error is None:
         error = {"message": body or f"the vendor's result has neither a response nor an error: {_excerpt(data)}"}
     known = status if type(status) is int and 400 <= status <= 599 else 200  # the engine finds one in the error
     wrapped = error if type(error) is dict and "error" in error else {"error": error}
-    return RowResult(id, known, _encode(wrapped), free=True)
+    return RowResult(id, known, msgspec.json.encode(wrapped), free=True)
 
 
 def _job_errors(found: Any) -> list[JobError]:
@@ -162,9 +271,5 @@ def _time(value: Any) -> float | None:
     return None
 
 
-def _encode(data: Any) -> bytes:
-    return msgspec.json.encode(data)
-
-
 def _excerpt(data: Any) -> str:
-    return _encode(data).decode()[:200]
+    return msgspec.json.encode(data).decode()[:200]

@@ -11,36 +11,49 @@ spent, and corrects that when workers report.
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from cnllm.batch.budget import Budget
+from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Ticket
-from cnllm.ray.ledger import Answer, Ledger
-from cnllm.ray.messages import Done, Grant, Hello, Need, WorkerReport
+from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
+from cnllm.config import private_files
+from cnllm.errors import CnllmError
 
-__all__ = ["LEASE", "Allowance"]
+__all__ = ["LEASE", "Allowance", "RunLedger"]
 
 LEASE = 15.0
 """Seconds without a report after which the permissions of a worker are taken back."""
 _HUNGRY = 1.0  # seconds for which a worker counts among those that share an endpoint
 _POLL = 0.02  # seconds until a worker asks again where an answer of another one must come first
 
+Answer = tuple[bytes, str | None, bytes]
+"""A key, the worker that alone knows the answer or None, and the answer as JSON."""
+_BUSY_SECONDS = 10.0
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS answers (key BLOB NOT NULL, owner TEXT, reply BLOB NOT NULL) STRICT",
+    "CREATE INDEX IF NOT EXISTS answers_by_key ON answers (key)",
+    "CREATE INDEX IF NOT EXISTS answers_by_owner ON answers (owner) WHERE owner IS NOT NULL",
+    "CREATE TABLE IF NOT EXISTS spent (currency TEXT PRIMARY KEY, units INTEGER NOT NULL) STRICT",
+)
+
 
 class _Run:
     """The money of a run, and its ledger."""
 
-    def __init__(self, now: float, hello: Hello, ledger: Ledger) -> None:
+    def __init__(self, now: float, hello: Hello, ledger: RunLedger) -> None:
         self.ledger = ledger
         spent = ledger.spent()
         if hello.currency is not None:
             spent[hello.currency] = max(spent.get(hello.currency, 0), hello.committed)
-        self.budget = Budget(spent, hello.currency, hello.cap)
+        self.budget = RunBudget(spent, hello.currency, hello.cap)
         self.stop: str | None = None
         # What an allowance before this one had reserved counts as spent until its workers report.
         self.uncertain_until = now + LEASE if self.budget.spent_units else now
@@ -55,7 +68,7 @@ class _Run:
             self.written = self.committed()
 
 
-class _Worker:
+class _Sharer:
     def __init__(self, hello: Hello, controller: Controller, run: _Run) -> None:
         self.hello = hello
         self.controller = controller
@@ -75,20 +88,20 @@ class Allowance:
         self._place = place
         self._controllers: dict[object, Controller] = {}
         self._runs: dict[tuple[Path, str | None], _Run] = {}
-        self._ledgers: dict[Path, Ledger] = {}
+        self._ledgers: dict[Path, RunLedger] = {}
         self._temporary: set[Path] = set()
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, _Sharer] = {}
         self._numbers = itertools.count(time.time_ns())  # no number of an allowance before this one
         self.last_report = 0.0
 
-    def exchange(self, now: float, report: WorkerReport) -> Grant:
+    def exchange(self, now: float, report: WorkerReport) -> Permissions:
         """Take in a report, and return permissions. Raises `CnllmError` where the ledger cannot be written."""
         self.last_report = now
         if report.hello is not None:
             self._greet(now, report.worker, report.hello)
         worker = self._workers.get(report.worker)
         if worker is None:
-            return Grant(False, [], None, None, 0)
+            return Permissions(False, [], None, None, 0)
         worker.seen = now
         self._end_silent(now)
         if report.observed is not None:
@@ -105,7 +118,7 @@ class Allowance:
         wait = self._grant(now, worker, report.needs, tickets)
         worker.run.commit(answers)
         stop = worker.run.stop if report.needs and not tickets else None
-        return Grant(True, tickets, wait, stop, worker.run.committed())
+        return Permissions(True, tickets, wait, stop, worker.run.committed())
 
     def find(self, name: str, keys: list[tuple[bytes, bool]]) -> list[bytes | None]:
         """Return answers that are there already: the row is not asked again."""
@@ -135,12 +148,12 @@ class Allowance:
             self._controllers[limits] = Controller(
                 concurrency=limits.concurrency, requests=limits.requests, tokens=limits.tokens
             )
-        self._workers[name] = _Worker(hello, self._controllers[limits], self._run_of(now, hello))
+        self._workers[name] = _Sharer(hello, self._controllers[limits], self._run_of(now, hello))
 
     def _run_of(self, now: float, hello: Hello) -> _Run:
         path = _temporary_path(hello.run + self._place) if hello.state is None else Path(hello.state).absolute()
         if path not in self._ledgers:
-            self._ledgers[path] = Ledger(path)
+            self._ledgers[path] = RunLedger(path)
             if hello.state is None:
                 self._temporary.add(path)
         run = self._runs.get((path, hello.currency))
@@ -155,7 +168,7 @@ class Allowance:
             if now - worker.seen > LEASE and worker.seen:
                 self._end(name, worker)
 
-    def _end(self, name: str, worker: _Worker) -> None:
+    def _end(self, name: str, worker: _Sharer) -> None:
         """Take back the permissions of a worker, and let others have its answers."""
         del self._workers[name]
         for ticket, reserved in worker.tickets.values():
@@ -165,7 +178,7 @@ class Allowance:
 
     # ── requests ─────────────────────────────────────────────────────────────
 
-    def _finish(self, now: float, name: str, worker: _Worker, done: Done) -> Answer | None:
+    def _finish(self, now: float, name: str, worker: _Sharer, done: Done) -> Answer | None:
         """Take in what became of a request, and return the answer that is to be kept."""
         held = worker.tickets.pop(done.ticket, None)
         controller, budget = worker.controller, worker.run.budget
@@ -184,7 +197,7 @@ class Allowance:
             return None
         return done.key, name if done.owned else None, done.reply
 
-    def _grant(self, now: float, worker: _Worker, needs: Sequence[Need], tickets: list[int]) -> float | None:
+    def _grant(self, now: float, worker: _Sharer, needs: Sequence[Need], tickets: list[int]) -> float | None:
         """Add permissions for the next rows that are needs. Return when to ask again."""
         run, controller = worker.run, worker.controller
         for row in needs[len(tickets) :]:
@@ -206,7 +219,7 @@ class Allowance:
             tickets.append(number)
         return 0.0 if needs else None
 
-    def _share(self, now: float, worker: _Worker) -> int:
+    def _share(self, now: float, worker: _Sharer) -> int:
         """Return how many requests a worker may have on their way where others want to send, too."""
         others = [
             other
@@ -221,3 +234,82 @@ def _temporary_path(run: str) -> Path:
     """Return the path of a run's ledger that has no path of its own."""
     name = blake2b(run.encode(), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir()) / f"cnllm-ray-{name}" / "ledger.sqlite"
+
+
+class RunLedger:
+    """The money spent in a run, and the answers of its finished rows, in an SQLite file.
+
+    Its exclusive mode is the lock of the one process that may have the file open. A commit survives its end.
+    Raises `CnllmError` for a file that cannot be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._translate():
+            private_files.make_private_folder(path.parent, narrow=False)
+            private_files.create_private_file(path)
+            self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and "answers" not in tables:
+                self._db.close()
+                raise CnllmError(f"{path} is a database of another program", hint="name another file: state=…")
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            for table in _TABLES:
+                self._db.execute(table)
+            self._db.execute("UPDATE answers SET owner = NULL")  # no worker of an earlier run goes on
+
+    def spent(self) -> dict[str, int]:
+        """Return what was spent, and what requests that were on their way may have cost, in units by currency."""
+        with self._translate():
+            return dict(self._db.execute("SELECT currency, units FROM spent"))
+
+    def commit(self, answers: Iterable[Answer], currency: str | None, units: int) -> None:
+        """Write answers, and the amount that is spent or reserved."""
+        with self._translate():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
+                if currency is not None:
+                    self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+
+    def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
+        """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""
+        with self._translate():
+            return [self._find(key, worker, owned=owned) for key, owned in keys]
+
+    def _find(self, key: bytes, worker: str, *, owned: bool) -> bytes | None:
+        found = self._db.execute(
+            "SELECT rowid, reply FROM answers WHERE key = ? AND owner IS NULL LIMIT 1", (key,)
+        ).fetchone()
+        if found is None:
+            return None
+        if owned:
+            self._db.execute("UPDATE answers SET owner = ? WHERE rowid = ?", (worker, found[0]))
+        return bytes(found[1])
+
+    def release(self, worker: str) -> None:
+        """Let others have the answers of a worker that ended."""
+        with self._translate():
+            self._db.execute("UPDATE answers SET owner = NULL WHERE owner = ?", (worker,))
+
+    def close(self, *, remove: bool = False) -> None:
+        """Close the file, and remove it where it served one run only."""
+        self._db.close()
+        if remove:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
+
+    @contextmanager
+    def _translate(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise CnllmError(f"{self.path}: {error}", hint="name another file: state=…") from error
+        except OSError as error:
+            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint="state=… names a file") from error

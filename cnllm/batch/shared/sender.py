@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
 
 from cnllm.batch import loop_factory
-from cnllm.batch.jobs import Request
+from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome
-from cnllm.batch.sender import Attempt, Sender
+from cnllm.batch.sender import AttemptResult, Sender
+from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
 from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
-from cnllm.ray.columns import result_of
-from cnllm.ray.link import Link, LinkLost, open_link
-from cnllm.ray.messages import Done, Hello, Need, WorkerReport
 
-__all__ = ["PendingRow", "RowSender"]
+__all__ = ["ADDED", "COUNTS", "Link", "LinkLost", "PendingRow", "RowSender", "result_of"]
 
 Result = dict[str, Any]
 _GROUP = 0.005  # seconds in which what happens is told together
@@ -32,11 +29,29 @@ _HEARTBEAT = 2.0
 _MOST_NEEDS = 256
 _SHORTEST_WAIT = 0.002
 _AGAIN = 0.2  # seconds after which a lost allowance is tried again
+ADDED = ("text", "reasoning", "finish", "usage", "cost", "error")
+"""What the result of a row has."""
+COUNTS = ("input", "output", "total", "reasoning", "cached", "cache_write")
+"""What its usage has."""
 CAP = "CostCap"
 """The type of the error of a row that was not sent because of the cap."""
 
 
-class PendingRow(Request):
+class LinkLost(Exception):
+    """The allowance was lost in the middle of an exchange. Another one takes its place."""
+
+
+class Link(Protocol):
+    """A way to the allowance."""
+
+    async def exchange(self, report: WorkerReport) -> Permissions:
+        """Send a report and return what is granted. Raises `LinkLost`."""
+
+    async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
+        """Return the answers that are there already. Raises `LinkLost`."""
+
+
+class PendingRow(RowRequest):
     """A row that is to be asked. `key` names its answer; `owned`: it has no id, so that equal rows share the key."""
 
     __slots__ = ("future", "key", "owned")
@@ -56,7 +71,7 @@ class _RemotePermit:
         self._ticket = ticket
         self._tell = tell
 
-    def end(self, attempt: Attempt) -> None:
+    def end(self, attempt: AttemptResult) -> None:
         """Report what became of the row, and its answer."""
         row, is_answered = self._row, attempt.outcome.state == DONE
         done = Done(
@@ -81,11 +96,11 @@ class _RemotePermit:
 class RowSender:
     """The requests of this process. `ask` may be called in any thread; all else happens in the loop's thread."""
 
-    def __init__(self, lane: Lane, sender: Sender, hello: Callable[[int], Hello]) -> None:
+    def __init__(self, lane: Lane, sender: Sender, hello: Callable[[int], Hello], link: Link) -> None:
         self._lane = lane
         self._sender = sender
         self._hello = hello
-        self._link: Link = open_link()
+        self._link = link
         self._name = uuid4().hex
         self._known = False
         self._committed = 0
@@ -94,7 +109,6 @@ class RowSender:
         self._observed: tuple[float | None, float | None, float | None] | None = None
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.pid = os.getpid()
         self._loop = (loop_factory() or asyncio.new_event_loop)()
         self._wake = asyncio.Event()
         threading.Thread(target=self._run_loop, name="cnllm-ray", daemon=True).start()
@@ -258,3 +272,17 @@ class RowSender:
     def _tell(self, done: Done) -> None:
         self._finished.append(done)
         self._wake.set()
+
+
+def result_of(outcome: Outcome) -> dict[str, Any]:
+    """Return the result of an outcome, as JSON can hold it."""
+    reply = outcome.reply
+    result: dict[str, Any] = dict.fromkeys(ADDED)
+    result["error"] = outcome.error
+    if reply is not None:
+        usage = reply.usage
+        result |= {"text": reply.text, "reasoning": reply.reasoning, "finish": reply.finish}
+        result["usage"] = {name: getattr(usage, name) for name in COUNTS}
+        if reply.cost is not None:
+            result["cost"] = {"amount": reply.cost.amount, "currency": reply.cost.currency}
+    return result

@@ -1,10 +1,10 @@
-"""Send the requests of a batch from an actor of Ray; rows, marks and answers stay with the driver."""
+"""Send the requests of a batch from another process; rows, marks and answers stay with the one that runs it."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from cnllm.client import credentials, echo
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError, KeyMissing
-from cnllm.ray.node import node_error
+from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
 from cnllm.types.policy import Timeouts
 
-__all__ = ["STAND_IN", "Outgoing", "RemoteSender", "Response"]
+__all__ = ["STAND_IN", "Outgoing", "RemoteSender", "Response", "stand_in"]
 
 STAND_IN = "key-of-the-node:"
 """What stands before the names of variables in the place of a key. The key is put there on the node that sends."""
@@ -47,9 +47,13 @@ class Response(Struct, frozen=True):
 
 
 class RemoteSender:
-    """An actor: it takes requests in groups, has hundreds on their way, and gives answers in groups."""
+    """Takes requests in groups, has hundreds on their way, and gives answers in groups.
 
-    def __init__(self) -> None:
+    `name_node` names the node in the error of a missing key.
+    """
+
+    def __init__(self, name_node: Callable[[KeyMissing], KeyMissing]) -> None:
+        self._name_node = name_node
         self._transport: Any = default_async_transport()
         self._done: list[Response] = []
         self._arrived = asyncio.Event()
@@ -58,7 +62,7 @@ class RemoteSender:
     async def check(self, stand_in: str, url: str) -> bytes | None:
         """Return the pickled error of a node that does not have the key; None where it has."""
         try:
-            insert_key(Outgoing("POST", url, {"authorization": stand_in}, b"", False, Timeouts(), 0))
+            self._insert_key(Outgoing("POST", url, {"authorization": stand_in}, b"", False, Timeouts(), 0))
         except CnllmError as error:
             return pickle.dumps(error)
         return None
@@ -82,7 +86,7 @@ class RemoteSender:
         status, headers, pieces, error = None, {}, list[bytes](), None
         key: str | None = None
         try:
-            request, key = insert_key(request)
+            request, key = self._insert_key(request)
             status, found, body = await self._transport.send(request)
             headers = dict(found)
             remaining = request.most
@@ -100,28 +104,35 @@ class RemoteSender:
         self._done.append(Response(number, status, headers, body_bytes, error))
         self._arrived.set()
 
+    def _insert_key(self, request: Outgoing) -> tuple[Outgoing, str | None]:
+        """Return the request with the key of this node, and the key. Raises `KeyMissing` where there is none.
 
-def insert_key(request: Outgoing) -> tuple[Outgoing, str | None]:
-    """Return the request with the key of this node, and the key. Raises `KeyMissing` where there is none.
-
-    A server on this machine gets no header where there is no key.
-    """
-    headers, key = {}, None
-    for name, value in request.headers.items():
-        if STAND_IN in value:
-            before, _, rest = value.partition(STAND_IN)
-            names = rest.split("|")
-            key = keys.find_key(names)
-            if key is None and credentials.is_local(request.url):
-                continue
-            if key is None:
-                raise node_error(
-                    KeyMissing(
-                        f"{' or '.join(names)} is not set",
-                        env=names,
-                        hint=f"export {names[0]}=… before `ray start` there, or `cnllm keys set {names[0]}` there",
+        A server on this machine gets no header where there is no key.
+        """
+        headers, key = {}, None
+        for name, value in request.headers.items():
+            if STAND_IN in value:
+                before, _, rest = value.partition(STAND_IN)
+                names = rest.split("|")
+                key = keys.find_key(names)
+                if key is None and credentials.is_local(request.url):
+                    continue
+                if key is None:
+                    raise self._name_node(
+                        KeyMissing(
+                            f"{' or '.join(names)} is not set",
+                            env=names,
+                            hint=f"export {names[0]}=… before `ray start` there, or `cnllm keys set {names[0]}` there",
+                        )
                     )
-                )
-            value = before + key
-        headers[name] = value
-    return replace(request, headers=headers), key
+                value = before + key
+            headers[name] = value
+        return replace(request, headers=headers), key
+
+
+def stand_in(model: Model) -> str | None:
+    """Return what stands for the key of a model until a process sends. Raises `Untrusted` as a client does."""
+    names = model.flags.keys or []
+    for name in names:
+        credentials.check_origin(name, model, model.flags.base_url or "")
+    return STAND_IN + "|".join(names) if names else None

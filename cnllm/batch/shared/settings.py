@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from decimal import Decimal
+from typing import Any, Literal, Unpack
 from uuid import uuid4
 
 from msgspec import Struct
@@ -13,30 +15,55 @@ from cnllm.config import keys, redact
 from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.documents import Document
+from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, read
+from cnllm.types.call_options import CallOptions
 
-__all__ = ["ModelSettings", "model_settings"]
+__all__ = ["ModelOptions", "ModelSettings", "model_settings"]
 
+_OWN = ("base_url", "id_column", "key_env", "prefix", "protocol")
 _ELSEWHERE = (
     *("transport", "out", "order", "cache", "changed", "unsure", "strict", "format", "encoding", "group_by", "plot"),
     *("max_steps", "approve", "on_progress", "on_step"),
 )
 
 
+class ModelOptions(CallOptions, total=False):
+    """The options of `cnllm.ray.Model`: its own, those of a batch for all workers together, and those of a call."""
+
+    prompt: str | None
+    concurrency: int | Literal["auto"]
+    max_cost: float | str | Decimal | None
+    currency: str | None
+    assume_price: Price | None
+    assume_output: int | None
+    rpm: float | None
+    tpm: float | None
+    attempts: int
+    simulate: bool
+    id_column: str
+    prefix: str
+    state: str | os.PathLike[str] | None
+    key_env: str | None
+    base_url: str | None
+    protocol: str | None
+    registry: Registry | None
+
+
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """The model of a dataset. `documents` are the registry files beside the built-in one. `run` names the budget."""
 
     name: str
-    protocol: str | None
-    base_url: str | None
     documents: tuple[Document, ...]
-    key_env: str | None
-    id_column: str
-    prefix: str
-    state: str | None
     run: str
     batch: BatchSettings
+    state: str | None
+    protocol: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    id_column: str = "id"
+    prefix: str = ""
 
     def registry(self) -> Registry:
         """Return the registry as the driver had it, whatever files the node has."""
@@ -47,36 +74,23 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
         return registry.resolve(self.name, protocol=self.protocol, base_url=self.base_url)
 
 
-def model_settings(
-    name: str,
-    *,
-    key_env: str | None,
-    base_url: str | None,
-    protocol: str | None,
-    registry: Registry | None,
-    id_column: str,
-    prefix: str,
-    state: str | None,
-    settings: dict[str, Any],
-) -> ModelSettings:
+def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:
     """Return the settings of a model. Raises what is wrong with them before any worker starts."""
-    _refuse_secrets(settings, base_url, key_env)
+    given: dict[str, Any] = dict(options)
+    _refuse_secrets(given, given.get("base_url"), given.get("key_env"))
     for option in _ELSEWHERE:
-        if option in settings:
+        if option in given:
             raise TypeError(f"{option} is no option of cnllm.ray.Model; `cnllm batch --ray` has what belongs to a file")
-    registry = Registry.load() if registry is None else registry
-    batch = make_settings((), name, out="dataset", **settings)
+    registry, state = given.pop("registry", None) or Registry.load(), given.pop("state", None)
+    own = {option: given.pop(option) for option in _OWN if option in given}
+    batch = make_settings((), name, out="dataset", **given)
     made = ModelSettings(
         name=name,
-        protocol=protocol,
-        base_url=base_url,
         documents=tuple(document for document in registry.documents if not document.builtin),
-        key_env=key_env,
-        id_column=id_column,
-        prefix=prefix,
-        state=state,
         run=uuid4().hex,
         batch=batch,
+        state=None if state is None else os.path.abspath(state),
+        **own,
     )
     model = made.model(registry)
     for document in made.documents:

@@ -1,0 +1,208 @@
+"""Read tables: CSV and TSV, Parquet with the extra `parquet`, and plain lines, which have the column `text`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, BinaryIO
+
+import msgspec
+
+from cnllm.batch.readers.bytes_input import BytesInput
+from cnllm.batch.rows import Content, InputRow, PromptTemplate, Reader, RowFault, row_key
+from cnllm.errors import CnllmError
+
+__all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
+
+_MOST = (1 << 31) - 1  # characters of a field; csv's own limit is 128 KB
+_BATCH_ROWS = 4096  # of Parquet that are read at once
+_BOM = b"\xef\xbb\xbf"
+
+
+def columns_content(columns: Mapping[str, Any], template: PromptTemplate | None) -> Content:
+    """Return the request: the filled prompt, or the columns `prompt` or `messages`. Raises `RowFault`."""
+    row_id = columns.get("id")
+    if row_id == "":
+        raise RowFault("id is empty")
+    if row_id is not None and type(row_id) not in (str, int):
+        row_id = str(row_id)
+    if template is not None:
+        return Content(row_id, template.fill(columns), {})
+    if (prompt := columns.get("prompt")) is not None:
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise RowFault("the prompt is empty" if isinstance(prompt, str) else "prompt is no text")
+        return Content(row_id, prompt, {})
+    messages = columns.get("messages")
+    if isinstance(messages, str):
+        try:
+            messages = msgspec.json.decode(messages)
+        except msgspec.DecodeError as error:
+            raise RowFault(f"messages is not valid JSON: {error}") from None
+    if not messages:
+        raise RowFault("neither messages nor prompt")
+    return Content(row_id, messages, {})
+
+
+def check_columns(name: str, columns: tuple[str, ...], template: PromptTemplate | None) -> None:
+    """Raise `CnllmError` where the header of a table lacks a column that every row needs."""
+    have = f"its columns: {', '.join(columns) or 'none'}"
+    missing = [column for column in (template.columns if template is not None else ()) if column not in columns]
+    if missing:
+        raise CnllmError(f"{name} has no column {', '.join(missing)}", hint=have)
+    if template is None and not {"prompt", "messages"} & set(columns):
+        raise CnllmError(
+            f"{name} has neither a column prompt nor a column messages",
+            hint=f"fill a prompt: --prompt 'Translate: {{{columns[0] if columns else 'text'}}}'; {have}",
+        )
+
+
+# ── CSV and TSV ──────────────────────────────────────────────────────────────
+
+
+def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: bool) -> Reader:
+    """Return the reader of a table with a header, in UTF-8, UTF-16 or GB18030.
+
+    A field may hold lines; a row is named by the line on which it ends.
+    """
+    encoding = data.encoding()
+    start = data.start().decode(encoding, "replace").lstrip("\ufeff")
+    delimiter = "\t" if tab else max(",;\t", key=_header_text(start).count)
+    names = _column_names(data.name, start, delimiter)
+    check_columns(data.name, names, template)
+
+    def rows() -> Iterator[InputRow]:
+        with io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="") as text:
+            first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
+            reader = csv.reader(chain([first], text), delimiter=delimiter)
+            next(reader, None)
+            while True:
+                try:
+                    fields = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    yield InputRow(reader.line_num, row_key(str(error).encode()), RowFault(f"not valid CSV: {error}"))
+                    continue
+                if fields:
+                    key = row_key("\x1f".join(fields).encode("utf-8", "surrogatepass"))
+                    yield InputRow(reader.line_num, key, fields)
+
+    def content(row: InputRow) -> Content:
+        if isinstance(row.data, RowFault):
+            raise row.data
+        fields: list[str] = row.data
+        if len(fields) != len(names):
+            raise RowFault(f"{len(fields)} fields, but the header has {len(names)} columns")
+        if any("\udc80" <= character <= "\udcff" for field in fields if not field.isascii() for character in field):
+            raise RowFault(f"a byte is not {encoding}")
+        return columns_content(dict(zip(names, fields, strict=True)), template)
+
+    def count() -> int | None:
+        lines = data.count_lines()
+        return None if lines is None else max(0, lines - 1)
+
+    return Reader(name=data.name, rows=rows, content=content, count=count, keep=data.keep, close=data.close)
+
+
+def _column_names(name: str, start: str, delimiter: str) -> tuple[str, ...]:
+    """Return the columns of a table by its first characters. Raises `CnllmError` where they cannot be used."""
+    csv.field_size_limit(_MOST)
+    try:
+        header = next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
+    except csv.Error as error:
+        raise CnllmError(f"{name}: its header is not valid CSV: {error}") from error
+    names = tuple(column.strip() for column in header)
+    if not names:
+        raise CnllmError(f"{name} is empty", hint="its first line names the columns")
+    if doubled := [column for column in names if names.count(column) > 1]:
+        raise CnllmError(f"{name} has two columns {doubled[0]!r}", hint="rename one of them")
+    return names
+
+
+def _header_text(start: str) -> str:
+    """Return the header without its quoted fields: what separates the columns stands outside of quotes."""
+    return next(iter(_QUOTED.sub("", start).splitlines()), "")
+
+
+_QUOTED = re.compile(r'(?:^|(?<=[,;\t]))"(?:[^"]|"")*"?')
+
+
+# ── Parquet ──────────────────────────────────────────────────────────────────
+
+
+def parquet_reader(path: str, template: PromptTemplate | None) -> Reader:
+    """Return the reader of a Parquet file. A row is named by its position, counted from 1."""
+    if path == "-":
+        raise CnllmError("Parquet cannot be read from a pipe", hint="save it as a file, and name the file")
+    try:
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        from cnllm.config.distribution import install_command
+
+        raise CnllmError(
+            f"{path}: pyarrow reads Parquet, and is not installed", hint=install_command("parquet")
+        ) from error
+    try:
+        names = list(ParquetFile(path).schema_arrow.names)
+    except (OSError, ArrowInvalid) as error:
+        raise CnllmError(f"{path}: {error}", hint="name a Parquet file that can be read") from error
+    check_columns(path, tuple(names), template)
+    needed = {"id", "prompt", "messages"} if template is None else {"id", *template.columns}
+    columns = [name for name in names if name in needed]
+
+    def rows() -> Iterator[InputRow]:
+        number = 0
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield InputRow(number, row_key(msgspec.json.encode(row, enc_hook=str)), row)
+
+    def count() -> int:
+        with ParquetFile(path) as file:
+            return int(file.metadata.num_rows)
+
+    return Reader(name=path, rows=rows, content=lambda row: columns_content(row.data, template), count=count)
+
+
+# ── plain lines ──────────────────────────────────────────────────────────────
+
+
+def line_reader(data: BytesInput, template: PromptTemplate | None) -> Reader:
+    """Return the reader of a file with one prompt a line, or the column `text` of one. Empty lines are no rows."""
+    encoding = data.encoding()
+    is_wide = encoding.startswith("utf-16")
+    if template is not None:
+        check_columns(data.name, ("text",), template)
+
+    def rows() -> Iterator[InputRow]:
+        with data.open() as file:
+            for number, line in enumerate(_wide_lines(file, encoding) if is_wide else file, 1):
+                content = line.strip(b"\r\n")
+                if number == 1 and content.startswith(_BOM):
+                    content = content[3:]
+                if content.strip():
+                    yield InputRow(number, row_key(content), content)
+
+    def content(row: InputRow) -> Content:
+        try:
+            text = row.data.decode("utf-8" if is_wide else encoding)
+        except UnicodeDecodeError as error:
+            raise RowFault(f"byte {error.start + 1} is not {encoding}") from None
+        return Content(None, text if template is None else template.fill({"text": text}), {})
+
+    return Reader(name=data.name, rows=rows, content=content, count=data.count_lines, keep=data.keep, close=data.close)
+
+
+def _wide_lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """Yield the lines of UTF-16, in which a newline has two bytes, as UTF-8."""
+    text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+    try:
+        for line in text:
+            yield line.encode("utf-8", "surrogateescape")
+    finally:
+        text.detach()  # it would close the file, which has an owner

@@ -1,0 +1,115 @@
+"""Ask rows in a process that shares its allowance with others: build their requests, and send them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from cnllm.batch.controller import Controller
+from cnllm.batch.lane import Lane, wrap_transport
+from cnllm.batch.lanes import idempotency_header, read_limits
+from cnllm.batch.outcome import fault_outcome
+from cnllm.batch.pricing import request_price
+from cnllm.batch.readers.tables import columns_content
+from cnllm.batch.rows import PromptTemplate, RowFault, id_digest
+from cnllm.batch.sender import Sender
+from cnllm.batch.shared.messages import EndpointLimits, Hello
+from cnllm.batch.shared.sender import Link, PendingRow, RowSender, result_of
+from cnllm.batch.shared.settings import ModelSettings
+from cnllm.client.async_client import AsyncClient
+from cnllm.config.keys import find_key
+from cnllm.errors import KeyMissing
+from cnllm.estimates.money import units_of
+from cnllm.registry.flags import Rates
+from cnllm.transports import default_async_transport
+from cnllm.types.policy import Retry
+
+__all__ = ["Asker"]
+
+_ONCE = Retry(attempts=1)
+
+
+class Asker:
+    """The client of one process. Raises `KeyMissing` or `Untrusted` where it has no key to send.
+
+    `place` is what stays when its process is started again, and `link` the way to the allowance.
+    """
+
+    def __init__(self, settings: ModelSettings, place: str, link: Link) -> None:
+        self._settings = settings
+        self._place = place
+        batch = settings.batch
+        self._template = None if batch.prompt is None else PromptTemplate(batch.prompt)
+        self.columns = [
+            "id",
+            settings.id_column,
+            "prompt",
+            "messages",
+            *(self._template.columns if self._template else ()),
+        ]
+        self._registry = settings.registry()
+        self._model = settings.model(self._registry)
+        self._price = request_price(batch, self._model)
+        self._cap = None if batch.max_cost is None else units_of(batch.max_cost)
+        self._rates = self._model.flags.rates or Rates()
+        self._lane = Lane(self._model.name, self._model, self._client(), Controller())
+        url = self._lane.prepare("Hello", batch.options).plan.url
+        self._endpoint = EndpointLimits(
+            f"{self._model.name} {url.partition('?')[0]} {settings.key_env or ''}",
+            batch.concurrency,
+            batch.rpm or self._rates.requests,
+            batch.tpm or self._rates.tokens,
+        )
+        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price.paid), self._hello, link)
+        self.ask, self.ask_and_wait = self._sender.ask, self._sender.ask_and_wait
+
+    def _client(self) -> AsyncClient:
+        settings, batch = self._settings, self._settings.batch
+        key = None
+        if settings.key_env is not None and not batch.simulate:
+            key = find_key([settings.key_env])
+            if key is None:
+                hint = f"export {settings.key_env}=… before `ray start`, or `cnllm keys set {settings.key_env}` there"
+                raise KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint)
+        transport = None
+        if not batch.simulate:
+            transport = wrap_transport(
+                default_async_transport(),
+                observe=None if self._rates.fields is None else self._observe,
+                add_header=idempotency_header(self._model, settings.state or settings.run),
+            )
+        return AsyncClient(self._registry, transport, simulate=batch.simulate, api_key=key, retry=_ONCE)
+
+    def _observe(self, headers: Mapping[str, str]) -> None:
+        assert self._rates.fields is not None
+        limits = read_limits(headers, self._rates.fields)
+        self._sender.observe(limits.requests, limits.tokens, limits.pause)
+
+    def _hello(self, committed: int) -> Hello:
+        settings = self._settings
+        return Hello(
+            self._place, self._endpoint, settings.run, settings.state, self._price.currency, self._cap, committed
+        )
+
+    def row(self, columns: dict[str, Any]) -> PendingRow | dict[str, Any]:
+        """Return a row to ask, or the columns of one that is no request."""
+        name = self._settings.id_column
+        if name in columns:
+            columns = {**columns, "id": columns[name]}
+        else:
+            columns.pop("id", None)
+        row = PendingRow()
+        try:
+            content = columns_content(columns, self._template)
+        except RowFault as fault:
+            return result_of(fault_outcome(str(fault)))
+        wrong = row.prepare(self._lane, content.messages, dict(self._settings.batch.options))
+        if wrong is not None:
+            return result_of(fault_outcome(wrong))
+        row.estimate(self._price)
+        assert row.identity is not None
+        row.key, row.owned = row.identity, content.id is None
+        if content.id is not None:
+            row.key = blake2b(id_digest(content.id) + row.identity, digest_size=16).digest()
+        return row
