@@ -75,9 +75,9 @@ def _retried(error: type[CnllmError]) -> str:
 
 @cache
 def _raised() -> dict[str, dict[str, None]]:
-    """Return for each error the hints with which the package raises it."""
+    """Return for each error the hints with which the package raises it; those for several processes come last."""
     hints: dict[str, dict[str, None]] = {}
-    for module, name, call in calls(r"\bhint="):
+    for module, name, call in sorted(calls(r"\bhint="), key=lambda found: found[0].startswith("batch/shared/")):
         if name in errors.__all__ and module != "errors.py":
             for keyword in call.keywords:
                 if keyword.arg == "hint" and (text := _text(keyword.value)):
