@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.merge import stack_layers
-from cnllm.registry.model import Model
+from cnllm.registry.model import Model, ModelSource
 
 Tree = dict[str, Any]
 _ABSENT = object()
@@ -44,9 +44,7 @@ def make(model: Model, flags: Tree) -> Model:
         provider=model.provider,
         protocol=model.protocol,
         flags=plain,
-        flags_for=flags_for,
-        where=lambda flag, mode: "",
-        explain=list,
+        source=ModelSource(flags_for=flags_for, where=lambda flag, mode: "", explain=list),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cnllm.cassette.record import append
+from cnllm.cassette.record import append, encode_entry
 from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 from cnllm.fork import fork_safe
@@ -58,9 +58,7 @@ class RawLog:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one exchange as one line."""
-        import json
-
-        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        line = encode_entry(entry)
         try:
             with self._lock:
                 append(self._current_file(len(line)), line)

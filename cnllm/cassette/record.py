@@ -18,7 +18,7 @@ from cnllm.config import private_files, redact
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
-__all__ = ["AsyncRecorder", "Recorder", "append"]
+__all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry"]
 
 _BLOCK = 1 << 16
 
@@ -57,10 +57,9 @@ class Recorder:
         try:
             status, headers, chunks = self._inner.send(plan)
         except BaseException as error:
-            entry.write_failed(error)
+            entry.write_end(error)
             raise
-        entry.set_response(status, headers)
-        return status, dict(headers), _Recording(entry, chunks)
+        return status, entry.set_response(status, headers), _Recording(entry, chunks)
 
     def close(self) -> None:
         """Close the inner transport, if it can be closed."""
@@ -80,10 +79,9 @@ class AsyncRecorder:
         try:
             status, headers, chunks = await self._inner.send(plan)
         except BaseException as error:
-            entry.write_failed(error)
+            entry.write_end(error)
             raise
-        entry.set_response(status, headers)
-        return status, dict(headers), _AsyncRecording(entry, chunks)
+        return status, entry.set_response(status, headers), _AsyncRecording(entry, chunks)
 
     async def aclose(self) -> None:
         """Close the inner transport, if it can be closed."""
@@ -123,27 +121,29 @@ def _tape(path: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
         secrets = checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,")
         for secret in secrets:
             checks.require_type("secrets: one of them", secret, str, "a string")
-    return _Tape(path if callable(path) else _File(path).write, secrets)
+    return _Tape(path if callable(path) else _file_sink(Path(path)), secrets)
 
 
-class _File:
-    """A private file; each exchange is appended as one whole line."""
+def _file_sink(path: Path) -> Sink:
+    """Return a function that appends an exchange to a private file, as one whole line.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        append(self.path, b"")  # raises before any request where the file is not writable
+    Where that fails a warning says so: the answer is there, and may have been paid for.
+    """
+    append(path, b"")  # raises before any request where the file is not writable
 
-    def write(self, entry: Json) -> None:
-        """Append an exchange. Where that fails a warning says so: the answer is there, and may have been paid for."""
+    def write(entry: Json) -> None:
         try:
-            append(self.path, _line(entry))
+            append(path, encode_entry(entry))
         except CnllmError as error:
             import logging
 
             logging.getLogger("cnllm.cassette").warning("%s; this exchange is not recorded, the call goes on", error)
 
+    return write
 
-def _line(entry: Json) -> bytes:
+
+def encode_entry(entry: Json) -> bytes:
+    """Return the line of an exchange."""
     return json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -217,7 +217,7 @@ def _lock(descriptor: int) -> Iterator[None]:
 
 
 class _Entry:
-    """One exchange in progress, written once: by the first of `whole`, `failed` and `abandoned`."""
+    """One exchange in progress, written once, by what ends it first."""
 
     def __init__(self, tape: _Tape, request: Json, request_secrets: tuple[str, ...], model: Any) -> None:
         self._tape: _Tape | None = tape
@@ -225,22 +225,20 @@ class _Entry:
         self._request_secrets = request_secrets
         self._when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._request = request
-        self._response: Json | None = None
+        self._status: int | None = None
         self._headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
 
-    def set_response(self, status: int, headers: Mapping[str, str]) -> None:
-        """Store status and headers."""
-        self._headers = dict(headers)
-        self._response = {"status": status, "headers": self._headers}
+    def set_response(self, status: int, headers: Mapping[str, str]) -> dict[str, str]:
+        """Store status and headers. Return a copy of the headers."""
+        self._status, self._headers = status, dict(headers)
+        return dict(headers)
 
-    def write_whole(self) -> None:
-        """Write the exchange as whole."""
-        self._write("whole")
-
-    def write_failed(self, error: BaseException) -> None:
-        """Write the exchange as failed, or as abandoned after an interrupt."""
-        if isinstance(error, Exception):
+    def write_end(self, error: BaseException) -> None:
+        """Write the exchange that an error ended: whole after the last chunk, abandoned after an interrupt."""
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            self._write("whole")
+        elif isinstance(error, Exception):
             self._write("failed", {"type": type(error).__name__, "message": str(error)})
         else:
             self.write_abandoned()  # Ctrl-C, a cancelled task
@@ -251,7 +249,7 @@ class _Entry:
 
     def _is_complete(self) -> bool:
         """Whether all bytes had arrived, although the reader did not wait for the end of the connection."""
-        if self._response is None:
+        if self._status is None:
             return False
         fields = {name.lower(): value for name, value in self._headers.items()}
         length = fields.get("content-length", "")
@@ -265,9 +263,9 @@ class _Entry:
             return
         secrets = tuple(dict.fromkeys((*tape.secrets, *self._request_secrets)))
         entry: Json = {"when": self._when, "request": self._request}
-        if self._response is not None:
+        if self._status is not None:
             entry["response"] = {
-                "status": self._response["status"],
+                "status": self._status,
                 "headers": redact.redact_headers(self._headers, secrets),
                 "chunks": [as_json(chunk) for chunk in redact_chunks(self.chunks, secrets)],
             }
@@ -279,29 +277,36 @@ class _Entry:
         tape.write(entry)
 
 
-class _Recording(Iterator[bytes]):
+class _RecordedBody:
     """The chunks of a reply, recorded when they are read."""
 
-    def __init__(self, entry: _Entry, chunks: Iterator[bytes]) -> None:
+    def __init__(self, entry: _Entry, chunks: Any) -> None:
         self._entry = entry
-        self._chunks = iter(chunks)
-
-    def __next__(self) -> bytes:
-        try:
-            chunk = next(self._chunks)
-        except StopIteration:
-            self._entry.write_whole()
-            raise
-        except BaseException as error:
-            self._entry.write_failed(error)
-            raise
-        self._entry.chunks.append(chunk)
-        return chunk
+        self._chunks = chunks
 
     def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading, if the inner transport can do that."""
         if hasattr(self._chunks, "set_read_deadline"):
             self._chunks.set_read_deadline(seconds)
+
+    def __del__(self) -> None:
+        self._entry.write_abandoned()
+
+
+class _Recording(_RecordedBody, Iterator[bytes]):
+    """The chunks, for a blocking reader."""
+
+    def __init__(self, entry: _Entry, chunks: Iterator[bytes]) -> None:
+        super().__init__(entry, iter(chunks))
+
+    def __next__(self) -> bytes:
+        try:
+            chunk: bytes = next(self._chunks)
+        except BaseException as error:
+            self._entry.write_end(error)
+            raise
+        self._entry.chunks.append(chunk)
+        return chunk
 
     def close(self) -> None:
         """Stop reading."""
@@ -318,33 +323,21 @@ class _Recording(Iterator[bytes]):
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self._entry.write_abandoned()
 
-
-class _AsyncRecording(AsyncIterator[bytes]):
-    """The chunks of a reply, recorded when an async reader reads them."""
+class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
+    """The chunks, for an async reader."""
 
     def __init__(self, entry: _Entry, chunks: AsyncIterator[bytes]) -> None:
-        self._entry = entry
-        self._chunks = aiter(chunks)
+        super().__init__(entry, aiter(chunks))
 
     async def __anext__(self) -> bytes:
         try:
-            chunk = await anext(self._chunks)
-        except StopAsyncIteration:
-            self._entry.write_whole()
-            raise
+            chunk: bytes = await anext(self._chunks)
         except BaseException as error:
-            self._entry.write_failed(error)
+            self._entry.write_end(error)
             raise
         self._entry.chunks.append(chunk)
         return chunk
-
-    def set_read_deadline(self, seconds: float | None) -> None:
-        """End the body after this many seconds of reading, if the inner transport can do that."""
-        if hasattr(self._chunks, "set_read_deadline"):
-            self._chunks.set_read_deadline(seconds)
 
     async def aclose(self) -> None:
         """Stop reading."""
@@ -352,9 +345,6 @@ class _AsyncRecording(AsyncIterator[bytes]):
             await _aclose(self._chunks)
         finally:
             self._entry.write_abandoned()
-
-    def __del__(self) -> None:
-        self._entry.write_abandoned()
 
 
 def _close(target: object) -> None:

@@ -13,7 +13,7 @@ from cnllm.jsonpath import merge_patch, set_value
 from cnllm.protocols import EncodeInput, wire
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Messages, Tools
-from cnllm.registry.model import Model, conditions
+from cnllm.registry.model import Model, ModelSource, conditions
 from cnllm.types import Message
 
 __all__ = ["Bodies", "PlainTool", "plain_model"]
@@ -47,9 +47,9 @@ def plain_model(model: Model) -> Model:
         provider=model.provider,
         protocol=model.protocol,
         flags=plain(model.flags),
-        flags_for=lambda mode: plain(model.flags_for(mode)),
-        where=lambda flag, mode: "",
-        explain=list,
+        source=ModelSource(
+            flags_for=lambda mode: plain(model.flags_for(mode)), where=lambda flag, mode: "", explain=list
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from cnllm.errors import RegistryError
 from cnllm.fork import cached_property
@@ -13,11 +13,23 @@ from cnllm.registry.merge import Layer
 from cnllm.registry.problem import did_you_mean
 from cnllm.registry.provenance import Trace
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "SharedTables"]
 
-_Key = tuple[str, str | None, str | None, bool, frozenset[str]]
-"""Provider, family, protocol, whether the wire is foreign, and the flags that are not taken from the wire."""
 _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
+
+
+class SharedTables(NamedTuple):
+    """What selects the tables that all models of a family at a provider share.
+
+    `foreign` means that the wire is not the provider's own, which tables of providers and models are about by default.
+    Flags in `not_of_wire` are not taken from the wire.
+    """
+
+    provider: str
+    family: str | None
+    protocol: str | None
+    foreign: bool = False
+    not_of_wire: frozenset[str] = frozenset()
 
 
 class Layers:
@@ -30,9 +42,9 @@ class Layers:
         self.documents = documents
         self._sections: dict[str, dict[str, None]] = {}
         self._families: dict[str, str | None] = {}
-        self._shared_layers: dict[_Key, list[Layer]] = {}
-        self._traces: dict[_Key, dict[int, Trace]] = {}
-        self._merged_tables: dict[_Key, dict[str, Any]] = {}
+        self._shared_layers: dict[SharedTables, list[Layer]] = {}
+        self._traces: dict[SharedTables, dict[int, Trace]] = {}
+        self._merged_tables: dict[SharedTables, dict[str, Any]] = {}
 
     def names(self, section: str) -> dict[str, None]:
         """Return the names of a section's tables, from all files."""
@@ -56,7 +68,7 @@ class Layers:
             out.update(document.data.get(name, {}))
         return out
 
-    def model_layers(self, lineage: list[str], protocol: str | None, foreign: bool = False) -> list[Layer]:
+    def model_layers(self, lineage: list[str], protocol: str | None, *, foreign: bool = False) -> list[Layer]:
         """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's.
 
         Its price and its status are its own. Limits and kinds of input come from models with the same weights only.
@@ -64,7 +76,7 @@ class Layers:
         layers: list[Layer] = []
         excluded: frozenset[str] = frozenset()
         for position, name in enumerate(lineage):
-            layers[:0] = self.table_layers(("models", name), protocol, foreign, excluded)
+            layers[:0] = self.table_layers(("models", name), protocol, excluded, foreign=foreign)
             if position + 1 < len(lineage):
                 excluded |= merge.OWN_FLAGS if self._has_same_weights(name) else merge.OWN_FLAGS | merge.WEIGHT_FLAGS
         return layers
@@ -76,22 +88,11 @@ class Layers:
             said = document.data.get("models", {}).get(model, {}).get("same_weights", said)
         return said
 
-    def provider_layers(
-        self,
-        provider: str,
-        family: str | None,
-        protocol: str | None,
-        foreign: bool = False,
-        not_of_wire: frozenset[str] = frozenset(),
-    ) -> list[Layer]:
-        """Return the layers that all models of a family at a provider share.
-
-        `foreign` means that the wire is not the provider's own, which tables of providers and models are about by
-        default. Flags in `not_of_wire` are not taken from the wire.
-        """
-        key = (provider, family, protocol, foreign, not_of_wire)
+    def provider_layers(self, key: SharedTables) -> list[Layer]:
+        """Return the layers that all models of a family at a provider share."""
         if key in self._shared_layers:
             return self._shared_layers[key]
+        provider, family, protocol, foreign, not_of_wire = key
         layers = list(self.table_layers(("defaults",), protocol))
         if protocol is not None:
             layers += self.table_layers(("protocols", protocol), protocol, excluded=not_of_wire)
@@ -99,33 +100,34 @@ class Layers:
             layers += self.table_layers(("families", family), protocol)
         for name in reversed(self.extends_chain("providers", provider)):
             excluded = frozenset() if name == provider else merge.OWN_FLAGS
-            layers += self.table_layers(("providers", name), protocol, foreign, excluded)
+            layers += self.table_layers(("providers", name), protocol, excluded, foreign=foreign)
             if family is not None:
-                layers += self.table_layers(("providers", name, "families", family), protocol, foreign, excluded)
+                layers += self.table_layers(
+                    ("providers", name, "families", family), protocol, excluded, foreign=foreign
+                )
         self._shared_layers[key] = layers
         return layers
 
-    def traces(
-        self, provider: str, family: str | None, protocol: str | None, foreign: bool, not_of_wire: frozenset[str]
-    ) -> dict[int, Trace]:
-        """Return the traces of the layers that all models of a family at a provider share, by the `id` of the layer."""
-        key = (provider, family, protocol, foreign, not_of_wire)
+    def traces(self, key: SharedTables) -> dict[int, Trace]:
+        """Return the traces of the shared layers, by the `id` of the layer."""
         if key not in self._traces:
-            shared = self.provider_layers(*key)
+            shared = self.provider_layers(key)
             self._traces[key] = {id(layer): Trace(layer, shared) for layer in shared}
         return self._traces[key]
 
-    def merged_table(
-        self, provider: str, family: str | None, protocol: str, foreign: bool, not_of_wire: frozenset[str]
-    ) -> dict[str, Any]:
+    def merged_table(self, key: SharedTables) -> dict[str, Any]:
         """Return the shared layers merged, once for all models of a family at a provider."""
-        key = (provider, family, protocol, foreign, not_of_wire)
         if key not in self._merged_tables:
-            self._merged_tables[key] = merge.merge_layers(self.provider_layers(*key))
+            self._merged_tables[key] = merge.merge_layers(self.provider_layers(key))
         return self._merged_tables[key]
 
     def table_layers(
-        self, path: tuple[str, ...], protocol: str | None, foreign: bool = False, excluded: frozenset[str] = frozenset()
+        self,
+        path: tuple[str, ...],
+        protocol: str | None,
+        excluded: frozenset[str] = frozenset(),
+        *,
+        foreign: bool = False,
     ) -> Iterator[Layer]:
         """Yield a table's layer in every file that has it, then the layers for this wire.
 

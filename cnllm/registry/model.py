@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.registry.flags import Flags
 from cnllm.types import Note, checks
@@ -15,7 +16,7 @@ from cnllm.types import Note, checks
 if TYPE_CHECKING:
     from cnllm.registry.data_layer import DataVersion
 
-__all__ = ["ATOMS", "Fact", "Model", "conditions"]
+__all__ = ["ATOMS", "Fact", "Model", "ModelSource", "conditions"]
 
 _MOST_PLACES = 256  # lines of flags that a model keeps
 
@@ -48,66 +49,46 @@ def conditions(**atoms: bool | None) -> frozenset[str]:
     return frozenset(a if on else f"no-{a}" for a, on in atoms.items() if on is not None)
 
 
+def _no_notes() -> Iterable[Note]:
+    return ()
+
+
+class ModelSource(Struct, frozen=True, kw_only=True):
+    """The functions with which a model looks up what it does not hold.
+
+    `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
+    variable from an origin, `flags_for` the flags of a mode; `where` and `layer` name the place of a flag in a mode,
+    `explain` all of them. `family` returns the family of a model's weights, `over` the model over another wire.
+    """
+
+    flags_for: Callable[[frozenset[str]], Flags]
+    where: Callable[[str, frozenset[str]], str]
+    explain: Callable[[], list[Fact]]
+    notes: Callable[[], Iterable[Note]] = _no_notes
+    distrusts: Callable[[str, str], str | None] = lambda env, origin: None
+    layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
+    family: Callable[[str], str | None] = lambda id: None
+    over: Callable[[str], Model] | None = None
+    data_version: DataVersion | None = None
+
+
 class Model:
     """A model as `Registry.resolve` returns it. Immutable; hash and equality are by identity.
 
     `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those of every mode;
-    `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired).
-    `distrusts(env, origin)` returns the place in a file that keeps the key of that variable from that origin, or None.
-    `family(id)` returns the family of a model's weights. `over(protocol)` returns the same model over another wire of
-    its endpoint; it is None where the caller chose the wire. `data_version` is the version of the data it comes from.
-    `memo` belongs to the engine, which keeps there what it computed for this model.
+    `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired). `memo`
+    belongs to the engine, which keeps there what it computed for this model.
     """
 
-    __slots__ = (
-        "_data_version",
-        "_explain",
-        "_family",
-        "_flags_for",
-        "_layer",
-        "_modes",
-        "_notes",
-        "_places",
-        "_where",
-        "distrusts",
-        "flags",
-        "id",
-        "memo",
-        "over",
-        "protocol",
-        "provider",
-    )
+    __slots__ = ("_modes", "_notes", "_places", "_source", "flags", "id", "memo", "protocol", "provider")
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        provider: str,
-        protocol: str,
-        flags: Flags,
-        notes: Callable[[], Iterable[Note]] = tuple,
-        distrusts: Callable[[str, str], str | None] = lambda env, origin: None,
-        flags_for: Callable[[frozenset[str]], Flags],
-        where: Callable[[str, frozenset[str]], str],
-        layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
-        explain: Callable[[], list[Fact]],
-        family: Callable[[str], str | None] = lambda id: None,
-        over: Callable[[str], Model] | None = None,
-        data_version: DataVersion | None = None,
-    ) -> None:
+    def __init__(self, *, id: str, provider: str, protocol: str, flags: Flags, source: ModelSource) -> None:
         self.id = id
         self.provider = provider
         self.protocol = protocol
         self.flags = flags
-        self._notes: tuple[Note, ...] | Callable[[], Iterable[Note]] = notes
-        self.distrusts = distrusts
-        self._flags_for = flags_for
-        self._where = where
-        self._layer = layer
-        self._explain = explain
-        self._family = family
-        self.over = over
-        self._data_version = data_version
+        self._source = source
+        self._notes: tuple[Note, ...] | None = None
         self._modes: dict[frozenset[str], Flags] = {}
         self._places: dict[tuple[str, frozenset[str]], str] = {}
         self.memo: dict[Any, Any] = {}
@@ -120,14 +101,24 @@ class Model:
     @property
     def data_version(self) -> str:
         """Return the version of the data that the model comes from (`Registry.version`); "" where it has none."""
-        return "" if self._data_version is None else self._data_version.text
+        version = self._source.data_version
+        return "" if version is None else version.text
 
     @property
     def notes(self) -> tuple[Note, ...]:
         """Return the assumptions of the registry. Their lines are looked up on demand."""
-        if callable(self._notes):
-            self._notes = tuple(self._notes())
+        if self._notes is None:
+            self._notes = tuple(self._source.notes())
         return self._notes
+
+    @property
+    def over(self) -> Callable[[str], Model] | None:
+        """Return a function to the model over another wire of its endpoint; None where the caller chose the wire."""
+        return self._source.over
+
+    def distrusts(self, env: str, origin: str) -> str | None:
+        """Return the place in a file that keeps the key of a variable from an origin; None where it may go there."""
+        return self._source.distrusts(env, origin)
 
     def trusts(self, env: str, origin: str) -> bool:
         """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for values that are no text."""
@@ -147,7 +138,7 @@ class Model:
         provider, _, id = by.partition("/")
         if provider != self.provider:
             return False
-        return not id or id == self.id or self._family(id) == self._family(self.id)
+        return not id or id == self.id or self._source.family(id) == self._source.family(self.id)
 
     def flags_for(self, mode: frozenset[str]) -> Flags:
         """Return the flags in a mode (see `conditions`): each `when` table whose atoms all hold overrides `flags`."""
@@ -155,7 +146,7 @@ class Model:
             mode = _mode(mode)
         flags = self._modes.get(mode)
         if flags is None:
-            flags = self._modes[mode] = self._flags_for(mode)
+            flags = self._modes[mode] = self._source.flags_for(mode)
         return flags
 
     def derive(self, change: Callable[[Flags], Flags]) -> Model:
@@ -165,20 +156,9 @@ class Model:
         """
         if not callable(change):
             raise checks.wrong_type("change", change, "a function that takes and returns flags")
+        source = replace(self._source, notes=lambda: self.notes, flags_for=lambda mode: change(self.flags_for(mode)))
         return Model(
-            id=self.id,
-            provider=self.provider,
-            protocol=self.protocol,
-            flags=change(self.flags),
-            notes=lambda: self.notes,
-            distrusts=self.distrusts,
-            flags_for=lambda mode: change(self.flags_for(mode)),
-            where=self._where,
-            layer=self._layer,
-            explain=self._explain,
-            family=self._family,
-            over=self.over,
-            data_version=self._data_version,
+            id=self.id, provider=self.provider, protocol=self.protocol, flags=change(self.flags), source=source
         )
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
@@ -187,7 +167,7 @@ class Model:
         mode = _mode(mode)
         place = self._places.get((flag, mode))
         if place is None:
-            place = self._where(flag, mode)
+            place = self._source.where(flag, mode)
             if len(self._places) < _MOST_PLACES:
                 self._places[flag, mode] = place
         return place
@@ -198,11 +178,11 @@ class Model:
         Looks up no line.
         """
         checks.require_text("flag", flag)
-        return self._layer(flag, _mode(mode))
+        return self._source.layer(flag, _mode(mode))
 
     def explain(self) -> list[Fact]:
         """Return every effective flag with its layer, line and source, also those in a `when`."""
-        return self._explain()
+        return self._source.explain()
 
     def __repr__(self) -> str:
         return f"<Model {self.name} over {self.protocol}>"

@@ -12,9 +12,9 @@ from cnllm.fork import cached_property
 from cnllm.registry import data_layer, key_trust, merge, provenance
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.flags import Flags
-from cnllm.registry.layers import Layers
+from cnllm.registry.layers import Layers, SharedTables
 from cnllm.registry.merge import Layer
-from cnllm.registry.model import Model
+from cnllm.registry.model import Model, ModelSource
 from cnllm.registry.routing import path_problem
 from cnllm.types import Note
 
@@ -45,7 +45,7 @@ class Resolver:
         family = self.layers.family(id)
         lineage = self.layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self.layers.model_layers(lineage, None)
-        shared_layers = self.layers.provider_layers(provider, family, None)
+        shared_layers = self.layers.provider_layers(SharedTables(provider, family, None))
         own_layers = layers = [*shared_layers, *model_layers]
         own_protocol = _declared_protocol(layers)
         wire = protocol or own_protocol
@@ -57,18 +57,18 @@ class Resolver:
         # a model may name another protocol than its provider, whose tables are then about another wire
         foreign = wire != (_declared_protocol(shared_layers) or own_protocol)
         if wire != own_protocol or any("on" in layer.table for layer in model_layers):
-            model_layers = self.layers.model_layers(lineage, wire, wire != own_protocol)
-        layers = [*self.layers.provider_layers(provider, family, wire, foreign), *model_layers]
+            model_layers = self.layers.model_layers(lineage, wire, foreign=wire != own_protocol)
+        shared = SharedTables(provider, family, wire, foreign)
+        layers = [*self.layers.provider_layers(shared), *model_layers]
         # how a wire's batches look says nothing of an endpoint that is not known to offer any
-        not_of_wire = frozenset() if merge.offers_batches(layers) else merge.OFFERED_FLAGS
-        if not_of_wire:
-            layers = [*self.layers.provider_layers(provider, family, wire, foreign, not_of_wire), *model_layers]
+        if not merge.offers_batches(layers):
+            shared = shared._replace(not_of_wire=merge.OFFERED_FLAGS)
+            layers = [*self.layers.provider_layers(shared), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:
             model_layers = [*model_layers, Layer("the call", self.documents[0], (), overrides)]
             layers.append(model_layers[-1])
-        shared = (provider, family, wire, foreign, not_of_wire)
-        table = merge.merge_layers(model_layers, self.layers.merged_table(*shared))
+        table = merge.merge_layers(model_layers, self.layers.merged_table(shared))
         when: dict[str, Any] = table.pop("when", {})
         if "supported" in table and (overrides or self._is_moved(own_layers, layers)):
             del table["supported"]  # it is unknown which wires the other address has
@@ -105,20 +105,22 @@ class Resolver:
             provider=provider,
             protocol=wire,
             flags=flags,
-            notes=lambda: self._resolution_notes(
-                alias, provider, id, flags, layers, is_listed=is_listed, is_catalogued=is_catalogued
+            source=ModelSource(
+                notes=lambda: self._resolution_notes(
+                    alias, provider, id, flags, layers, is_listed=is_listed, is_catalogued=is_catalogued
+                ),
+                distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
+                flags_for=flags_for,
+                where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
+                layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
+                explain=lambda: list(
+                    provenance.facts(layers, table, when, self.layers.traces(shared), f"{provider}/{id}")
+                ),
+                family=self._family,
+                data_version=self.data_version,
+                # where the caller chose the wire, there is no other
+                over=None if protocol else lambda other: self._resolve(name, other, base_url),
             ),
-            distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
-            flags_for=flags_for,
-            where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
-            layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
-            explain=lambda: list(
-                provenance.facts(layers, table, when, self.layers.traces(*shared), f"{provider}/{id}")
-            ),
-            family=self._family,
-            data_version=self.data_version,
-            # where the caller chose the wire, there is no other
-            over=None if protocol else lambda other: self._resolve(name, other, base_url),
         )
 
     def _is_moved(self, own: list[Layer], layers: list[Layer]) -> bool:

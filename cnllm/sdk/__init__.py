@@ -41,8 +41,9 @@ def http_client(
     may be shared between threads. Raises `CnllmError` where the family is not installed.
     """
     from cnllm.sdk.sync_transport import make_client
+    from cnllm.sdk.transport import SdkSettings
 
-    return make_client(family, registry, models, store, token_keys, client_options)
+    return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))
 
 
 def async_http_client(
@@ -56,5 +57,6 @@ def async_http_client(
 ) -> Any:
     """Return `http_client` for asynchronous SDKs. Further options are those of `cnllm.AsyncClient`."""
     from cnllm.sdk.async_transport import make_client
+    from cnllm.sdk.transport import SdkSettings
 
-    return make_client(family, registry, models, store, token_keys, client_options)
+    return make_client(registry, SdkSettings(family, models, store, token_keys, client_options))

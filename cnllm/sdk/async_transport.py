@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,7 +13,7 @@ from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import State
 from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
-from cnllm.sdk.transport import TransportBase, make_transport, subclass
+from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
 if TYPE_CHECKING:
@@ -22,19 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["make_client"]
 
 
-def make_client(
-    family: str | None,
-    registry: Registry | None,
-    models: Mapping[str, str] | None,
-    store: Any,
-    token_keys: Any,
-    options: dict[str, Any],
-) -> Any:
+def make_client(registry: Registry | None, settings: SdkSettings) -> Any:
     """Return an asynchronous client of a family of httpx."""
-    client = AsyncClient(registry, **options)
-    httpx, transport = make_transport(
-        _AsyncSdkTransport, "AsyncBaseTransport", client, family, models, store, token_keys, options
-    )
+    client = AsyncClient(registry, **settings.options)
+    httpx, transport = make_transport(_AsyncSdkTransport, "AsyncBaseTransport", client, settings)
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
     return httpx.AsyncClient(transport=transport, timeout=None, trust_env=False)
 

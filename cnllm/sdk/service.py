@@ -21,7 +21,7 @@ from cnllm.client.base import BaseClient
 from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import call_settings
 from cnllm.errors import CnllmError
-from cnllm.gateway.endpoints import client_protocol
+from cnllm.gateway.endpoints import Endpoint, client_protocol, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
@@ -30,7 +30,6 @@ from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import Steps, keep_turn, restored_request
 from cnllm.gateway.store import Store, open_store
 from cnllm.protocols import server_api
-from cnllm.sdk.routes import find_route
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
 from cnllm.types.policy import Timeouts
@@ -294,3 +293,38 @@ class SdkRequest:
             value = f"{len(notes)}; codes={codes}" if notes else "0"
             headers.append((b"x-cnllm-notes", value.encode("ascii", "replace")))
         return headers
+
+
+# ── the endpoint of a request, behind any base URL ───────────────────────────
+
+_SERVED = frozenset(("generate", "count", "models", "model", "response", "response-items"))
+_SERVED |= {"delete-response", "cancel-response"}
+
+# What stands below these names belongs to them: messages of a thread are no Messages.
+_OTHERS = frozenset(
+    ["threads", "completions", "conversations", "assistants", "evals", "containers", "files", "batches"]
+)
+_OTHERS |= frozenset(["fine_tuning", "vector_stores", "messages", "responses", "models", "sessions", "skills"])
+
+
+def find_route(method: str, path: str, headers: Mapping[str, str]) -> tuple[Endpoint, str]:
+    """Return the endpoint of a path, and the path without what a base URL puts before it. Raises `RequestFailed`."""
+    names = path.strip("/").split("/")
+    for start in range(len(names)):
+        if start and names[start - 1] in _OTHERS:
+            break
+        rest = "/" + "/".join(names[start:])
+        for candidate in (rest, f"/v1beta{rest}"):  # the version, if the base URL has another one
+            endpoint = find_endpoint(method, candidate, headers)
+            if endpoint is not None and endpoint.verb in _SERVED and not _is_other(endpoint, method):
+                return endpoint, candidate
+    message = (
+        f"cnllm does not serve {method} {path}: it has chat completions, responses, messages, generateContent, token "
+        "counts and lists of models; use a client without cnllm for anything else"
+    )
+    raise RequestFailed(Failure(404, message, "not_found"))
+
+
+def _is_other(endpoint: Endpoint, method: str) -> bool:
+    """Whether a request does something else with a model than to read it."""
+    return endpoint.verb in ("model", "models") and method not in ("GET", "HEAD")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.client.sync_client import Client
@@ -12,7 +12,7 @@ from cnllm.client.sync_stream import Stream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import SyncState
 from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
-from cnllm.sdk.transport import TransportBase, make_transport, subclass
+from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
 if TYPE_CHECKING:
@@ -21,19 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["make_client"]
 
 
-def make_client(
-    family: str | None,
-    registry: Registry | None,
-    models: Mapping[str, str] | None,
-    store: Any,
-    token_keys: Any,
-    options: dict[str, Any],
-) -> Any:
+def make_client(registry: Registry | None, settings: SdkSettings) -> Any:
     """Return a client of a family of httpx."""
-    client = Client(registry, **options)
-    httpx, transport = make_transport(
-        _SdkTransport, "BaseTransport", client, family, models, store, token_keys, options
-    )
+    client = Client(registry, **settings.options)
+    httpx, transport = make_transport(_SdkTransport, "BaseTransport", client, settings)
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
     return httpx.Client(transport=transport, timeout=None, trust_env=False)
 

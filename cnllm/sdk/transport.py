@@ -1,17 +1,23 @@
-"""The part that the blocking and the asynchronous transport share: all of it but waiting."""
+"""The part that the blocking and the asynchronous transport share, all of it but waiting; and the family of httpx."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import importlib
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata, util
 from typing import Any
 
+from msgspec import Struct
+
 from cnllm.client.base import BaseClient
+from cnllm.errors import CnllmError
 from cnllm.gateway.default_keys import DefaultKeys
-from cnllm.sdk.family import httpx_family
 from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, process_store
 
-__all__ = ["TransportBase", "make_transport", "subclass"]
+__all__ = ["SdkSettings", "TransportBase", "make_transport", "subclass", "wanted_families"]
 
 
 @functools.cache
@@ -43,18 +49,77 @@ class TransportBase:
         return self._httpx.Response(answer.status, headers=answer.headers, request=request, **content)
 
 
-def make_transport(
-    own: Any,
-    base: str,
-    client: BaseClient[Any],
-    family: str | None,
-    models: Mapping[str, str] | None,
-    store: Any,
-    token_keys: Any,
-    options: dict[str, Any],
-) -> tuple[Any, Any]:
+class SdkSettings(Struct, frozen=True):
+    """The arguments of `cnllm.sdk.http_client`. `options` are those of the client of cnllm."""
+
+    family: str | None
+    models: Mapping[str, str] | None
+    store: Any
+    token_keys: Any
+    options: dict[str, Any]
+
+
+def make_transport(own: Any, base: str, client: BaseClient[Any], settings: SdkSettings) -> tuple[Any, Any]:
     """Return the package of a family, and a transport of the class `own`, which is the family's class `base`, too."""
-    httpx = httpx_family(family, client.registry.providers)
-    service = SdkService(client, models, DefaultKeys() if token_keys is None else token_keys, options)
+    httpx = httpx_family(settings.family, client.registry.providers)
+    keys = DefaultKeys() if settings.token_keys is None else settings.token_keys
+    service = SdkService(client, settings.models, keys, settings.options)
     kind = subclass(own.__name__.lstrip("_"), own, getattr(httpx, base))
-    return httpx, kind(httpx, client, service, store)
+    return httpx, kind(httpx, client, service, settings.store)
+
+
+# ── the family ───────────────────────────────────────────────────────────────
+# No SDK is imported to find the family that it wants. A vendor's SDK is an installed package with the name of a
+# provider, alone or as one of its words, and its requirements name its family.
+
+_FAMILIES = ("httpx2", "httpx")  # the newer first
+_NAME = re.compile(r"[\w.-]+")
+
+
+def httpx_family(name: str | None, providers: Iterable[str]) -> Any:
+    """Return the package of a family; None chooses one. Raises `ValueError` for another name."""
+    if name is not None and name not in _FAMILIES:
+        raise ValueError(f'family: "httpx2", "httpx" or None is expected, not {name!r}')
+    name = name or _choose(providers)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
+
+
+def _choose(providers: Iterable[str]) -> str:
+    """Return the family of the installed SDKs. Of several the imported ones count, then those that want the newer."""
+    installed = [name for name in _FAMILIES if util.find_spec(name) is not None]
+    if len(installed) == 1:
+        return installed[0]
+    wanted = wanted_families(frozenset(providers))
+    imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
+    families = imported or [*wanted.values()] or installed
+    return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
+
+
+@functools.lru_cache(maxsize=8)  # a search takes 20 ms, and programs may make a client for each request
+def wanted_families(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that the installed SDKs require, by their packages."""
+    wanted = {package: family for package in providers if (family := _required_family(package)) is not None}
+    return wanted or _wanted_by_words(providers)
+
+
+def _required_family(package: str) -> str | None:
+    """Return the family that an installed package requires; None for a missing package, and for no family."""
+    try:
+        requirements = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        return None
+    names = {match[0].lower() for text in requirements if "extra ==" not in text and (match := _NAME.match(text))}
+    return next((name for name in _FAMILIES if name in names), None)
+
+
+def _wanted_by_words(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that packages require whose names have a provider's name as a word, by the packages."""
+    names = {str(distribution.name).lower() for distribution in metadata.distributions() if distribution.name}
+    return {
+        name: family
+        for name in names
+        if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _required_family(name)) is not None
+    }

@@ -27,6 +27,7 @@ from cnllm import CannotSend, Model, Plan, Registry, RegistryError, UnknownModel
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry.documents import Document
 from cnllm.registry.flags import ErrorRule, Flags, Patch
+from cnllm.registry.layers import SharedTables
 
 from .corpus import BASE_URL, HOMELESS, PROVIDERS, Exchange, described, exchanges
 from .oracle import content_of, frames
@@ -241,7 +242,10 @@ class Replay:
         own = registry._layers.model_layers(registry._layers.extends_chain("models", f"{provider}/{id}"), wire)
         paths = [
             layer.path
-            for layer in (*registry._layers.provider_layers(provider, registry._layers.family(id), wire), *own)
+            for layer in (
+                *registry._layers.provider_layers(SharedTables(provider, registry._layers.family(id), wire)),
+                *own,
+            )
         ]
         return {path[:-2] if path[-2:-1] == ("on",) else path for path in paths}
 

@@ -6,6 +6,7 @@ import pytest
 
 from cnllm import Fact, Registry
 from cnllm.registry import merge
+from cnllm.registry.layers import SharedTables
 from cnllm.registry.model import conditions
 
 from .support import HOME, Files, at, builtin
@@ -50,7 +51,10 @@ def test_facts_are_the_flags_and_no_more(registry: Registry) -> None:
         provider, _, id = name.partition("/")
         own = registry._layers.model_layers(registry._layers.extends_chain("models", name), "openai-chat")
         table = merge.merge_layers(
-            [*registry._layers.provider_layers(provider, registry._layers.family(id), "openai-chat"), *own]
+            [
+                *registry._layers.provider_layers(SharedTables(provider, registry._layers.family(id), "openai-chat")),
+                *own,
+            ]
         )
         model = registry.resolve(name)
         assert (model.flags.batch is not None and model.flags.batch.available is True) == in_batches

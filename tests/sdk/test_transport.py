@@ -26,7 +26,7 @@ import cnllm
 from cnllm import Retry
 from cnllm.errors import CnllmError
 from cnllm.gateway.default_keys import ProcessKeys
-from cnllm.sdk.family import wanted_families
+from cnllm.sdk.transport import wanted_families
 
 from .support import KEY, AsyncEndpoint, AsyncSim, Endpoint, Sim, chunk, no_network, over, registry, simulated
 
@@ -398,7 +398,7 @@ def test_the_family_is_that_of_the_installed_sdks(monkeypatch: pytest.MonkeyPatc
         wanted_families.cache_clear()
         return type(cnllm.sdk.http_client(registry(), simulate=True))
 
-    monkeypatch.setattr("cnllm.sdk.family.metadata.requires", requires)
+    monkeypatch.setattr("cnllm.sdk.transport.metadata.requires", requires)
     try:
         assert chosen(openai="httpx[http2]<1,>=0.23") is httpx.Client
         assert chosen(openai="httpx<1", groq="httpx2>=2") is httpx.Client  # openai is imported, groq is not
