@@ -19,7 +19,7 @@ from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_set
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.report import BatchReport
+    from cnllm.batch.report import Report
     from cnllm.batch.session import Interruptible
     from cnllm.registry.model import Model
 
@@ -36,7 +36,7 @@ def run(
     *,
     out: str | os.PathLike[str],
     **options: Unpack[BatchOptions],
-) -> BatchReport:
+) -> Report:
     """Ask a model every request, write the answers to `out`, and return a report.
 
     Several models share the rows, and so do several `api_keys`, each within its own limits. Ctrl-C once waits for what
@@ -51,7 +51,7 @@ async def run_async(
     *,
     out: str | os.PathLike[str],
     **options: Unpack[BatchOptions],
-) -> BatchReport:
+) -> Report:
     """Ask a model every request, inside of a running event loop (asyncio's). The arguments are those of `run`."""
     from cnllm.batch.session import BatchSession
 
@@ -62,7 +62,7 @@ async def run_async(
         session.close()
 
 
-def run_session(settings: BatchSettings) -> BatchReport:
+def run_session(settings: BatchSettings) -> Report:
     """Run a batch in an event loop of its own. Ctrl-C ends it in order, where this is the main thread."""
     from cnllm.batch.session import BatchSession
 
@@ -91,7 +91,7 @@ def estimate_session(settings: BatchSettings) -> Estimate:
         session.discard_if_empty()
 
 
-async def _run(session: Any) -> BatchReport:
+async def _run(session: Any) -> Report:
     loop = asyncio.get_running_loop()
     handles = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGINT")
 
@@ -100,7 +100,7 @@ async def _run(session: Any) -> BatchReport:
             loop.add_signal_handler(signal.SIGINT, runner.interrupt)
 
     try:
-        report: BatchReport = await session.run(on_start)
+        report: Report = await session.run(on_start)
         return report
     finally:
         if handles and os.name != "nt":

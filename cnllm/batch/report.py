@@ -11,10 +11,10 @@ from cnllm.batch.budget import RunBudget
 from cnllm.batch.tally import Tally
 from cnllm.estimates.money import amount_of
 
-__all__ = ["BatchReport", "make_report"]
+__all__ = ["Report", "make_report"]
 
 
-class BatchReport(Struct, frozen=True, kw_only=True):
+class Report(Struct, frozen=True, kw_only=True):
     """The results of a run, and the content of the output.
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
@@ -69,11 +69,11 @@ class BatchReport(Struct, frozen=True, kw_only=True):
         return data
 
 
-def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields: Any) -> BatchReport:
+def make_report(out: str, tally: Tally, budget: RunBudget, now: float, **fields: Any) -> Report:
     """Return the report of a run from its counts."""
     values = tally.percentiles(0.5, 0.9, 0.95, 0.99)
     priced = budget.currency is not None
-    return BatchReport(
+    return Report(
         out=out,
         asked=tally.done + tally.failed,
         seconds=round(now - tally.start, 3),

@@ -27,7 +27,7 @@ from cnllm.batch.pricing import RequestPrice, request_price
 from cnllm.batch.progress import Progress, snapshot
 from cnllm.batch.readers import open_reader
 from cnllm.batch.recovery import recover, state_path
-from cnllm.batch.report import BatchReport, make_report
+from cnllm.batch.report import Report, make_report
 from cnllm.batch.rows import InputRow, PromptTemplate, Reader, grouped
 from cnllm.batch.runner import Runner
 from cnllm.batch.sender import Sender
@@ -264,7 +264,7 @@ class BatchSession:
 
     # ── the run ──────────────────────────────────────────────────────────────
 
-    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> BatchReport:
+    async def run(self, on_start: Callable[[Interruptible], object] = lambda runner: None) -> Report:
         """Ask what is left, and return the report."""
         tally = Tally(time.monotonic())
         if self.vendor is not None:
@@ -290,7 +290,7 @@ class BatchSession:
 
     async def _run_single(
         self, tally: Tally, rows: AsyncIterator[Sequence[InputRow]], on_start: Callable[[Interruptible], object]
-    ) -> BatchReport:
+    ) -> Report:
         """Ask rows one by one, finish the files, and return the report."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
         journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), self.state.last_seq() + 1)
@@ -350,7 +350,7 @@ class BatchSession:
             vendor=None if self.vendor is None else self.vendor.progress,
         )
 
-    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> BatchReport:
+    def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
         counts = self.state.counts()
         kind, reason = (self.vendor.stopped if self.vendor is not None else None) or (
             runner.stop.kind,

@@ -12,7 +12,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
-    from cnllm.batch.report import BatchReport
+    from cnllm.batch.report import Report
     from cnllm.batch.settings import BatchSettings
     from cnllm.cli.tools import CommandTools
     from cnllm.registry import Registry
@@ -85,7 +85,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     return _status(report)
 
 
-def _status(report: BatchReport) -> int:
+def _status(report: Report) -> int:
     if report.stop_kind == "interrupted":
         return errors.INTERRUPTED
     return errors.WHOLE if report.complete else errors.PARTIAL

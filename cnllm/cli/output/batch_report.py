@@ -9,14 +9,14 @@ from cnllm.cli.output.batch_view import duration
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
-    from cnllm.batch.report import BatchReport
+    from cnllm.batch.report import Report
 
 __all__ = ["estimate_lines", "report_lines"]
 
 _EXAMPLE = 160
 
 
-def report_lines(report: BatchReport) -> Iterator[str]:
+def report_lines(report: Report) -> Iterator[str]:
     """Yield the lines of the report."""
     head = f"{report.done:,} done, {report.failed:,} failed in {report.out}"
     if report.asked != report.done + report.failed:

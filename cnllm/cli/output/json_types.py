@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from cnllm.batch.dry_run import Estimate
-from cnllm.batch.report import BatchReport
+from cnllm.batch.report import Report
 from cnllm.model_facts.known_issues import KnownIssue
 from cnllm.probe.claims import ClaimVerdict
 from cnllm.registry.flags import Price
@@ -181,7 +181,7 @@ LISTINGS: dict[str, Any] = {
     "prefer": list[str],
     "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
-    "batch": BatchReport,
+    "batch": Report,
     "batch-dry-run": Estimate,
     "verify-tools": list[TrialReport],
     "probe": Probed,
