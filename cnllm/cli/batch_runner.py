@@ -47,7 +47,7 @@ def run_batch(params: dict[str, Any]) -> int:
 def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
     """Print what a run would take."""
     from cnllm.batch import estimate_session
-    from cnllm.cli.output.batch_report import estimate_lines
+    from cnllm.cli.output.batch_view import estimate_lines
 
     estimate = estimate_session(settings)
     if as_json:
@@ -78,7 +78,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:
-        from cnllm.cli.output.batch_report import report_lines
+        from cnllm.cli.output.batch_view import report_lines
 
         for line in report_lines(report):
             stdout.print_line(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from urllib.parse import urlsplit
 
@@ -71,6 +70,8 @@ def download(url: str, most: int) -> bytes:
 
 def _require_safe(url: str) -> None:
     """Raise `UsageError` for a URL that is neither https nor http on this machine, or that holds a password."""
+    from cnllm.client.credentials import is_local
+
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -80,15 +81,5 @@ def _require_safe(url: str) -> None:
         raise UsageError("this address holds a name or a password", "name an address without one")
     if not host or parts.scheme.lower() not in ("https", "http"):
         raise UsageError(f"{url} is no https address", "name a file, or an address that begins with https://")
-    if parts.scheme.lower() == "http" and not _is_here(host):
+    if parts.scheme.lower() == "http" and not is_local(url):
         raise UsageError(f"{url} is not encrypted", "name an address that begins with https://")
-
-
-def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
-    if host.casefold() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
