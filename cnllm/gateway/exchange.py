@@ -240,7 +240,8 @@ class Exchange:
 
     def _sealed(self, part: Part) -> Part:
         """Return a part with its token, and with the id that the client sees."""
-        return self._with_id(self._sealer.part(part))
+        sealed: Part = self._with_id(self._sealer.part(part))
+        return sealed
 
     def reply_notes(self, reply: Reply) -> list[Note]:
         """Return the notes of a reply, with those on media that the client's protocol has no place for."""

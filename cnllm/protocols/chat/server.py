@@ -188,8 +188,8 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
             return Message("tool", (ToolResult(id, text),))
         calls = message.get("tool_calls")
         if role == "assistant" and type(calls) is list and calls and all(map(_is_function_call, calls)):
-            parts = [call_of(call, index) for index, call in enumerate(calls)]
-            return Message("assistant", [Text(text), *parts] if text else parts)
+            called = [call_of(call, index) for index, call in enumerate(calls)]
+            return Message("assistant", [Text(text), *called] if text else called)
     details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
