@@ -217,3 +217,8 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
     assert estimate.worst_cost is not None
     assert float(estimate.cost) == pytest.approx(40 * (5 * 2 + 512 * 8) / 1e6, rel=0.05)
     assert float(estimate.worst_cost) > float(estimate.cost)
+    with stub() as server:
+        values = [*prompts(40), {"id": "bad"}]
+        model_file = registry(server, tmp_path, PRICE)
+        again = estimate_session(make_settings(values, "home/m", out=tmp_path / "out.jsonl", registry=model_file))
+    assert (again.rows, again.faults, again.cost) == (41, 1, estimate.cost), "a row with a fault costs nothing"

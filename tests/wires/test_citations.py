@@ -363,5 +363,6 @@ def test_a_source_that_comes_after_its_text_has_ended_reaches_the_client(protoco
         (at,) = [n for n, f in enumerate(frames) if f.get("delta", {}).get("type") == "citations_delta"]
         found = frames[at]["delta"]["citation"]
         assert frames[at - 1]["type"] == "content_block_start"
+        assert frames[at - 1]["content_block"] == {"type": "text", "text": ""}
         assert frames[at]["index"] == frames[at - 1]["index"] == frames[at + 1]["index"]
     assert found["url"] == "https://a.example"
