@@ -459,18 +459,11 @@ class Call:
 
     def _deliver_recovered(self, old: Reply, new: Reply) -> Steps:
         """Deliver the rest of a new reply, with the note on its recovery."""
-        note = Note(
-            "again-whole",
-            "stream.if_cut",
-            "the stream was cut",
-            "repeated without streaming",
-            self.plan.model.where("stream.if_cut"),
-        )
-        events: list[Event] = [NoteAdded(note)]
-        events += Delivered.of(old).remaining_events(new)
+        where = self.plan.model.where("stream.if_cut")
+        note = Note("again-whole", "stream.if_cut", "the stream was cut", "repeated without streaming", where)
         reply = replace(new, notes=[*new.notes, note])
         yield Observed("recovered")
-        yield FinalEvents([*events, *final_events(reply)])
+        yield FinalEvents([NoteAdded(note), *Delivered.of(old).remaining_events(new), *final_events(reply)])
         return reply
 
 
