@@ -30,7 +30,6 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import (
     BlockEnd,
-    Citation,
     Event,
     Finished,
     Message,
@@ -186,7 +185,11 @@ class Echo:
         """Clean an event whose strings are neither text nor reasoning."""
         if not self._may_hold(event):
             return event
-        return msgspec.convert(clean_data(msgspec.to_builtins(event), self._finder), type(event))
+        return self._cleaned(event)
+
+    def _cleaned(self, value: Any) -> Any:
+        """Return a struct without secrets in any of its strings."""
+        return msgspec.convert(clean_data(msgspec.to_builtins(value), self._finder), type(value))
 
     def _block(self, part: Part) -> Part:
         if not isinstance(part, Text | Reasoning):
@@ -227,10 +230,10 @@ class Echo:
                 reasoning=self._filter(ReasoningDelta).clean(reply.reasoning),
                 tool_calls=[self._call(call) for call in reply.tool_calls],
                 incomplete=[self._call(call) for call in reply.incomplete],
-                notes=[self._note(note) for note in reply.notes],
+                notes=[self._cleaned(note) for note in reply.notes],
                 message=self._message(reply.message),
                 raw=clean_data(reply.raw, finder),
-                citations=[_citation(citation, finder) for citation in reply.citations],
+                citations=[self._cleaned(citation) for citation in reply.citations],
                 extra=clean_data(reply.extra, finder),
                 **fields,
             )
@@ -262,21 +265,16 @@ class Echo:
             case ToolCall():
                 return self._call(part)
             case Text() | Reasoning():
-                plain = clean_data(msgspec.to_builtins(replace(part, text="")), self._finder)
-                return replace(msgspec.convert(plain, type(part)), text=part.text)
-        return msgspec.convert(clean_data(msgspec.to_builtins(part), self._finder), type(part))
+                plain: Text | Reasoning = self._cleaned(replace(part, text=""))
+                return replace(plain, text=part.text)
+        cleaned: Part = self._cleaned(part)
+        return cleaned
 
     def _call(self, call: ToolCall) -> ToolCall:
         assert self._finder is not None
         start = self._argument_sizes.get(call.raw, 0)
-        cleaned: ToolCall = msgspec.convert(
-            clean_data(msgspec.to_builtins(replace(call, raw="")), self._finder), ToolCall
-        )
+        cleaned: ToolCall = self._cleaned(replace(call, raw=""))
         return replace(cleaned, raw=call.raw[:start] + clean_text(call.raw, self._finder, begin=start))
-
-    def _note(self, note: Note) -> Note:
-        cleaned: Note = msgspec.convert(clean_data(msgspec.to_builtins(note), self._finder), Note)
-        return cleaned
 
     def _clean_parsed(self, reply: Reply) -> Reply:
         """Rebuild the parsed answer where it holds a secret."""
@@ -319,11 +317,6 @@ def _rebuilt(parsed: Any, plain: Any) -> Any:
     from cnllm.schemas.python_types import python_type
 
     return python_type(type(parsed)).model_validate_json(json.dumps(plain))
-
-
-def _citation(citation: Citation, finder: Any) -> Citation:
-    """Return a citation without secrets."""
-    return msgspec.convert(clean_data(msgspec.to_builtins(citation), finder), Citation)
 
 
 def _without_text(part: Part) -> Part:

@@ -14,19 +14,57 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError
 
-from cnllm.schemas.verdicts import errors_below, is_valid, pattern_found
+from cnllm.schemas.patterns import compile_pattern
 from cnllm.schemas.work import canonical
 
 __all__ = ["KEYWORDS", "count_work", "evaluated_indexes", "evaluated_names"]
 
 Errors = Iterator[ValidationError]
 _SHORT_ENUM = 16  # values of an enum that are compared one by one, and listed in a message
+_UNITS = 4_000  # units of search work in one step of a pattern
 _REFERENCE = 4  # steps of a reference: it is looked up
 _MAX_ERRORS = 50  # errors of a branch that are reported: one is enough for a verdict
 _PER_ITEM = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
     | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
 )
+
+
+# ── verdicts that may be unknown: True, False, or None if something was not judged ──
+
+
+def pattern_found(validator: Any, source: str, text: str) -> bool | None:
+    """Whether a text contains a match of a pattern; None if it is not judged, which is counted."""
+    pattern = compile_pattern(source)
+    work = validator.format_checker
+    work.spend(1 + pattern.size * len(text) // _UNITS)
+    matches = pattern.matches(text)
+    if matches is None:
+        work.unknown += 1
+    return matches
+
+
+def errors_below(validator: Any, instance: Any, schema: Any, **location: Any) -> Iterator[Any]:
+    """Return the errors of an instance by a schema below. A schema without an id needs no resolver of its own."""
+    if type(schema) is dict and "$id" not in schema and "id" not in schema:
+        location["resolver"] = validator._resolver
+    errors: Iterator[Any] = validator.descend(instance, schema, **location)
+    return errors
+
+
+def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
+    """Whether an instance is valid by a schema; None if no error was found and something was not judged."""
+    if type(schema) is bool:
+        return schema
+    work = validator.format_checker
+    unknown = work.unknown
+    work.spend(1)
+    if next(errors_below(validator, instance, schema), None) is not None:
+        return False
+    return True if work.unknown == unknown else None
+
+
+# ── keywords ─────────────────────────────────────────────────────────────────
 
 
 def count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from cnllm.schemas.python_types import readable_type
 from cnllm.schemas.simplify import inline_references, make_strict, remove_nulls, remove_titles
-from cnllm.schemas.typed_dicts import readable_type
 from cnllm.tools import docstring
 from cnllm.types import checks
 
