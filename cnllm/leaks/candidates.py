@@ -137,7 +137,7 @@ class Candidate(Struct, frozen=True):
 
 
 class FilterOutput:
-    """What a filter lets through, in order: text, and the results of blocks. Behind an undecided block all waits.
+    """Holds what a filter lets through, in order: text, and the results of blocks. Behind an undecided block all waits.
 
     `before` is the text that passed before. With `trims` the white space behind a block is removed with it. With `last`
     a quotation is a call if it stands alone at the end of the text. `tracker` knows what is code and quotation.
