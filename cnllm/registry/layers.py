@@ -19,7 +19,7 @@ _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 
 
 class SharedTables(NamedTuple):
-    """What selects the tables that all models of a family at a provider share.
+    """Selects the tables that all models of a family at a provider share.
 
     `foreign` means that the wire is not the provider's own, which tables of providers and models are about by default.
     Flags in `not_of_wire` are not taken from the wire.

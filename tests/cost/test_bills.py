@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from cases import each
 
-from cnllm import Cost, Message, Model, Registry, Reply, Usage
+from cnllm import Cost, Message, Model, Registry, Reply
 from cnllm.batch.pricing import RequestPrice
 from cnllm.engine import StreamParser, parse_response
 from cnllm.errors import StreamCut
@@ -134,7 +134,7 @@ def test_nothing_but_zeros_is_no_report() -> None:
     choice = {"index": 0, "message": {"content": "Yes."}, "finish_reason": "stop"}
     body = msgspec.json.encode({"choices": [choice], "usage": zeros})
     reply = parse_response(model_of("zai/glm-4.7", "openai-chat"), 200, {}, body)
-    assert (reply.usage, reply.cost) == (Usage(), None)
+    assert (reply.usage.input, reply.usage.output, reply.cost) == (0, 0, None)
 
 
 def test_the_bill_of_the_endpoint_keeps_the_figure_of_the_registry() -> None:

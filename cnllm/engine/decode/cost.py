@@ -29,7 +29,6 @@ __all__ = [
     "meter_of",
     "paid_calls",
     "promotion_of",
-    "reported_usage",
     "service_rates",
 ]
 
@@ -272,11 +271,6 @@ def _exact(rate: float) -> Decimal:
 
 
 # ── the bill of a reply ───────────────────────────────────────────────────────
-
-
-def reported_usage(usage: Usage, *, answered: bool) -> Usage:
-    """Return the counts of a reply. Where it has content, zeros alone mean that the endpoint reported none."""
-    return Usage() if answered and usage.input == 0 and usage.output == 0 else usage
 
 
 class Meter:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.cost import is_off_peak, meter_of, reported_usage
+from cnllm.engine.decode.cost import is_off_peak, meter_of
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
@@ -223,7 +223,7 @@ def build_reply(
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
     meter = meter_of(collected.flags)
-    usage = reported_usage(collected.usage, answered=bool(parts))
+    usage = collected.usage
     cost = meter.cost(
         usage,
         collected.created,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cnllm.engine.decode.cost import meter_of, reported_usage
+from cnllm.engine.decode.cost import meter_of
 from cnllm.engine.decode.settle import price_note
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
@@ -91,7 +91,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
         parts.append(Reasoning(message.reasoning))
     if message.text:
         parts.append(Text(message.text))
-    meter, usage = rules.meter, reported_usage(message.usage, answered=True)
+    meter, usage = rules.meter, message.usage
     paid: dict[str, int] = {}
     meter.count(raw, paid)
     cost = meter.cost(
