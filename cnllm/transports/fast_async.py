@@ -39,7 +39,7 @@ class AsyncFast:
     """
 
     def __init__(self, *, connections: int = 4096, idle: int | None = None) -> None:
-        self._limit, self._most_idle = connections, idle or IDLE_CONNECTIONS
+        self._limit, self._most_idle = connections, IDLE_CONNECTIONS if idle is None else idle
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._httpx = AsyncHttpx()
         self._destinations = Destinations()

@@ -192,7 +192,7 @@ class Fast:
     """
 
     def __init__(self, *, connections: int = 4096, idle: int | None = None) -> None:
-        self._pool = _Pool(connections, idle or IDLE_CONNECTIONS)
+        self._pool = _Pool(connections, IDLE_CONNECTIONS if idle is None else idle)
         self._httpx = Httpx()
         self._destinations = Destinations()
         drop_after_fork(self)

@@ -129,7 +129,7 @@ def test_a_number_and_the_object_itself_are_paths_where_values_are_only_read(fil
 def test_each_flag_that_holds_a_path_is_tried() -> None:
     found = {name for name, kind in declared(Flags) if about(kind).get("path")}
     tried = {name.removesuffix(".seed").removesuffix(".tools").replace(".top_p.", ".") for name in PATHS}
-    assert {name for name in found if not name.startswith(("batch.", "usage."))} <= tried
+    assert {name for name in found if not name.startswith(("batch.", "usage.", "price."))} <= tried
 
 
 def test_what_a_wire_does_not_read_are_flags() -> None:

@@ -178,7 +178,10 @@ class PaidCall(Base, frozen=True):
             "Whether each call is charged, each different one of a list, or each request with one or more of them; "
             "left out: each call.",
             "One vendor has changed from one to the other between two generations of its models.",
-            reasons={"call": "what holds where it is left out; an overlay restores it"},
+            reasons={
+                "call": "what holds where it is left out; an overlay restores it",
+                "unique": "one vendor's newest models",
+            },
         ),
     ] = None
     allowance: Annotated[

@@ -311,7 +311,10 @@ class WebSearch(Base, frozen=True):
         flag(
             "Whether each search is charged, or each request with one or more of them; left out: each search.",
             "A model may search several times for one answer.",
-            reasons={"search": "what holds where it is left out; an overlay restores it"},
+            reasons={
+                "search": "what holds where it is left out; an overlay restores it",
+                "request": "one vendor's models of an earlier generation",
+            },
         ),
     ] = None
 
