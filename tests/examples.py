@@ -31,7 +31,7 @@ def changes(notes: Sequence[Any]) -> int:
     return sum(1 + int(more[1]) if (more := _MORE.search(note.said)) else 1 for note in notes)
 
 
-_MORE = re.compile(r" \((\d+) more, the last in messages\[\d+\]\)$")
+_MORE = re.compile(r"; (\d+) more, the last in messages\[\d+\]$")
 
 
 def share(count: int) -> int:

@@ -20,14 +20,14 @@ __all__ = ["Ledger"]
 
 
 class _Cause:
-    """A change that was made to several messages: the place of its note, its message, and those of the others."""
+    """Counts the messages to which one change was made, beyond the first: the place of its note, and the last one."""
 
-    __slots__ = ("message", "others", "place")
+    __slots__ = ("last", "more", "place")
 
-    def __init__(self, place: int, message: str) -> None:
+    def __init__(self, place: int, last: str) -> None:
         self.place = place
-        self.message = message
-        self.others: list[str] = []
+        self.last = last
+        self.more = 0
 
 
 class Ledger:
@@ -55,9 +55,9 @@ class Ledger:
         """Return the notes so far."""
         notes = self._notes.copy()
         for cause in self._causes.values():
-            if more := len(cause.others):
-                note, last = notes[cause.place], cause.others[-1]
-                notes[cause.place] = replace(note, said=f"{note.said} ({more} more, the last in {last})")
+            if cause.more:
+                more = f"; {cause.more} more, the last in {cause.last}"
+                notes[cause.place] = replace(notes[cause.place], said=notes[cause.place].said + more)
         return notes
 
     def for_option(self, option: str) -> Ledger:
@@ -85,8 +85,9 @@ class Ledger:
             note = self._build_note(code, flag, text, did)
             self._append(note)
             self._causes[code, flag, did] = _Cause(self._notes.index(note), message)
-        elif message != cause.message and (not cause.others or cause.others[-1] != message):
-            cause.others.append(message)
+        elif message != cause.last:
+            cause.more += 1
+            cause.last = message
 
     def may_change(self, code: NoteCode, flag: str, subject: object, did: str) -> bool:
         """Return whether an unsupported option may be changed, with a note: False means to send it unchanged.

@@ -848,6 +848,6 @@ def test_one_change_to_many_messages_is_one_note_with_their_number(home: Home, c
     )
     turns = [message for _ in range(count) for message in (Message.user("Hi"), Message.assistant("Hello"))]
     [note] = [note for note in build(model, [*turns, Message.user("And?")]).notes if note.code == "reasoning-filled"]
-    more = f" ({count - 1} more, the last in messages[{2 * count - 1}])" if count > 1 else ""
+    more = f"; {count - 1} more, the last in messages[{2 * count - 1}]" if count > 1 else ""
     assert note.said == f"messages[1] has no reasoning{more}"
     assert note.did == "sent as ''"

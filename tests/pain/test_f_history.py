@@ -215,7 +215,7 @@ def test_F7_results_stand_right_after_their_calls_and_the_rest_after_them(name: 
     assert shape(sent) == ["user", "assistant c1,c2", "tool c1", "tool c2", "user", "user"]
     assert sent[4]["content"] == "By the way."
     assert {n.said for n in request.notes if n.code == "result-moved"} == {
-        "messages[2] answers messages[1] (1 more, the last in messages[4])",
+        "messages[2] answers messages[1]; 1 more, the last in messages[4]",
     }
 
 
