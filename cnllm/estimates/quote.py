@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.engine.decode.cost import RATES, WEB_SEARCH, paid_calls, service_rates
+from cnllm.engine.decode.cost import RATES, service_rates
+from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
 from cnllm.jsonpath import get_first

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from cnllm import Usage
 from cnllm.engine.decode.cost import cost_of, is_off_peak
-from cnllm.registry.flags import Price
+from cnllm.engine.decode.meter import meter_of
+from cnllm.registry.flags import Flags, Price
+from cnllm.registry.flags.reply import UsagePaths
 
 from .support import times
 
@@ -172,3 +174,45 @@ def test_the_highest_tier_that_is_passed_decides_in_whatever_order_they_stand() 
 
 def test_a_rate_that_binary_fractions_cannot_say_is_exact() -> None:
     assert amount(Usage(1_000_000, 0), priced(input=0.1, output=0.2)) == Decimal("0.1")
+
+
+# ── the quick way of a meter ─────────────────────────────────────────────────
+@times(200)
+@given(st.integers(1, 500_000), st.integers(1, 10_000), st.none() | tokens, rates, st.none() | rates, st.booleans())
+def test_a_meter_and_the_sum_of_the_prices_agree(
+    input: int, output: int, cached: int | None, rate: float, cached_rate: float | None, has_tiers: bool
+) -> None:
+    tiers = [{"above": 200_000, "input": rate * 2, "output": rate * 4}, {"above": 32_000, "input": rate + 1}]
+    price = priced(input=rate, output=rate * 3, cached=cached_rate, tiers=tiers if has_tiers else None)
+    usage = Usage(input, output, None, cached)
+    found = meter_of(Flags(price=price)).cost(usage, None, {}, calls={}, answered=True, thought=False, is_cut=False)
+    assert found == cost_of(usage, price)
+
+
+@each(
+    "counts, beside, tier",
+    [
+        ({}, {}, None),
+        ({"service_tier": "default"}, {}, None),
+        (
+            {"service_tier": "flex"},
+            {"service_tier": "default"},
+            "flex",
+        ),  # the counts go first
+        ({}, {"service_tier": "Flex"}, "flex"),
+        ({}, {"tier": {"name": "flex"}}, "flex"),
+        ({"tier": {"name": "flex"}}, {}, "flex"),
+        ({}, {"service_tier": "Default"}, None),
+    ],
+)
+def test_a_service_tier_counts_wherever_it_stands(counts: Any, beside: Any, tier: str | None) -> None:
+    flags = Flags(
+        price=priced(input=2.0, output=4.0, service={"flex": {"input": 1.0, "output": 2.0}}),
+        usage=UsagePaths(service=["service_tier", "tier.name"], standard=["default"]),
+    )
+    extra = {**beside, **({"usage": counts} if counts else {})}
+    found = meter_of(flags).cost(
+        Usage(1_000_000, 1_000_000), None, extra, calls={}, answered=True, thought=False, is_cut=False
+    )
+    assert found is not None
+    assert found.amount == (3 if tier else 6)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnllm.engine.decode import endpoint_errors
-from cnllm.engine.decode.cost import meter_of
 from cnllm.engine.decode.framing import (
     BLANK,
     BOM,
@@ -20,6 +19,7 @@ from cnllm.engine.decode.framing import (
     is_complete,
     short_text,
 )
+from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.usual_reply import read_usual_reply

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
-from cnllm.engine.decode.cost import is_off_peak, meter_of
+from cnllm.engine.decode.cost import is_off_peak
+from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod

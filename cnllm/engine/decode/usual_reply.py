@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cnllm.engine.decode.cost import meter_of
+from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.settle import price_note
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names

@@ -1,0 +1,294 @@
+"""Meter a reply: by the endpoint's own bill where it sends one, else by the prices of tokens and of paid calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from msgspec.structs import replace
+
+from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, base_rates, exact_rate, tier_rates
+from cnllm.jsonpath import get, get_first
+from cnllm.protocols.reported import as_count
+from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearch, once_per_flags
+from cnllm.types import Cost, Opaque, Part, ToolCall, Usage
+
+__all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
+
+WEB_SEARCH = "web_search"
+"""The name of the fee of a web search."""
+
+
+class Meter:
+    """The rules of a model for the bills of its replies, looked up once in its flags."""
+
+    __slots__ = (
+        "_always",
+        "_calls",
+        "_factors",
+        "_media",
+        "_plain_rates",
+        "_price",
+        "_reported",
+        "_service",
+        "_standard",
+        "_tools",
+    )
+
+    def __init__(self, flags: Flags) -> None:
+        price, usage = flags.price, flags.usage
+        self._price = price
+        self._always = flags.web_search is not None and flags.web_search.always is True
+        self._tools = (usage and usage.tool_input) or ()
+        self._calls = paid_calls(flags)
+        self._factors = (price and price.factors) or {}
+        self._service = tuple((usage and usage.service) or ())
+        self._standard = frozenset((usage and usage.standard) or ())
+        self._reported = usage.cost if usage is not None and usage.cost is not None and usage.cost.path else None
+        self._media = {
+            name: tuple(paths)
+            for name in ("input_audio", "cached_audio")
+            if price is not None
+            and getattr(price, name) is not None
+            and (paths := getattr(usage, name, None) if usage is not None else None)
+        }
+
+        self._plain_rates = [] if self._reported or self._media else _plain_rates(price)
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether bodies and chunks hold numbers of paid calls."""
+        return any(rule.at for rule in self._calls.values())
+
+    def count(self, data: dict[str, Any], known: dict[str, int]) -> None:
+        """Take in the numbers of paid calls that a body or a chunk reports."""
+        for name, rule in self._calls.items():
+            for path in rule.at or ():
+                value = get(data, path)
+                if type(value) is list:
+                    items = [item for item in value if item not in ("", None)]
+                    number = len(set(map(str, items))) if rule.per == "unique" else len(items)
+                    known[name] = max(known.get(name, 0), number)
+                elif type(value) is dict and value:
+                    known[name] = max(known.get(name, 0), 1)
+                elif (count := as_count(value)) is not None and (count or name not in known):
+                    known[name] = count
+
+    def cost(
+        self,
+        usage: Usage,
+        created: float | None,
+        extra: Mapping[str, Any],
+        *,
+        calls: Mapping[str, int | None],
+        answered: bool,
+        thought: bool,
+        is_cut: bool,
+        most_output: int | None = None,
+    ) -> Cost | None:
+        """Return the cost of a reply; None where nothing of it is known.
+
+        `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
+        count of 0 for a reply that has content (`answered`) was not reported. `is_cut` and `most_output`: see `Facts`.
+        """
+        is_plain = self._plain_rates and not is_cut and all(number == 0 for number in calls.values())
+        if is_plain and (plain := self._plain_cost(usage, extra)) is not None:
+            return plain
+        if answered and (usage.input == 0 or usage.output == 0):
+            usage = replace(usage, input=usage.input or None, output=usage.output or None)
+        counts = _own_counts(extra)
+        price = self._price
+        computed: Cost | None = None
+        if price is not None and price.currency is not None:
+            total = CostSum()
+            add_tokens(total, usage, price, created, self._facts(counts, extra, calls, thought, is_cut, most_output))
+            for name, rule in self._calls.items():
+                _add_calls(total, name, rule, calls.get(name, 0))
+            computed = total.cost(price.currency)
+        reported = None if self._reported is None else _reported_cost(counts, self._reported)
+        if reported is None:
+            return computed
+        figure = None if computed is None or computed.currency != reported.currency else computed.amount
+        return replace(reported, computed=figure)
+
+    def _plain_cost(self, usage: Usage, extra: Mapping[str, Any]) -> Cost | None:
+        """Return the cost of a reply whose price depends on the length of its input alone; None for any other."""
+        input, output, cached = usage.input, usage.output, usage.cached or 0
+        if not input or not output or usage.cache_write or cached > input:
+            return None
+        if self._service_of(extra) is not None:
+            return None
+        _, fresh_rate, cached_rate, output_rate = next(rates for rates in self._plain_rates if input > rates[0])
+        amount = (input - cached) * fresh_rate + output * output_rate
+        if cached:
+            if cached_rate is None:
+                return None
+            amount += cached * cached_rate
+        assert self._price is not None
+        assert self._price.currency is not None
+        return Cost(amount / MILLION, self._price.currency)
+
+    def _service_of(self, extra: Mapping[str, Any]) -> str | None:
+        """Return the word for the service tier of a reply; None for the usual one."""
+        if not self._service:
+            return None
+        word = get_first(_own_counts(extra), self._service) or get_first(extra, self._service)
+        return word.lower() if type(word) is str and word.lower() not in self._standard else None
+
+    def _facts(
+        self,
+        counts: dict[str, Any],
+        extra: Mapping[str, Any],
+        calls: Mapping[str, int | None],
+        thought: bool,
+        is_cut: bool,
+        most_output: int | None,
+    ) -> Facts:
+        """Return what a reply says about its bill."""
+        unknown = None
+        factor = Decimal(1)
+        for key, factors in self._factors.items():
+            word = get(counts, key)
+            if type(word) is str and word:
+                if word.lower() not in factors:
+                    unknown = f"{key} {word}"
+                else:
+                    factor *= exact_rate(factors[word.lower()])
+        free = 0
+        for name, rule in self._calls.items():
+            if rule.replaces is not None and calls.get(name, 0) != 0:
+                free = as_count(get_first(counts, self._tools)) or 0
+        media = {name: _media_count(counts, paths) for name, paths in self._media.items()}
+        return Facts(self._service_of(extra), factor, unknown, media, free, thought, is_cut, most_output)
+
+    def calls(
+        self,
+        search: WebSearch | None,
+        reported: Mapping[str, int],
+        calls: Sequence[ToolCall],
+        parts: Sequence[Part],
+        echo: str | None,
+    ) -> dict[str, int | None]:
+        """Return the number of paid calls of a reply by name; None is unknown.
+
+        `search` are the rules of a search that was requested, `reported` the numbers that the endpoint sent, and `echo`
+        the function that stands for one search.
+        """
+        found: dict[str, int | None] = {}
+        for name, rule in self._calls.items():
+            is_requested = name == WEB_SEARCH and search is not None
+            if name in reported:
+                found[name] = reported[name]
+            elif is_requested and echo is not None:
+                found[name] = sum(call.name == echo for call in calls)
+            elif rule.item is not None:
+                found[name] = sum(type(part) is Opaque and _is_item(part.data, rule.item) for part in parts)
+            elif name == WEB_SEARCH and self._always:
+                found[name] = 1
+            elif is_requested:
+                found[name] = None
+        return found
+
+
+def _plain_rates(price: Price | None) -> list[tuple[float, Decimal, Decimal | None, Decimal]]:
+    """Return the prices of fresh input, cached input and output by the length from which they hold, the longest first.
+
+    Empty where anything else decides about the price.
+    """
+    if price is None or price.currency is None or price.off_peak or price.promotion or price.factors:
+        return []
+    if price.output_thinking is not None:
+        return []
+    base = base_rates(price)
+    out = []
+    for above in sorted([-1.0, *(tier.get("above", 0) for tier in price.tiers or ())], reverse=True):
+        rates = tier_rates(base, base, int(above) + 1)
+        fresh, cached, output = rates.get("input"), rates.get("cached"), rates.get("output")
+        if fresh is None or output is None:
+            return []
+        out.append((above, exact_rate(fresh), None if cached is None else exact_rate(cached), exact_rate(output)))
+    return out
+
+
+@once_per_flags
+def meter_of(flags: Flags) -> Meter:
+    """Return the meter for these flags."""
+    return Meter(flags)
+
+
+def paid_calls(flags: Flags) -> dict[str, PaidCall]:
+    """Return the fees by name; that of a web search stands with its rules where the price does not name it."""
+    calls = dict((flags.price and flags.price.per_call) or {})
+    search = flags.web_search
+    if search is not None and WEB_SEARCH not in calls and search.fee != 0:
+        calls[WEB_SEARCH] = PaidCall(
+            fee=search.fee, at=search.uses, item=search.item, per="request" if search.fee_per == "request" else None
+        )
+    return calls
+
+
+def _add_calls(total: CostSum, name: str, rule: PaidCall, number: int | None) -> None:
+    """Add the fees of calls."""
+    if number == 0 or rule.fee == 0:
+        return
+    if rule.fee is None or number is None:
+        total.miss(name, None)
+        return
+    fees = (1 if rule.per == "request" else number) * exact_rate(rule.fee)
+    if rule.allowance:
+        total.miss(name, fees)
+    else:
+        total.amount += fees
+
+
+def _reported_cost(counts: dict[str, Any], rules: ReportedCost) -> Cost | None:
+    """Return the endpoint's own bill; None where it sent none."""
+    assert rules.path is not None
+    amount = _amount(get(counts, rules.path))
+    if amount is None or rules.currency is None:
+        return None
+    factor = Decimal(1) if rules.factor is None else exact_rate(rules.factor)
+    missing: tuple[str, ...] = ()
+    if rules.add is not None and all(get(counts, path) == value for path, value in (rules.when or {}).items()):
+        addition = _amount(get(counts, rules.add))
+        if addition is None:
+            missing = (rules.add,)
+        else:
+            amount += addition
+    return Cost(amount * factor, rules.currency, missing=missing, by="endpoint")
+
+
+def _amount(value: Any) -> Decimal | None:
+    """Return an amount that an endpoint wrote, exactly; None for anything else."""
+    if type(value) not in (int, float, str):
+        return None
+    try:
+        amount = Decimal(value if type(value) is str else repr(value))
+    except InvalidOperation:
+        return None
+    return amount if amount.is_finite() and amount >= 0 else None
+
+
+def _own_counts(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts that the endpoint has beside those of tokens."""
+    counts = extra.get("usage")
+    return counts if type(counts) is dict else {}
+
+
+def _media_count(counts: dict[str, Any], paths: Sequence[str]) -> int:
+    """Return the tokens at the first path that has them; in a list the last key is a word of the item that counts."""
+    for path in paths:
+        value = get(counts, path)
+        place, _, word = path.rpartition(".")
+        if value is None and type(items := get(counts, place)) is list:
+            found = [item for item in items if type(item) is dict and word in item.values()]
+            value = sum(count for item in found for count in item.values() if type(count) is int)
+        if (count := as_count(value)) is not None:
+            return count
+    return 0
+
+
+def _is_item(data: Any, kind: str) -> bool:
+    """Whether the data of a part are an item of this type."""
+    return type(data) is dict and data.get("type") == kind
