@@ -17,19 +17,25 @@ _BUSY_SECONDS = 10.0
 _HINT = "leave --cache out, or move that file away"
 
 
+def open_answers(path: Path, hint: str) -> sqlite3.Connection:
+    """Open a file of answers, and create it if there is none. Raises `CnllmError` for one of another program."""
+    private_files.make_private_folder(path.parent, narrow=False)
+    private_files.create_private_file(path)
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and "answers" not in tables:
+        database.close()
+        raise CnllmError(f"{path} is a database of another program", hint=hint)
+    return database
+
+
 class AnswerCache:
     """An open cache. Each method may be called in any thread, one at a time. Raises `CnllmError` for a bad file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._translate():
-            private_files.make_private_folder(path.parent, narrow=False)
-            private_files.create_private_file(path)
-            self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables and "answers" not in tables:
-                self._db.close()
-                raise CnllmError(f"{path} is a database of another program", hint=_HINT)
+            self._db = open_answers(path, _HINT)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute(_TABLE)

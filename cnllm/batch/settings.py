@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cnllm.registry.flags import Price
     from cnllm.registry.model import Model
 
-__all__ = ["BatchOptions", "BatchSettings", "Requests", "make_settings"]
+__all__ = ["AllowanceOptions", "BatchOptions", "BatchSettings", "Requests", "make_settings"]
 
 Requests = str | os.PathLike[str] | Iterable[Any]
 
 
-class BatchOptions(RunOptions, total=False):
-    """The options of a batch; those of a call, and with `max_steps` those of a tool loop, hold for every request."""
+class AllowanceOptions(TypedDict, total=False):
+    """The options of many requests together: what they cost, how many run, and at which pace."""
 
     prompt: str | None
     concurrency: int | Literal["auto"]
@@ -37,16 +37,21 @@ class BatchOptions(RunOptions, total=False):
     rpm: float | None
     tpm: float | None
     attempts: int
+    simulate: bool
+    registry: Registry | None
+
+
+class BatchOptions(AllowanceOptions, RunOptions, total=False):
+    """The options of a batch; those of a call, and with `max_steps` those of a tool loop, hold for every request."""
+
     unsure: Literal["ask", "skip"]
     changed: Literal["stop", "keep", "redo"]
     strict: bool
     order: bool
     group_by: Literal["prefix"] | None
     cache: bool | str | os.PathLike[str]
-    simulate: bool
     format: str | None
     encoding: str | None
-    registry: Registry | None
     api_keys: Sequence[str]
     transport: Any
     plot: bool

@@ -154,7 +154,7 @@ class CallPieces(Struct, frozen=True):
 
 
 class CallEnd(Struct, frozen=True):
-    """Says whether the last call with an index is whole, by the wire. An incomplete call is never executed."""
+    """The end of the last call with an index. One that is not whole by the wire is never executed."""
 
     index: Any
     is_whole: bool

@@ -297,7 +297,7 @@ class Registry:
         if model.name not in self._layers.names("models"):
             return False
         price = model.flags.price
-        has_price = price is not None and price.input is not None  # what holds for a provider is no price of a model
+        has_price = price is not None and price.input is not None  # a provider may have rules for prices alone
         if model.provider in builtin.get("providers", {}):  # the catalogue may have what the user's file lacks
             return model.flags.limits is not None and has_price
         return model.flags.limits is not None or has_price

@@ -17,7 +17,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, process_store
 
-__all__ = ["SdkSettings", "TransportBase", "make_transport", "subclass", "wanted_families"]
+__all__ = ["SdkSettings", "TransportBase", "make_transport", "required_families", "subclass"]
 
 
 @functools.cache
@@ -92,17 +92,17 @@ def _choose(providers: Iterable[str]) -> str:
     installed = [name for name in _FAMILIES if util.find_spec(name) is not None]
     if len(installed) == 1:
         return installed[0]
-    wanted = wanted_families(frozenset(providers))
-    imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
-    families = imported or [*wanted.values()] or installed
+    required = required_families(frozenset(providers))
+    imported = [family for package, family in required.items() if package.replace("-", "_") in sys.modules]
+    families = imported or [*required.values()] or installed
     return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
 
 
 @functools.lru_cache(maxsize=8)  # a search takes 20 ms, and programs may make a client for each request
-def wanted_families(providers: frozenset[str]) -> dict[str, str]:
+def required_families(providers: frozenset[str]) -> dict[str, str]:
     """Return the families that the installed SDKs require, by their packages."""
-    wanted = {package: family for package in providers if (family := _required_family(package)) is not None}
-    return wanted or _wanted_by_words(providers)
+    required = {package: family for package in providers if (family := _required_family(package)) is not None}
+    return required or _families_by_words(providers)
 
 
 def _required_family(package: str) -> str | None:
@@ -115,7 +115,7 @@ def _required_family(package: str) -> str | None:
     return next((name for name in _FAMILIES if name in names), None)
 
 
-def _wanted_by_words(providers: frozenset[str]) -> dict[str, str]:
+def _families_by_words(providers: frozenset[str]) -> dict[str, str]:
     """Return the families that packages require whose names have a provider's name as a word, by the packages."""
     names = {str(distribution.name).lower() for distribution in metadata.distributions() if distribution.name}
     return {

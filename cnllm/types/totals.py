@@ -13,7 +13,7 @@ from cnllm.types import Cost, Reply, Usage
 __all__ = ["UNKNOWN_REQUEST", "cost_total", "sum_costs", "total_usage", "with_costs"]
 
 UNKNOWN_REQUEST = "request"
-"""What a sum leaves out where it has a request of unknown cost."""
+"""The word in `Cost.missing` for a request of unknown cost."""
 
 
 def total_usage(replies: Sequence[Reply]) -> Usage:

@@ -26,7 +26,7 @@ import cnllm
 from cnllm import Retry
 from cnllm.errors import CnllmError
 from cnllm.gateway.default_keys import ProcessKeys
-from cnllm.sdk.transport import wanted_families
+from cnllm.sdk.transport import required_families
 
 from .support import KEY, AsyncEndpoint, AsyncSim, Endpoint, Sim, chunk, no_network, over, registry, simulated
 
@@ -395,7 +395,7 @@ def test_the_family_is_that_of_the_installed_sdks(monkeypatch: pytest.MonkeyPatc
     def chosen(**packages: str) -> Any:
         requirements.clear()
         requirements.update({name.replace("_", "-"): [text, "anyio"] for name, text in packages.items()})
-        wanted_families.cache_clear()
+        required_families.cache_clear()
         return type(cnllm.sdk.http_client(registry(), simulate=True))
 
     monkeypatch.setattr("cnllm.sdk.transport.metadata.requires", requires)
@@ -407,7 +407,7 @@ def test_the_family_is_that_of_the_installed_sdks(monkeypatch: pytest.MonkeyPatc
         assert chosen(google_genai="httpx2>=2") is httpx2.Client
         assert chosen() is httpx2.Client
     finally:
-        wanted_families.cache_clear()
+        required_families.cache_clear()
 
 
 def test_the_openai_sdk_takes_a_client_of_httpx_too() -> None:

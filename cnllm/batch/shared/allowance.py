@@ -21,10 +21,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from cnllm.batch.answer_cache import open_answers
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Ticket
 from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
-from cnllm.config import private_files
 from cnllm.errors import CnllmError
 
 __all__ = ["LEASE", "Allowance", "RunLedger"]
@@ -246,13 +246,7 @@ class RunLedger:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._translate():
-            private_files.make_private_folder(path.parent, narrow=False)
-            private_files.create_private_file(path)
-            self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables and "answers" not in tables:
-                self._db.close()
-                raise CnllmError(f"{path} is a database of another program", hint="name another file: state=…")
+            self._db = open_answers(path, "name another file: state=…")
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")

@@ -30,9 +30,9 @@ _MOST_NEEDS = 256
 _SHORTEST_WAIT = 0.002
 _AGAIN = 0.2  # seconds after which a lost allowance is tried again
 ADDED = ("text", "reasoning", "finish", "usage", "cost", "error")
-"""What the result of a row has."""
+"""The columns of a row's result."""
 COUNTS = ("input", "output", "total", "reasoning", "cached", "cache_write")
-"""What its usage has."""
+"""The counts of its usage."""
 CAP = "CostCap"
 """The type of the error of a row that was not sent because of the cap."""
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from decimal import Decimal
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 from uuid import uuid4
 
 from msgspec import Struct
 
-from cnllm.batch.settings import BatchSettings, make_settings
+from cnllm.batch.settings import AllowanceOptions, BatchSettings, make_settings
 from cnllm.client.async_client import AsyncClient
 from cnllm.config import keys, redact
 from cnllm.errors import CnllmError
 from cnllm.registry import Registry
 from cnllm.registry.documents import Document
-from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, read
 from cnllm.types.call_options import CallOptions
@@ -29,26 +27,15 @@ _ELSEWHERE = (
 )
 
 
-class ModelOptions(CallOptions, total=False):
+class ModelOptions(AllowanceOptions, CallOptions, total=False):
     """The options of `cnllm.ray.Model`: its own, those of a batch for all workers together, and those of a call."""
 
-    prompt: str | None
-    concurrency: int | Literal["auto"]
-    max_cost: float | str | Decimal | None
-    currency: str | None
-    assume_price: Price | None
-    assume_output: int | None
-    rpm: float | None
-    tpm: float | None
-    attempts: int
-    simulate: bool
     id_column: str
     prefix: str
     state: str | os.PathLike[str] | None
     key_env: str | None
     base_url: str | None
     protocol: str | None
-    registry: Registry | None
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):

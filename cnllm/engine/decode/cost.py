@@ -219,7 +219,7 @@ def _token_sum(usage: Usage, rates: _Rates, price: Price, facts: Facts) -> CostS
             total.miss(name, None)
         elif tokens and type(rate) not in (int, float):
             highest = rates.get(bound) if bound is not None else None
-            if highest != 0:  # what is never dearer than a free price is free
+            if highest != 0:  # a price of 0 is the highest that it can be
                 total.miss(name, None if type(highest) not in (int, float) else tokens * exact_rate(highest) / MILLION)
         elif tokens:
             assert isinstance(rate, int | float)

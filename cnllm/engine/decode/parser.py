@@ -301,7 +301,7 @@ class StreamParser:
         if (collected.id is None or collected.reported_model is None) and self._full_reads < _MAX_FULL_READS:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
-        is_over = collected.ended and self._proof != "event"  # what follows is read in full: see `_read_after_finish`
+        is_over = collected.ended and self._proof != "event"  # the rest is read in full: `_read_after_finish`
         self._fast_kinds = set() if is_over or self._decoder.reads_all else self._builder.plain_kinds
 
     def _note_unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:

@@ -184,19 +184,21 @@ class _Group:
 
 def _carry_out(store: Store, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
     """Return the results of operations, or their errors. The turns are kept together, before the rest."""
-    results: list[tuple[Any, Exception | None]] = [(None, None)] * len(operations)
-    rest = list(range(len(operations)))
-    if isinstance(store, HasGroups):
-        turns = [number for number in rest if operations[number].method == "keep_turn"]
-        if turns:
-            kept = store.keep_turns([operations[number].arguments for number in turns])
-            for number, is_kept in zip(turns, kept, strict=True):
-                results[number] = (is_kept, None)
-            rest = [number for number in rest if operations[number].method != "keep_turn"]
-    for number in rest:
-        method, arguments, options = operations[number]
-        try:
-            results[number] = (getattr(store, method)(*arguments, **options), None)
-        except Exception as error:  # noqa: BLE001 it is raised where the operation is awaited
-            results[number] = (None, error)
-    return results
+    is_grouped = isinstance(store, HasGroups)
+    turns = [operation.arguments for operation in operations if is_grouped and operation.method == "keep_turn"]
+    kept, failure = _outcome(store.keep_turns, turns) if isinstance(store, HasGroups) and turns else ([], None)
+    outcomes = iter(kept or ())
+    return [
+        (next(outcomes, None), failure)
+        if is_grouped and method == "keep_turn"
+        else _outcome(getattr(store, method), *arguments, **options)
+        for method, arguments, options in operations
+    ]
+
+
+def _outcome(function: Callable[..., T], *arguments: Any, **options: Any) -> tuple[T | None, Exception | None]:
+    """Return the result of a function, or its error, which is raised where the operation is awaited."""
+    try:
+        return function(*arguments, **options), None
+    except Exception as error:  # noqa: BLE001
+        return None, error

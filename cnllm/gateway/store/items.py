@@ -29,6 +29,7 @@ __all__ = [
     "item_size",
     "prefix_key",
     "response_key",
+    "turn_keys",
 ]
 
 
@@ -143,6 +144,12 @@ def call_key(owner: bytes, call_id: str) -> bytes:
 def prefix_key(owner: bytes, prefix: bytes) -> bytes:
     """Return the key of the turn at the end of a conversation: 16 bytes."""
     return _hash(b"prefix", owner + prefix)
+
+
+def turn_keys(owner: bytes, call_ids: Iterable[str], prefix: bytes | None) -> list[bytes]:
+    """Return the keys of a turn, each once: those of its calls, then that of the conversation that ends with it."""
+    keys = [call_key(owner, call_id) for call_id in call_ids]
+    return list(dict.fromkeys(keys if prefix is None else [*keys, prefix_key(owner, prefix)]))
 
 
 def response_key(owner: bytes, id_: str) -> bytes:

@@ -20,6 +20,7 @@ from cnllm.gateway.store.items import (
     item_size,
     prefix_key,
     response_key,
+    turn_keys,
 )
 
 __all__ = ["MemoryStore"]
@@ -72,10 +73,8 @@ class MemoryStore:
     def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and under the conversation that ends with it."""
         owner, blob = identity_hash(identity), encode_turn(turn)
-        keys = [call_key(owner, call_id) for call_id in call_ids]
-        if prefix is not None:
-            keys.append(prefix_key(owner, prefix))
-        return self._keep(owner, digest_of(blob), blob, list(dict.fromkeys(keys)))
+        keys = turn_keys(owner, call_ids, prefix)
+        return self._keep(owner, digest_of(blob), blob, keys)
 
     def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
         """Return the turn that made a call."""

@@ -34,6 +34,7 @@ from cnllm.gateway.store.items import (
     item_size,
     prefix_key,
     response_key,
+    turn_keys,
 )
 from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
 
@@ -124,10 +125,8 @@ class RedisStore:
 
     def _keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> list[Any] | None:
         owner, blob = identity_hash(identity), encode_turn(turn)
-        keys = [call_key(owner, call_id) for call_id in call_ids]
-        if prefix is not None:
-            keys.append(prefix_key(owner, prefix))
-        return self._keep(owner, digest_of(blob), blob, list(dict.fromkeys(keys)))
+        keys = turn_keys(owner, call_ids, prefix)
+        return self._keep(owner, digest_of(blob), blob, keys)
 
     def _keep_response(self, identity: str, id: str, blob: bytes) -> list[Any] | None:
         owner = identity_hash(identity)

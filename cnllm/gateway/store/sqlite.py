@@ -36,6 +36,7 @@ from cnllm.gateway.store.items import (
     item_size,
     prefix_key,
     response_key,
+    turn_keys,
 )
 from cnllm.store.file import DatabaseFile
 
@@ -150,10 +151,8 @@ class SqliteStore:
         items: list[_Item] = []
         for identity, turn, call_ids, prefix in turns:
             owner, blob = identity_hash(identity), encode_turn(turn)
-            keys = [call_key(owner, call_id) for call_id in call_ids]
-            if prefix is not None:
-                keys.append(prefix_key(owner, prefix))
-            items.append(_Item(owner, digest_of(blob), blob, list(dict.fromkeys(keys))))
+            keys = turn_keys(owner, call_ids, prefix)
+            items.append(_Item(owner, digest_of(blob), blob, keys))
         return self._run(lambda file: self._keep(file, items), [False] * len(items))
 
     def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
