@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
-from cnllm.engine.decode.cost import RATES, service_rates
+from cnllm.engine.decode.cost import MILLION, RATES, exact_rate, service_rates
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
@@ -110,7 +109,7 @@ def worst_cost(
                 known = [(name, rate) for name in RATES if (rate := _number(rates.get(name))) is not None]
                 writes += [rate for name, rate in known if name.startswith("output")]
                 reads += [rate for name, rate in known if not name.startswith("output") and (hourly or name != _HOURLY)]
-    return units_of((input * _exact(max(reads)) + output * _exact(max(writes))) * factor / 1_000_000)
+    return units_of((input * exact_rate(max(reads)) + output * exact_rate(max(writes))) * factor / MILLION)
 
 
 def _requested_service(plan: Plan) -> str | None:
@@ -128,7 +127,7 @@ def _highest_factor(price: Price, plan: Plan) -> Decimal:
     for key, factors in (price.factors or {}).items():
         word = plan.body.get(key)
         if type(word) is str:
-            product *= _exact(factors.get(word.lower(), max(factors.values(), default=1.0)))
+            product *= exact_rate(factors.get(word.lower(), max(factors.values(), default=1.0)))
     return product
 
 
@@ -137,7 +136,7 @@ def _highest_fees(plan: Plan) -> Decimal:
     total = Decimal(0)
     for name, rule in paid_calls(plan.flags).items():
         if rule.fee and (number := _most_calls(name, plan)):
-            total += _exact(rule.fee) * (1 if rule.per == "request" else number)
+            total += exact_rate(rule.fee) * (1 if rule.per == "request" else number)
     return total
 
 
@@ -204,12 +203,6 @@ def _candidates(body: Mapping[str, Any]) -> int:
     config = body.get("generationConfig")
     counts = [body.get("n"), body.get("best_of"), config.get("candidateCount") if isinstance(config, dict) else None]
     return max([1, *(count for count in counts if type(count) is int)])
-
-
-@lru_cache(maxsize=256)
-def _exact(rate: float) -> Decimal:
-    """Return a rate as the registry writes it."""
-    return Decimal(repr(rate))
 
 
 def _number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ file without a name where that is needed.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def _format_of(data: BytesInput) -> str:
     start = data.start()
     if start.startswith(b"PAR1"):
         return "parquet"
-    first = start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    first = start.lstrip(BOM_UTF8 + b" \t\r\n")[:1]
     if first == b"[":
         raise CnllmError(
             f"{data.name} holds one JSON array; a batch reads one object a line",

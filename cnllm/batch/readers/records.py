@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from functools import cache
 from typing import Any
@@ -16,7 +17,6 @@ from cnllm.types import Message
 
 __all__ = ["json_line_reader", "object_reader"]
 
-_BOM = b"\xef\xbb\xbf"
 _DEFAULT_URL = "/v1/chat/completions"
 
 
@@ -29,7 +29,7 @@ def json_line_reader(data: BytesInput, template: PromptTemplate | None) -> Reade
         with data.open() as file:
             for number, line in enumerate(file if is_utf8 else _as_utf8(file, encoding), 1):
                 content = line.strip()
-                if number == 1 and content.startswith(_BOM):
+                if number == 1 and content.startswith(BOM_UTF8):
                     content = content[3:]
                 if content:
                     yield InputRow(number, row_key(content), content)

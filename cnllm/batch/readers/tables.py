@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, BinaryIO
@@ -19,7 +20,6 @@ __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader
 
 _MOST = (1 << 31) - 1  # characters of a field; csv's own limit is 128 KB
 _BATCH_ROWS = 4096  # of Parquet that are read at once
-_BOM = b"\xef\xbb\xbf"
 
 
 def columns_content(columns: Mapping[str, Any], template: PromptTemplate | None) -> Content:
@@ -183,7 +183,7 @@ def line_reader(data: BytesInput, template: PromptTemplate | None) -> Reader:
         with data.open() as file:
             for number, line in enumerate(_wide_lines(file, encoding) if is_wide else file, 1):
                 content = line.strip(b"\r\n")
-                if number == 1 and content.startswith(_BOM):
+                if number == 1 and content.startswith(BOM_UTF8):
                     content = content[3:]
                 if content.strip():
                     yield InputRow(number, row_key(content), content)
