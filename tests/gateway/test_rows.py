@@ -227,7 +227,9 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         continued = http.post(count, json={**client.request(), "previous_response_id": first}).json()["input_tokens"]
         assert continued > alone
         assert http.get(f"/v1/responses/{first}").json()["id"] == first
-        assert http.get(f"/v1/responses/{first}/input_items").json()["data"][0]["role"] == "user"
+        page = http.get(f"/v1/responses/{first}/input_items").json()
+        assert (page["object"], page["data"][0]["role"], page["has_more"]) == ("list", "user", False)
+        assert (page["first_id"], page["last_id"]) == (page["data"][0]["id"], page["data"][-1]["id"])
         assert http.delete(f"/v1/responses/{first}").json()["deleted"] is True
         refused = http.post("/v1/responses", json={**client.request(), "previous_response_id": first})
         assert refused.status_code == 400

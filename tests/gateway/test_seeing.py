@@ -298,7 +298,7 @@ def test_top_prints_a_row_for_each_model(tmp_path: Path) -> None:
             for url, key in ((str(http.base_url), ADMIN), (str(http.base_url), KEY), ("http://127.0.0.1:9", KEY))
         )
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"^{MODEL} +3 .* CNY$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(rf"^{MODEL} +3 .* 0\.0*[1-9]\d* CNY$", done.stdout, re.MULTILINE), done.stdout
     assert re.search(r"^all +3 ", done.stdout, re.MULTILINE)
     assert refused.returncode == 2
     assert nobody.returncode == 1
