@@ -102,6 +102,7 @@ class TurnLog:
                 origin=origin,
                 secrets=errors.hide_secrets(),
                 exchanges=self._mode == "on",
+                price=model.flags.price,
             )
         except CnllmError as error:
             if self._conversation_id is not None:

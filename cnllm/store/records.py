@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from cnllm.store.prefix import PrefixBreak
 from cnllm.store.text import as_json, as_text, from_json
 from cnllm.types import Cost, Note, ToolCall, Usage
 from cnllm.types.totals import sum_costs
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = [
     "ConversationSummary",
@@ -24,6 +27,7 @@ __all__ = [
     "SearchHit",
     "State",
     "bill_column",
+    "price_column",
     "state_of",
     "stored_cost",
     "sum_by_currency",
@@ -124,6 +128,19 @@ class SearchHit(Struct, frozen=True, kw_only=True):
 def bill_column(cost: Cost | None) -> str | None:
     """Return the column of a cost that is more than an amount: one with missing parts, or of the endpoint's bill."""
     return None if cost is None or (cost.complete and cost.by == "registry") else as_json(cost)
+
+
+def price_column(connection: sqlite3.Connection, price: object) -> int | None:
+    """Return the column of the price in force, the number of its row; None where the registry has none.
+
+    Each price stands in the file once: it is longer than the rest of a call.
+    """
+    if price is None:
+        return None
+    data = as_json(price)
+    connection.execute("INSERT OR IGNORE INTO prices (data) VALUES (?)", (data,))
+    number: int = connection.execute("SELECT id FROM prices WHERE data = ?", (data,)).fetchone()[0]
+    return number
 
 
 def stored_cost(amount: object, currency: object, bill: object = None) -> Cost | None:

@@ -65,6 +65,10 @@ STEPS: Sequence[Step] = (
         "ALTER TABLE turns ADD COLUMN prefix TEXT",  # whether the request began as the one before it
     ),
     ("ALTER TABLE turns ADD COLUMN bill TEXT",),  # the cost with what it leaves out, where that is more than an amount
+    (
+        "CREATE TABLE prices (id INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE)",  # as the registry had them; JSON
+        "ALTER TABLE turns ADD COLUMN price INTEGER REFERENCES prices",  # the one in force when the request was sent
+    ),
 )
 """The statements from each version to the next; the first from an empty file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import unicodedata
 from pathlib import Path
 
@@ -151,3 +152,18 @@ def test_a_setting_that_cannot_be_read_costs_no_answer_and_keeps_nothing(machine
     assert "this call is not logged" in done.err
     assert "run cnllm logs on, or cnllm logs off, to rewrite it" in done.err
     assert not (machine.data / "conversations.db").exists()
+
+
+def test_the_price_in_force_stays_with_each_turn(machine: Machine) -> None:
+    """A price that changes later changes no turn of before. A price that many turns have stands in the file once."""
+    with Server(ANSWER) as peer:
+        for rate in (1.0, 1.0, 2.0):
+            machine.overlay(peer.url, f'price = {{ currency = "USD", input = {rate}, output = 10.0 }}')
+            machine.run("call", "--model", "home/m", "Hello")
+        machine.overlay(peer.url)
+        machine.run("call", "--model", "home/m", "Hello")
+    with sqlite3.connect(machine.data / "conversations.db") as file:
+        rows = file.execute("SELECT data FROM turns LEFT JOIN prices ON prices.id = turns.price ORDER BY turns.id")
+        prices = [json.loads(data)["input"] if data else None for (data,) in rows]
+        assert prices == [1.0, 1.0, 2.0, None]
+        assert file.execute("SELECT count(*) FROM prices").fetchone() == (2,)
