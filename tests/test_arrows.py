@@ -43,10 +43,10 @@ MAY: dict[str, set[str]] = {
     "engine": FLAGS | {"engine/decode", "engine/encode", "protocols"},
     "transports": VALUES | {"config", "engine/encode"},
     "cassette": VALUES | {"config"},
+    "estimates": FLAGS | {"engine/decode", "engine/encode", "protocols"},
     "client": FLAGS
-    | {"cassette", "config", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
+    | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
-    "estimates": FLAGS | {"engine/decode", "engine/encode"},
     "gateway/store": {"config", "errors", "fork", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},

@@ -8,7 +8,7 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.quote import output_bound, quote, reply_cost
+from cnllm.estimates.worst_case import output_bound, reply_cost, worst_case
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -38,7 +38,7 @@ class RequestPrice:
             plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
         if self._assumed_output is not None and output_bound(plan) is None:
             plan = replace(plan, max_output=self._assumed_output)
-        cost = quote(plan).cost
+        cost = worst_case(plan).cost
         return None if cost is None else cost * self._steps
 
     def paid(self, reply: Reply) -> int | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import format_units
-from cnllm.estimates.quote import Quote, output_bound, quote, settled_cost
+from cnllm.estimates.worst_case import WorstCase, output_bound, settled_cost, worst_case
 from cnllm.gateway.access import OPEN, Access, digest, sent_keys
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
@@ -184,23 +184,23 @@ class Admission:
             self._warned[whose] = state
             _LOGGER.warning("the soft budget of the %s %s is spent: %s", record.kind, record.name, _amounts(warning))
 
-    def quote(self, rights: Rights, plan: Plan) -> Quote:
+    def worst_case(self, rights: Rights, plan: Plan) -> WorstCase:
         """Return the bounds of a request, as far as a budget needs them. A long request takes long."""
         price = rights.price(plan.flags.price)
         if self.simulate:
-            return Quote(plan.model.name, None, None, cost=0)
+            return WorstCase(plan.model.name, None, None, cost=0)
         if not any(record.budgets for record in rights.records):
-            return Quote(plan.model.name, None, None, price.currency if price is not None else None)
-        return quote(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
+            return WorstCase(plan.model.name, None, None, price.currency if price is not None else None)
+        return worst_case(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
 
     def admitted(
-        self, caller: Caller, plan: Plan, quote: Quote | None, estimate: Callable[[], int], protocol: str
+        self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int], protocol: str
     ) -> Admitted:
-        """Return a context in which a request may be sent. `quote` is that of a key with limits.
+        """Return a context in which a request may be sent. `worst` is that of a key with limits.
 
         `estimate` returns about how long the request is.
         """
-        return Admitted(self, caller, plan, quote, estimate, protocol)
+        return Admitted(self, caller, plan, worst, estimate, protocol)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:
         """Return the keys and the teams of the book with what they have used, for the operator."""
@@ -233,7 +233,7 @@ class Admitted:
         admission: Admission,
         caller: Caller,
         plan: Plan,
-        quote: Quote | None,
+        worst: WorstCase | None,
         estimate: Callable[[], int],
         protocol: str,
     ) -> None:
@@ -244,12 +244,12 @@ class Admitted:
         self._estimate = estimate
         self._tokens = 0
         self._protocol = protocol
-        self._quote = quote
+        self._worst = worst
         self._reservations: Reservations | None = None
 
     async def __aenter__(self) -> Self:
-        rights, quote = self._caller.rights, self._quote
-        if rights is not None and quote is not None:
+        rights, worst = self._caller.rights, self._worst
+        if rights is not None and worst is not None:
             limits = [record.tpm for record in rights.records]
             counted = [0, 0]
             if any(limits):
@@ -257,7 +257,7 @@ class Admitted:
                 counted = [0 if tpm is None else _counted_tokens(self._tokens, self._plan, tpm) for tpm in limits]
             limiter = self._admission.limiter
             try:
-                self._reservations = await limiter.reserve(self._caller.identity, rights, quote, *counted)
+                self._reservations = await limiter.reserve(self._caller.identity, rights, worst, *counted)
             except Refused as error:
                 raise RequestFailed(refusal_failure(error.refusal, self._protocol)) from error
             for warning in self.soft_budgets:
@@ -272,8 +272,8 @@ class Admitted:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        reply, quote, rights, reservations = self.reply, self._quote, self._caller.rights, self._reservations
-        if quote is None or rights is None or reservations is None:
+        reply, worst, rights, reservations = self.reply, self._worst, self._caller.rights, self._reservations
+        if worst is None or rights is None or reservations is None:
             return
         if reply is None and isinstance(error, CnllmError) and not error.meaning.charged:
             reservations.release()
@@ -284,7 +284,7 @@ class Admitted:
         if reply is not None and reply.finish not in ("cut", "error"):  # a reply that broke off has incomplete counts
             tokens = _tokens_of(reply, self._tokens)
             if cost is None:
-                cost = settled_cost(quote, rights.priced(reply, self._plan.flags.price))
+                cost = settled_cost(worst, rights.priced(reply, self._plan.flags.price))
         reservations.settle(cost, tokens)
 
 

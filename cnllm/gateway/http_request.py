@@ -373,11 +373,11 @@ class HttpRequest:
 
     async def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
         """Return a context in which a call may be sent: within the limits of the client's key."""
-        admission, rights, quote = self._service.admission, self._caller.rights, None
+        admission, rights, worst = self._service.admission, self._caller.rights, None
         if rights is not None:
             assert self._body is not None
-            quote = await self._body.worked(partial(admission.quote, rights, call.plan))
-        return admission.admitted(self._caller, call.plan, quote, lambda: exchange.tokens, self._protocol)
+            worst = await self._body.worked(partial(admission.worst_case, rights, call.plan))
+        return admission.admitted(self._caller, call.plan, worst, lambda: exchange.tokens, self._protocol)
 
     def _warn(self, admitted: Admitted) -> None:
         """Take note of soft budgets that are spent."""

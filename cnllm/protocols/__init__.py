@@ -201,8 +201,13 @@ class Wire(Struct, frozen=True):
     finish reason before an orderly end of the bytes. `reports_length`: the finish reason of a whole reply shows that
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
-    `count_path` is the path of the number of replies in a request, on wires that have one. `names`: messages have a
+    `count_paths` are the paths of the number of replies in a request. `names`: messages have a
     field for the name of their speaker. `tool_keys` are the keys beside a function that are written; None for all.
+
+    The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
+    stands elsewhere. `most_calls` is the key of a body, `most_uses` that of a tool, with the most calls that the
+    endpoint makes itself. `hour_mark` stands in the bytes of each request that writes to a cache for an hour; None
+    where any request may.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -219,9 +224,13 @@ class Wire(Struct, frozen=True):
     file_parts: frozenset[str] = frozenset()
     proof: Literal["word", "event", "word-and-end"] = "event"
     reports_length: bool = True
-    count_path: str | None = None
+    count_paths: tuple[str, ...] = ()
     names: bool = False
     tool_keys: frozenset[str] | None = frozenset()
+    reference_keys: frozenset[str] = frozenset()
+    most_calls: str | None = None
+    most_uses: str | None = None
+    hour_mark: bytes | None = None
 
 
 @cache

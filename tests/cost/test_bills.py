@@ -17,7 +17,7 @@ from cnllm.batch.pricing import RequestPrice
 from cnllm.engine import StreamParser, parse_response
 from cnllm.errors import StreamCut
 from cnllm.estimates.money import units_of
-from cnllm.estimates.quote import Quote, settled_cost
+from cnllm.estimates.worst_case import WorstCase, settled_cost
 from cnllm.store import Store
 
 from .bills import BILLS
@@ -92,7 +92,7 @@ def test_a_bill_is_the_same_figure_everywhere(name: str, made: Made, arithmetic:
     for way, reply in replies(model, made).items():
         assert facts(reply.cost) == figure, way
         currency = reply.cost.currency if reply.cost is not None else "USD"
-        charged = settled_cost(Quote(name, None, None, currency), reply)
+        charged = settled_cost(WorstCase(name, None, None, currency), reply)
         assert charged == (None if figure is None or figure[2] is None else units_of(figure[2])), way
         assert RequestPrice(currency, None).paid(reply) == charged, way
 

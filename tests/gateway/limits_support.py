@@ -21,7 +21,7 @@ WORKER = """
 import asyncio, json, random, sys, time
 from cnllm.gateway.limits.book import open_book
 from cnllm.gateway.limits.limiter import Limiter
-from cnllm.estimates.quote import Quote
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits.refusal import Refused
 
 url, digest, plan = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -33,7 +33,7 @@ def say(**fields):
 
 async def call(limiter, record, number):
     worst = plan["worst"]
-    quote = Quote("p/m", 1, 1, "CNY", worst, worst)
+    quote = WorstCase("p/m", 1, 1, "CNY", worst, worst)
     asked = time.time()
     try:
         flights = await limiter.admit(digest, record)

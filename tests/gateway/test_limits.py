@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+import cnllm
 from cnllm import Registry, engine
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import UNITS, amount_of, format_units, units_of
-from cnllm.estimates.quote import quote, settled_cost, worst_cost
+from cnllm.estimates.worst_case import settled_cost, worst_case, worst_cost
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits import window
 from cnllm.gateway.limits.account import FLIGHTS, Account, Grant, Operation
@@ -140,58 +141,80 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
         f"[models.'here/priced']\n{price}limits = {{ context = 100_000, output = 8_000 }}\n"
         "[models.'here/unpriced']\nlimits = { context = 100_000 }\n"
         f"[models.'here/endless']\n{price}"
+        f"[models.'here/searching']\n{price}limits = {{ context = 100_000, output = 10 }}\n"
+        "web_search = { tool = { type = 'web_search' } }\n"
+        f"[models.'here/charging']\n{price}limits = {{ context = 100_000, output = 10 }}\n"
+        "web_search = { tool = { type = 'web_search' }, fee = 0.5 }\n"
         "[models.'here/free']\nprice = { currency = 'CNY', input = 0, output = 0 }\nlimits = { context = 9_000 }\n"
     )
     return Registry.load(str(overlay))
 
 
 def test_what_is_not_known_makes_the_cost_unknown(registry: Registry) -> None:
-    priced = quote(plan_of(registry, "here/priced", max_tokens=100))
+    priced = worst_case(plan_of(registry, "here/priced", max_tokens=100))
     assert (priced.currency, priced.output) == ("CNY", 100)
     assert priced.cost == priced.attempt == (priced.input or 0) * 2000 + 100 * 8000
-    assert quote(plan_of(registry, "here/priced")).output == 8_000, "no limit in the request: that of the model"
-    unpriced = quote(plan_of(registry, "here/unpriced"))
+    assert worst_case(plan_of(registry, "here/priced")).output == 8_000, "no limit in the request: that of the model"
+    unpriced = worst_case(plan_of(registry, "here/unpriced"))
     assert unpriced.cost is None
-    assert "price of here/unpriced is not known" in str(unpriced.unknown)
-    endless = quote(plan_of(registry, "here/endless"))
+    assert "the price of here/unpriced" in unpriced.unknown
+    endless = worst_case(plan_of(registry, "here/endless"))
     assert endless.cost is None
     assert "length of a reply" in str(endless.unknown)
-    assert quote(plan_of(registry, "here/endless", max_tokens=10)).cost is not None
-    assert quote(plan_of(registry, "here/free")).cost == 0, "a price of zero is known"
+    assert worst_case(plan_of(registry, "here/endless", max_tokens=10)).cost is not None
+    assert worst_case(plan_of(registry, "here/free")).cost == 0, "a price of zero is known"
+
+
+def test_a_call_that_is_paid_and_has_no_known_fee_makes_the_cost_unknown(registry: Registry) -> None:
+    search = {"tools": [cnllm.web_search()]}
+    assert worst_case(plan_of(registry, "here/searching")).cost is not None, "without a search nothing is missing"
+    unknown = worst_case(plan_of(registry, "here/searching", **search))
+    assert unknown.cost is None
+    assert "the fee of web_search at here" in unknown.unknown
+    plain = worst_case(plan_of(registry, "here/charging")).cost
+    paid = worst_case(plan_of(registry, "here/charging", **search)).cost
+    fewer = worst_case(plan_of(registry, "here/charging", **search, extra_body={"max_tool_calls": 2})).cost
+    assert plain is not None
+    assert paid is not None
+    assert fewer is not None
+    assert paid - plain > 9 * UNITS // 2, "ten searches, since the request sets no limit"
+    assert UNITS < fewer - plain < 2 * UNITS
 
 
 def test_the_bound_of_the_input_holds_for_text_and_media(registry: Registry) -> None:
     texts = ["x" * 5000, "思" * 5000, "\x00" * 100, "a b " * 900]
     for text in texts:
-        bound = quote(plan_of(registry, "here/priced", text, max_tokens=1)).input
+        bound = worst_case(plan_of(registry, "here/priced", text, max_tokens=1)).input
         assert bound is not None
         assert bound >= len(text.encode()), "a token is a byte at least"
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 60_000}}
     content = [{"type": "text", "text": "Look"}, picture]
-    bound = quote(plan_of(registry, "here/priced", [{"role": "user", "content": content}], max_tokens=1)).input
+    bound = worst_case(plan_of(registry, "here/priced", [{"role": "user", "content": content}], max_tokens=1)).input
     assert bound is not None
     assert 16_384 <= bound < 20_000, "a picture counts as a picture, not as text"
     video = {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}
     messages = [{"role": "user", "content": [video]}]
-    assert quote(plan_of(registry, "here/priced", messages, max_tokens=1)).input == 100_000, "the whole window"
-    assert quote(plan_of(registry, "here/endless", messages, max_tokens=1)).cost is None
+    assert worst_case(plan_of(registry, "here/priced", messages, max_tokens=1)).input == 100_000, "the whole window"
+    assert worst_case(plan_of(registry, "here/endless", messages, max_tokens=1)).cost is None
 
 
 def test_several_replies_and_several_attempts_count(registry: Registry) -> None:
-    one = quote(plan_of(registry, "here/priced", max_tokens=100))
+    one = worst_case(plan_of(registry, "here/priced", max_tokens=100))
     assert one.attempt is not None
     for count in (2, 5):
-        more = quote(plan_of(registry, "here/priced", max_tokens=100, extra_body={"n": count}, on_unsupported="send"))
+        more = worst_case(
+            plan_of(registry, "here/priced", max_tokens=100, extra_body={"n": count}, on_unsupported="send")
+        )
         assert more.attempt is not None
         assert more.attempt - one.attempt >= (count - 1) * 100 * 8000
-    again = quote(plan_of(registry, "here/priced", max_tokens=100, if_cut="again-whole"))
-    checked = quote(plan_of(registry, "here/priced", max_tokens=100, schema={"type": "object"}, corrections=2))
+    again = worst_case(plan_of(registry, "here/priced", max_tokens=100, if_cut="again-whole"))
+    checked = worst_case(plan_of(registry, "here/priced", max_tokens=100, schema={"type": "object"}, corrections=2))
     assert checked.cost == 3 * (checked.attempt or 0)
     assert again.cost == 2 * (again.attempt or 0)
 
 
 def test_the_cost_of_a_reply(registry: Registry) -> None:
-    bounds = quote(plan_of(registry, "here/priced", max_tokens=100))
+    bounds = worst_case(plan_of(registry, "here/priced", max_tokens=100))
     body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
     model = registry.resolve("here/priced")
     content = msgspec.json.encode({**body, "usage": {"prompt_tokens": 10, "completion_tokens": 5}})

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError
-from cnllm.estimates.quote import Quote
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook, open_book
 from cnllm.gateway.limits.key_use import KeyUse
@@ -68,8 +68,8 @@ def in_use(book: KeyBook) -> KeyUse:
     return use
 
 
-def quoted(worst: int) -> Quote:
-    return Quote("p/m", 1, 1, "CNY", worst, worst)
+def quoted(worst: int) -> WorstCase:
+    return WorstCase("p/m", 1, 1, "CNY", worst, worst)
 
 
 # ── several processes ────────────────────────────────────────────────────────
@@ -333,14 +333,14 @@ def test_why_a_request_is_refused(url: str) -> None:
     book, _, digest = book_with(url, models=("p/*",), tpm=1000, budgets={"CNY": cny("1")})
 
     async def steps(limiter: Limiter, record: Rights, counting: Counting) -> None:
-        async def code(quote: Quote, tokens: int = 1) -> tuple[str, bool]:
+        async def code(quote: WorstCase, tokens: int = 1) -> tuple[str, bool]:
             with pytest.raises(Refused) as caught:
                 await limiter.reserve(digest, record, quote, tokens)
             return caught.value.refusal.code, caught.value.refusal.retry_after is not None
 
-        assert await code(Quote("other/m", 1, 1, "CNY", 1, 1)) == ("model_not_allowed", False)
-        assert await code(Quote("p/m", 1, 1, unknown="the price of p/m is not known")) == ("price_unknown", False)
-        assert await code(Quote("p/m", 1, 1, "USD", 1, 1)) == ("currency_mismatch", False)
+        assert await code(WorstCase("other/m", 1, 1, "CNY", 1, 1)) == ("model_not_allowed", False)
+        assert await code(WorstCase("p/m", 1, 1, unknown=("the price of p/m",))) == ("price_unknown", False)
+        assert await code(WorstCase("p/m", 1, 1, "USD", 1, 1)) == ("currency_mismatch", False)
         assert await code(quoted(1), 1001) == ("request_too_large", False)
         assert await code(quoted(cny("1.01"))) == ("insufficient_quota", True)
         held = await limiter.reserve(digest, record, quoted(cny("0.6")), 900)
@@ -433,7 +433,7 @@ def test_a_request_must_pass_its_key_and_its_team(url: str) -> None:
         while any(book.uses(teams=True)[0].open.values()) and time.monotonic() < last:
             await asyncio.sleep(0.05)  # what did not suffice is given back
         (await second.reserve(two, other, quoted(cny("0.05")), 1)).settle(cny("0.05"), 1)
-        refused = await code_of(first.reserve(one, rights, Quote("q/m", 1, 1, "CNY", 1, 1), 1))
+        refused = await code_of(first.reserve(one, rights, WorstCase("q/m", 1, 1, "CNY", 1, 1), 1))
         assert refused.startswith("model_not_allowed: the team t")
         for limiter, digest, mine in ((first, one, rights), (second, two, other), (first, one, rights)):
             await limiter.admit(digest, mine)

@@ -323,13 +323,13 @@ def _body(prepared: Prepared, history: list[Message], ledger: Ledger) -> dict[st
 
 def _require_one_reply(body: dict[str, Any], model: Model, ledger: Ledger) -> None:
     """Refuse a request for several replies: one comes back, and all are paid for."""
-    path = wire(model.protocol).count_path
-    count = None if path is None else get(body, path)
-    if path is None or count is None or count == 1:
-        return
-    reason = "one reply to a request is all there is; send the request once for each"
-    if ledger.cannot("choice-dropped", "n", f"{path} = {short_text(count)}", reason):
-        remove(body, path)
+    for path in wire(model.protocol).count_paths:
+        count = get(body, path)
+        if count is None or count == 1:
+            continue
+        reason = "one reply to a request is all there is; send the request once for each"
+        if ledger.cannot("choice-dropped", "n", f"{path} = {short_text(count)}", reason):
+            remove(body, path)
 
 
 def _build_over(rerouted: Rerouted, arguments: dict[str, Any]) -> Plan:

@@ -14,7 +14,7 @@ from collections import deque
 from msgspec import Struct
 
 from cnllm.errors import CnllmError
-from cnllm.estimates.quote import Quote
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits import refusal, window
 from cnllm.gateway.limits.account import FLIGHTS, Grant, Operation
 from cnllm.gateway.limits.book import AsyncKeyBook
@@ -65,9 +65,9 @@ class _Balance(Struct):
 
 
 class _Waiter(Struct, eq=False):
-    """A request that waits for a lease: with its head alone, or with a quote of what it needs, for a reservation."""
+    """A request that waits for a lease: with its head alone, or with its worst case, for a reservation."""
 
-    quote: Quote | None
+    worst: WorstCase | None
     tokens: int
     future: asyncio.Future[Reservation | Flight]
 
@@ -106,28 +106,28 @@ class Flight:
 class Reservation:
     """The reservation of one request. It must be settled or released; a second time does nothing."""
 
-    def __init__(self, worker: KeyWorker, epoch: _Epoch, quote: Quote, units: int, tokens: int, slot: int) -> None:
-        self.quote = quote
+    def __init__(self, worker: KeyWorker, epoch: _Epoch, worst: WorstCase, units: int, tokens: int, slot: int) -> None:
+        self.worst = worst
         self._worker = worker
         self._epoch = epoch
         self._units = units
         self._tokens = tokens
         self._slot = slot
-        self.soft_budget = worker.soft_budget(quote.currency)
+        self.soft_budget = worker.soft_budget(worst.currency)
         self._closed = False
         epoch.open += 1
 
     def settle(self, cost: int | None, tokens: int | None) -> None:
         """Charge the cost of the reply in units, all that is reserved where it is not known; count its tokens."""
         if self._close():
-            self._worker.report(self._epoch, self.quote.currency, self._units, cost, reply=True)
+            self._worker.report(self._epoch, self.worst.currency, self._units, cost, reply=True)
             if tokens is not None:
                 self._worker.correct_tokens(self._slot, tokens - self._tokens, tokens)
 
     def release(self) -> None:
         """Give everything back but the request itself: it was not sent, or refused by the endpoint."""
         if self._close():
-            self._worker.report(self._epoch, self.quote.currency, self._units, 0, reply=False)
+            self._worker.report(self._epoch, self.worst.currency, self._units, 0, reply=False)
             self._worker.correct_tokens(self._slot, -self._tokens, 0)
 
     def _close(self) -> bool:
@@ -180,24 +180,24 @@ class KeyWorker:
         assert isinstance(admitted, Flight)
         return admitted
 
-    async def reserve(self, quote: Quote, tokens: int) -> Reservation:
+    async def reserve(self, worst: WorstCase, tokens: int) -> Reservation:
         """Reserve what an admitted request needs. Raises `Refused`."""
-        if (refused := self._never(quote, tokens)) is not None:
+        if (refused := self._never(worst, tokens)) is not None:
             raise Refused(refused)
         now = self._active = self._loop.time()
-        if not self._waiters and (reservation := self._take(quote, tokens, now)) is not None:
+        if not self._waiters and (reservation := self._take(worst, tokens, now)) is not None:
             return reservation
-        admitted = await self._wait(quote, tokens, now)
+        admitted = await self._wait(worst, tokens, now)
         assert isinstance(admitted, Reservation)
         return admitted
 
-    async def _wait(self, quote: Quote | None, tokens: int, now: float) -> Reservation | Flight:
+    async def _wait(self, worst: WorstCase | None, tokens: int, now: float) -> Reservation | Flight:
         """Wait for a lease. Raises `Refused`."""
         if now < self._paused_until:
             raise Refused(refusal.unavailable())
-        if quote is None and now < self._closed_until and self._refusal is not None:
+        if worst is None and now < self._closed_until and self._refusal is not None:
             raise Refused(self._refusal)
-        waiter = _Waiter(quote, tokens, self._loop.create_future())
+        waiter = _Waiter(worst, tokens, self._loop.create_future())
         self._waiters.append(waiter)
         self._start()
         try:
@@ -208,13 +208,13 @@ class KeyWorker:
                 future.result().release()
             raise
 
-    def _never(self, quote: Quote, tokens: int) -> Refusal | None:
+    def _never(self, worst: WorstCase, tokens: int) -> Refusal | None:
         """Return why a request can never be sent with this key; None where it can."""
         record = self.record
-        if not record.allows(quote.model):
-            return refusal.model_refused(record, quote.model)
-        if record.budgets and quote.cost != 0 and (quote.cost is None or quote.currency not in record.budgets):
-            return refusal.no_budget(record, quote)
+        if not record.allows(worst.model):
+            return refusal.model_refused(record, worst.model)
+        if record.budgets and worst.cost != 0 and (worst.cost is None or worst.currency not in record.budgets):
+            return refusal.no_budget(record, worst)
         if record.tpm is not None and tokens > record.tpm:
             return refusal.too_large(record, tokens)
         return None
@@ -240,14 +240,14 @@ class KeyWorker:
         """Take note of what was used since the last operation."""
         self._drawn[name] = self._drawn.get(name, 0) + count
 
-    def _take(self, quote: Quote, tokens: int, now: float) -> Reservation | None:
+    def _take(self, worst: WorstCase, tokens: int, now: float) -> Reservation | None:
         """Take what a request needs from the lease; None where it is not enough."""
-        record, balance, currency = self.record, self._balance, quote.currency
+        record, balance, currency = self.record, self._balance, worst.currency
         if record.tpm is not None and (now >= balance.until or balance.tokens < tokens):
             return None
         units = 0
         if currency is not None and currency in record.budgets:
-            units = quote.cost or 0  # unknown where the budget is newer than the request
+            units = worst.cost or 0  # unknown where the budget is newer than the request
             if balance.money.get(currency, 0) < units or currency not in self._unspent:
                 return None
             balance.money[currency] = balance.money.get(currency, 0) - units
@@ -255,7 +255,7 @@ class KeyWorker:
         if record.tpm is not None:
             balance.tokens -= tokens
             self._draw("tokens", tokens)
-        return Reservation(self, self._epoch, quote, units, tokens, balance.slot)
+        return Reservation(self, self._epoch, worst, units, tokens, balance.slot)
 
     def soft_budget(self, currency: str | None) -> SoftBudget | None:
         """Return the warning that as much as the soft budget is spent; None below it."""
@@ -362,10 +362,10 @@ class KeyWorker:
         if record.budgets:
             needs = {currency: 0 for currency in drawn if currency in record.budgets}
             for waiter in waiters:
-                if waiter.quote is not None and waiter.quote.currency in record.budgets:
-                    needs[waiter.quote.currency] = needs.get(waiter.quote.currency, 0) + (waiter.quote.cost or 0)
+                if waiter.worst is not None and waiter.worst.currency in record.budgets:
+                    needs[waiter.worst.currency] = needs.get(waiter.worst.currency, 0) + (waiter.worst.cost or 0)
             money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
-        heads = sum(waiter.quote is None for waiter in waiters)
+        heads = sum(waiter.worst is None for waiter in waiters)
         if record.concurrency is not None and (heads or FLIGHTS in drawn):
             money[FLIGHTS] = (heads, drawn.get(FLIGHTS, 0))
         self._epoch.number += 1
@@ -409,8 +409,8 @@ class KeyWorker:
             self._waiters.remove(waiter)
             if waiter.future.done():
                 continue
-            quote = waiter.quote
-            admitted = self._take_flight(now) if quote is None else self._take(quote, waiter.tokens, now)
+            worst = waiter.worst
+            admitted = self._take_flight(now) if worst is None else self._take(worst, waiter.tokens, now)
             if admitted is not None:
                 waiter.future.set_result(admitted)
             else:
@@ -433,10 +433,10 @@ class KeyWorker:
 
     def _why_not(self, waiter: _Waiter, grant: Grant) -> Refusal:
         """Return why a grant does not suffice for a request."""
-        record, balance, quote = self.record, self._balance, waiter.quote
-        if quote is None and record.concurrency is not None and balance.money.get(FLIGHTS, 0) < 1:
+        record, balance, worst = self.record, self._balance, waiter.worst
+        if worst is None and record.concurrency is not None and balance.money.get(FLIGHTS, 0) < 1:
             return self._close(refusal.too_many_at_once(record), _CLOSED_SECONDS)
-        if quote is None and record.rpm is not None and balance.requests < 1:
+        if worst is None and record.rpm is not None and balance.requests < 1:
             seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
             return self._close(refusal.too_many_requests(record, seconds), seconds)
         if record.tpm is not None and balance.tokens < waiter.tokens:
@@ -448,12 +448,12 @@ class KeyWorker:
                 self._is_full = True
                 self._close(refused, seconds)
             return refused
-        if quote is None or quote.currency is None:  # the limits were changed meanwhile
+        if worst is None or worst.currency is None:  # the limits were changed meanwhile
             return refusal.unavailable()
-        unspent = next((left for currency, _, left in grant.money if currency == quote.currency), 0)
-        if unspent < (quote.cost or 0):
-            return refusal.budget_spent(record, quote, unspent, grant.wall)
-        return refusal.budget_held(record, quote)
+        unspent = next((left for currency, _, left in grant.money if currency == worst.currency), 0)
+        if unspent < (worst.cost or 0):
+            return refusal.budget_spent(record, worst, unspent, grant.wall)
+        return refusal.budget_held(record, worst)
 
     def _close(self, reason: Refusal, seconds: float) -> Refusal:
         """Refuse every head for a moment: the limit is used up."""

@@ -7,7 +7,7 @@ import contextlib
 from collections import OrderedDict
 
 from cnllm.errors import CnllmError
-from cnllm.estimates.quote import Quote
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits import refusal
 from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.key_worker import Flight, KeyWorker, Reservation, SoftBudget
@@ -113,7 +113,7 @@ class Limiter:
         return flights
 
     async def reserve(
-        self, digest: str, rights: Rights, quote: Quote, tokens: int, team_tokens: int = 0
+        self, digest: str, rights: Rights, worst: WorstCase, tokens: int, team_tokens: int = 0
     ) -> Reservations:
         """Reserve what an admitted request needs, of its key and of its team. Raises `Refused`.
 
@@ -122,7 +122,7 @@ class Limiter:
         made = Reservations()
         try:
             for (name, record), count in zip(_holders(digest, rights), (tokens, team_tokens), strict=False):
-                made.add(await self._worker(name, record).reserve(quote, count))
+                made.add(await self._worker(name, record).reserve(worst, count))
         except BaseException:
             made.release()
             raise

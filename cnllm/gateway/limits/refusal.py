@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cnllm.estimates.money import format_units
-from cnllm.estimates.quote import Quote
+from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits.keys import KeyRecord, period_bounds, zone_of
 
 __all__ = [
@@ -82,37 +82,37 @@ def too_large(record: KeyRecord, tokens: int) -> Refusal:
     return Refusal("size", "request_too_large", message, final=True)
 
 
-def budget_spent(record: KeyRecord, quote: Quote, unspent: int, wall: float) -> Refusal:
+def budget_spent(record: KeyRecord, worst: WorstCase, unspent: int, wall: float) -> Refusal:
     """Return the refusal of a request that may cost more than is left, at a time since 1970."""
     left = format_units(max(0, unspent))
-    period, seconds, until = record.periods.get(quote.currency or ""), float(_BUDGET_SECONDS), ""
+    period, seconds, until = record.periods.get(worst.currency or ""), float(_BUDGET_SECONDS), ""
     if period is not None:
         end = period_bounds(period, record.time_zone, wall)[1]
         seconds, until = max(1.0, end - wall), f" until {_time(end, record)}"
     message = (
-        f"the budget of the {_name(record)} has {left} {quote.currency} left{until}, and this request may cost "
-        f"{format_units(quote.cost or 0)}: lower its limit of output tokens, or ask for a higher budget"
+        f"the budget of the {_name(record)} has {left} {worst.currency} left{until}, and this request may cost "
+        f"{format_units(worst.cost or 0)}: lower its limit of output tokens, or ask for a higher budget"
     )
     return Refusal("budget", "insufficient_quota", message, seconds, final=True)
 
 
-def budget_held(record: KeyRecord, quote: Quote) -> Refusal:
+def budget_held(record: KeyRecord, worst: WorstCase) -> Refusal:
     """Return the refusal of a request whose money running calls hold."""
     message = (
         f"calls that run hold the rest of the budget of the {_name(record)}, and this request may cost "
-        f"{format_units(quote.cost or 0)} {quote.currency}; {_again(_HELD_SECONDS)}"
+        f"{format_units(worst.cost or 0)} {worst.currency}; {_again(_HELD_SECONDS)}"
     )
     return Refusal("rate", "budget_reserved", message, _HELD_SECONDS)
 
 
-def no_budget(record: KeyRecord, quote: Quote) -> Refusal:
+def no_budget(record: KeyRecord, worst: WorstCase) -> Refusal:
     """Return the refusal of a model whose cost cannot be counted against the budget."""
-    if quote.unknown is not None:
-        message = f"{quote.unknown}, and the {_name(record)} has a budget: unknown is not zero"
+    if worst.unknown:
+        message = f"not known: {' and '.join(worst.unknown)}; the {_name(record)} has a budget, and unknown is not zero"
         return Refusal("forbidden", "price_unknown", message, final=True)
     currencies = " and ".join(record.budgets)
     message = (
-        f"{quote.model} is charged in {quote.currency}, and the {_name(record)} has a budget in {currencies}: "
+        f"{worst.model} is charged in {worst.currency}, and the {_name(record)} has a budget in {currencies}: "
         "no currency is converted"
     )
     return Refusal("forbidden", "currency_mismatch", message, final=True)

@@ -19,6 +19,8 @@ WIRE = Wire(
     proof="word",
     takes_medium=takes_medium,
     file_parts=_FILE_PARTS,
-    count_path="n",
+    count_paths=("n", "best_of"),
     names=True,
+    most_calls="max_tool_calls",
+    hour_mark=b'"1h"',
 )

@@ -15,7 +15,8 @@ WIRE = Wire(
     proof="word-and-end",
     list_params=("stop",),
     separate_system=(None, "any", "first"),
-    count_path="generationConfig.candidateCount",
+    count_paths=("generationConfig.candidateCount",),
+    reference_keys=frozenset(["cachedContent"]),
     takes_medium=takes_medium,
     tool_keys=TOOL_KEYS,
 )

@@ -17,4 +17,6 @@ WIRE = Wire(
     file_parts=_FILE_PARTS,
     list_params=("stop",),
     tool_keys=None,
+    most_uses="max_uses",
+    hour_mark=b'"1h"',
 )

@@ -17,4 +17,6 @@ WIRE = Wire(
     file_parts=_FILE_PARTS,
     reports_length=False,
     tool_keys=TOOL_KEYS,
+    reference_keys=frozenset(["conversation", "previous_response_id", "prompt"]),
+    most_calls="max_tool_calls",
 )

@@ -6,7 +6,7 @@ several prices the highest counts. What is not known makes the whole unknown, ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,32 +16,30 @@ from cnllm.engine.decode.cost import MILLION, RATES, exact_rate, service_rates
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
-from cnllm.jsonpath import get_first
+from cnllm.jsonpath import get, get_first
+from cnllm.protocols import wire
 from cnllm.registry.flags import Price
 from cnllm.types import Cost, Media, Message, Opaque, Reply, ToolResult
 from cnllm.types.documents import file_text
 from cnllm.types.media import media_kind
 
-__all__ = ["Quote", "input_bound", "output_bound", "quote", "reply_cost", "settled_cost", "worst_cost"]
+__all__ = ["WorstCase", "input_bound", "output_bound", "reply_cost", "settled_cost", "worst_case", "worst_cost"]
 
 _TEMPLATE = 1024  # tokens that an endpoint itself puts around a conversation and its tools
 _PER_MESSAGE = 16
 _PER_PICTURE = 16_384  # the most that an endpoint of the registry counts for a picture
-_REFERENCES = ("cachedContent", "conversation", "previous_response_id", "prompt")
-"""Keys of a body that name input which the body does not hold."""
 _AGAIN = "again-whole"
 _HOURLY = "cache_write_1h"
-_HOUR = b'"1h"'  # the lifetime of a cache, as the one wire that has it writes it
 _ONE = Decimal(1)
 MOST_CALLS = 10
 """The calls of one kind that a budget reserves for a request that sets no limit: no wire has a limit of its own."""
 
 
-class Quote(Struct, frozen=True):
+class WorstCase(Struct, frozen=True):
     """The bounds of a request: tokens of input and output, and its cost in units of money.
 
     `attempt` is the cost of one attempt, `cost` that of all that may become necessary. Both are None where the cost is
-    not known; `unknown` says why.
+    not known; `unknown` names what is missing then.
     """
 
     model: str
@@ -50,37 +48,45 @@ class Quote(Struct, frozen=True):
     currency: str | None = None
     attempt: int | None = None
     cost: int | None = None
-    unknown: str | None = None
+    unknown: tuple[str, ...] = ()
 
 
-def quote(plan: Plan) -> Quote:
-    """Return the bounds of a request that is built."""
-    model = plan.model.name
-    most_input, most_output = input_bound(plan), output_bound(plan)
-    price = plan.flags.price
-    if price is None or price.currency is None or price.input is None or price.output is None:
-        return Quote(model, most_input, most_output, unknown=f"the price of {model} is not known")
-    if most_input is None:
-        return Quote(model, None, most_output, unknown=f"the length of a file for {model} is not known")
+def worst_case(plan: Plan, most_input: int | None = None) -> WorstCase:
+    """Return the bounds of a request that is built. `most_input` is a closer bound of its input than its length."""
+    model, price = plan.model.name, plan.flags.price
+    most_input, most_output = input_bound(plan) if most_input is None else most_input, output_bound(plan)
+    service, fees = requested_service(plan), _highest_fees(plan)
+    unknown = list(fees.missing)
+    currency = price.currency if price is not None else None
     if most_output is None:
-        return Quote(model, most_input, None, unknown=f"the greatest length of a reply of {model} is not known")
-    most_output *= _candidates(plan.body)
-    service = _requested_service(plan)
-    if service is not None and service not in (price.service or {}):
-        unknown = f"the price of {model} in the service tier {service!a} is not known"
-        return Quote(model, most_input, most_output, unknown=unknown)
+        unknown.insert(0, f"the greatest length of a reply of {model}")
+    if most_input is None:
+        unknown.insert(0, f"the length of a file for {model}")
+    if price is None or currency is None or price.input is None or price.output is None:
+        unknown.insert(0, f"the price of {model}")
+    elif service is not None and service not in (price.service or {}):
+        unknown.append(f"the price of {model} in the service tier {service!a}")
+    if unknown or price is None or most_input is None or most_output is None:
+        return WorstCase(model, most_input, most_output, currency, unknown=tuple(unknown))
     services = (None,) if service is None else (None, service)
-    factor, hourly = _highest_factor(price, plan), _HOUR in plan.content
-    attempt = worst_cost(price, most_input, most_output, services=services, factor=factor, hourly=hourly)
-    attempt += units_of(_highest_fees(plan))
+    mark = wire(plan.model.protocol).hour_mark
+    attempt = worst_cost(
+        price,
+        most_input,
+        most_output * reply_count(plan),
+        services=services,
+        factor=requested_factor(price, plan, max),
+        hourly=mark is None or mark in plan.content,
+    )
+    attempt += units_of(fees.amount)
     corrections = plan.corrections if plan.answer is not None else 0
     attempts = 1 + corrections + (plan.if_cut == _AGAIN)
-    return Quote(model, most_input, most_output, price.currency, attempt, attempt * attempts)
+    return WorstCase(model, most_input, most_output, currency, attempt, attempt * attempts)
 
 
-def settled_cost(quote: Quote, reply: Reply | None) -> int | None:
+def settled_cost(worst: WorstCase, reply: Reply | None) -> int | None:
     """Return the most that a reply can have cost in units, None where nothing bounds it."""
-    return None if reply is None else reply_cost(reply.cost, quote.currency)
+    return None if reply is None else reply_cost(reply.cost, worst.currency)
 
 
 def reply_cost(cost: Cost | None, currency: str | None) -> int | None:
@@ -112,7 +118,7 @@ def worst_cost(
     return units_of((input * exact_rate(max(reads)) + output * exact_rate(max(writes))) * factor / MILLION)
 
 
-def _requested_service(plan: Plan) -> str | None:
+def requested_service(plan: Plan) -> str | None:
     """Return the tier of the service that a request asks for; None for the usual one."""
     usage = plan.flags.usage
     word = get_first(plan.body, None if usage is None else usage.service)
@@ -121,36 +127,56 @@ def _requested_service(plan: Plan) -> str | None:
     return word.lower()
 
 
-def _highest_factor(price: Price, plan: Plan) -> Decimal:
-    """Return the highest product of the factors that a request asks for; where it names none, the usual one counts."""
+def requested_factor(price: Price, plan: Plan, choose: Callable[[Iterable[float]], float]) -> Decimal:
+    """Return the product of the factors that a request asks for. `choose` takes one for a word without a factor.
+
+    Where a request names none, the usual factor counts.
+    """
     product = _ONE
     for key, factors in (price.factors or {}).items():
         word = plan.body.get(key)
-        if type(word) is str:
-            product *= exact_rate(factors.get(word.lower(), max(factors.values(), default=1.0)))
+        if type(word) is str and factors:
+            product *= exact_rate(factors[word.lower()] if word.lower() in factors else choose(factors.values()))
     return product
 
 
-def _highest_fees(plan: Plan) -> Decimal:
+def reply_count(plan: Plan) -> int:
+    """Return the number of replies that a request asks for at once."""
+    counts = (get(plan.body, path) for path in wire(plan.model.protocol).count_paths)
+    return max([1, *(count for count in counts if type(count) is int)])
+
+
+class _Fees(Struct, frozen=True):
+    """The highest fees of the calls that a request lets the endpoint make. `missing` names those without a price."""
+
+    amount: Decimal
+    missing: tuple[str, ...]
+
+
+def _highest_fees(plan: Plan) -> _Fees:
     """Return the highest fees of the calls that a request lets the endpoint make."""
-    total = Decimal(0)
+    total, missing = Decimal(0), []
     for name, rule in paid_calls(plan.flags).items():
-        if rule.fee and (number := _most_calls(name, plan)):
+        number = most_calls(name, plan)
+        if number and rule.fee is None:
+            missing.append(f"the fee of {name} at {plan.model.provider}")
+        elif number and rule.fee:
             total += exact_rate(rule.fee) * (1 if rule.per == "request" else number)
-    return total
+    return _Fees(total, tuple(missing))
 
 
-def _most_calls(name: str, plan: Plan) -> int:
+def most_calls(name: str, plan: Plan) -> int:
     """Return the most calls of a kind: what the request allows, else `MOST_CALLS`; 0 where it offers no such tool."""
-    rules = plan.flags.web_search
+    client, rules = wire(plan.model.protocol), plan.flags.web_search
     offered = name == WEB_SEARCH and (plan.search is not None or (rules is not None and rules.always is True))
-    bounds = [plan.body.get("max_tool_calls")]
+    bounds = [] if client.most_calls is None else [plan.body.get(client.most_calls)]
     tools = plan.body.get("tools")
     for tool in tools if type(tools) is list else ():
         words = [str(tool.get("type", "")), *tool] if type(tool) is dict else []
         if any(word.replace("_", "").lower().startswith(name.replace("_", "")) for word in words):
             offered = True
-            bounds.append(tool.get("max_uses"))
+            if client.most_uses is not None:
+                bounds.append(tool.get(client.most_uses))
     if not offered:
         return 0
     return min([bound for bound in bounds if type(bound) is int and bound >= 0], default=MOST_CALLS)
@@ -181,7 +207,7 @@ def output_bound(plan: Plan) -> int | None:
 
 def _names_more(plan: Plan) -> bool:
     """Whether a request names input that stands elsewhere: a stored conversation, a cache, a file."""
-    if any(key in plan.body for key in _REFERENCES):
+    if not wire(plan.model.protocol).reference_keys.isdisjoint(plan.body):
         return True
     return any(
         type(part) is Opaque for message in plan.messages if message.role != "assistant" for part in message.parts
@@ -196,13 +222,6 @@ def _media(messages: Iterable[Message]) -> Iterator[Media]:
                 yield part
             elif type(part) is ToolResult:
                 yield from part.media
-
-
-def _candidates(body: Mapping[str, Any]) -> int:
-    """Return the number of replies that a body asks for at once."""
-    config = body.get("generationConfig")
-    counts = [body.get("n"), body.get("best_of"), config.get("candidateCount") if isinstance(config, dict) else None]
-    return max([1, *(count for count in counts if type(count) is int)])
 
 
 def _number(value: Any) -> float | None:
