@@ -3,9 +3,11 @@
     python -m maintenance.catalogue SOURCE [SOURCE …] > catalogue.toml
 
 A SOURCE is a checkout of https://github.com/anomalyco/models.dev (MIT), or its api.json with the date in its name
-(api-2026-09-30.json); an earlier source wins over a later one. Titles, addresses, names of keys, limits, prices, kinds
-of input and the support of tools are taken over; how an endpoint behaves on the wire is left unknown. Entries that
-`providers.toml` has are left out, as are providers of another protocol, and names of keys that belong to somebody else.
+(api-2026-09-30.json). It may also be the folder of a package @earendil-works/pi-ai (MIT) with the date in its name
+(pi-ai-2026-11-10). The first source has all that it lists. A later one adds the models that it lacks; where it is
+newer, its limits and prices count. Titles, addresses, names of keys, limits, prices, kinds of input and the support of
+tools are taken over; how an endpoint behaves on the wire is left unknown. Entries that `providers.toml` has are left
+out, as are providers of another protocol, and names of keys that belong to somebody else.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -59,17 +62,50 @@ _BASE_URLS = {
 _OTHER_IDS = {"@ai-sdk/amazon-bedrock", "@ai-sdk/google-vertex"}
 """Packages for a protocol of the cloud's own, under other ids than those of its compatible endpoint."""
 
+_PI_NAMES = {
+    # pi-ai's name of a provider: ours. Names that are not here are the same.
+    "fireworks": "fireworks-ai",
+    "kimi-coding": "kimi-for-coding",
+    "openai-codex": "chatgpt",
+    "qwen-token-plan": "alibaba-token-plan",
+    "qwen-token-plan-cn": "alibaba-token-plan-cn",
+    "qwen-token-plan-individual": "alibaba-token-plan",  # the same address
+    "qwen-token-plan-individual-cn": "alibaba-token-plan-cn",
+    "together": "togetherai",
+    "vercel-ai-gateway": "vercel",
+    "zai": "zai-coding-plan",  # its address is that of the plan
+    "zai-coding-cn": "zhipuai-coding-plan",
+}
+_PI_WIRES = {
+    "anthropic-messages": _MESSAGES,
+    "azure-openai-responses": _RESPONSES,
+    "google-generative-ai": "gemini",
+    "mistral-conversations": _CHAT,
+    "openai-codex-responses": _RESPONSES,
+    "openai-completions": _CHAT,
+    "openai-responses": _RESPONSES,
+}
+"""The protocol of each of pi-ai's wires. Others are no wire of ours: Bedrock's Converse, classifiers, pictures."""
+_ONE_WIRE_EACH = {"opencode", "opencode-go"}
+"""Providers whose models answer on one wire each, another for each vendor; all others answer on the provider's."""
+_PI_ELSEWHERE = {"cloudflare-ai-gateway"}
+"""Providers of pi-ai whose address depends on the account, and which providers.toml does not have."""
+_BATCH = re.compile(r"[:-]batch$")
+
 _INPUTS = ("text", "image", "audio", "video", "pdf")
+_FREE = re.compile(r"[:-]free$")
+"""Ids whose price of 0 is a price; at others it is most often unknown."""
 _BROAD_KEYS = {"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN", "SNOWFLAKE_CORTEX_PAT", "NEON_API_KEY"}
 """Variables of keys that open far more than one endpoint: nobody meant them for this program."""
 
 _PROVIDER_BACKS = ["protocol", "base_url"]
-_BACKED = ("limits", "price", "input", "tools")
+_BACKED = ("protocol", "limits", "price", "input", "tools")
 _HEAD = """\
 # Providers and models that providers.toml does not describe by hand; it ranks below that file.
 # Generated: python -m maintenance.catalogue. Corrections belong into providers.toml.
 # What an endpoint does on the wire (reasoning, tool choice, streams) is unknown; limits and prices are the source's.
 # Source: https://github.com/anomalyco/models.dev, MIT License, Copyright (c) 2025 models.dev.
+# Entries that cite pi-ai: https://www.npmjs.com/package/@earendil-works/pi-ai, MIT License.
 schema = 1
 """
 
@@ -80,6 +116,13 @@ class Source(NamedTuple):
     name: str
     day: str
     providers: dict[str, dict[str, Any]]
+    cited: str = "list"
+    path: str = ""
+
+    @property
+    def citation(self) -> dict[str, str]:
+        """The source as a citation."""
+        return {"url": self.name, "seen": self.day, "how": "catalogue"} | ({"path": self.path} if self.path else {})
 
 
 def main() -> None:
@@ -87,8 +130,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m maintenance.catalogue", description=__doc__)
     parser.add_argument("sources", type=Path, nargs="+")
     options = parser.parse_args()
-    sources = [read_checkout(path) if path.is_dir() else read_list(path) for path in options.sources]
+    sources = [_read(path) for path in options.sources]
     sys.stdout.write(catalogue(sources))
+
+
+def _read(path: Path) -> Source:
+    if not path.is_dir():
+        return read_list(path)
+    return read_package(path) if (path / "package.json").exists() else read_checkout(path)
 
 
 def catalogue(sources: Sequence[Source]) -> str:
@@ -96,7 +145,7 @@ def catalogue(sources: Sequence[Source]) -> str:
     own = tomllib.loads((ROOT / "providers.toml").read_text(encoding="utf-8"))
     owners = _key_owners(own)
     tables: dict[str, dict[str, Any]] = {}
-    models: dict[str, str] = {}
+    models: dict[str, dict[str, Any]] = {}
     for number, source in enumerate(sources, start=1):
         for name, given in sorted(source.providers.items()):
             entries = {id: entry for id, entry in _models(given) if f"{name}/{id}" not in own["models"]}
@@ -118,11 +167,12 @@ def catalogue(sources: Sequence[Source]) -> str:
                 table = tables[name]
             backs: set[str] = set()
             for id, entry in entries.items():
-                if f"{name}/{id}" not in models:
-                    models[f"{name}/{id}"] = _value(
-                        entry | ({} if number == 1 else {"sources": _own(source, name, entry)})
-                    )
+                known = models.setdefault(f"{name}/{id}", {})
+                if number == 1:
+                    known.update(entry)
                     backs |= {f"models.{flag}" for flag in entry if flag in _BACKED}
+                else:
+                    _add(known, entry, source, is_newer=source.day > sources[0].day)
             if backs and number == 1:
                 cited = table["sources"].setdefault("list1", _source(source, name, []))
                 cited["backs"] += sorted(backs)
@@ -133,7 +183,9 @@ def catalogue(sources: Sequence[Source]) -> str:
         lines += [f"[providers.{_key(name)}]"]
         lines += [f"{key} = {_value(value)}" for key, value in table.items() if key != "sources"]
         lines += [f"sources.{key} = {_value(value)}" for key, value in table["sources"].items()]
-    lines += ["", "[models]", *(f"{_key(name)} = {entry}" for name, entry in sorted(models.items()))]
+    lines += ["", "[models]", *(f"{_key(name)} = {_value(entry)}" for name, entry in sorted(models.items()))]
+    if later := [source for source in sources[1:] if source.cited]:
+        lines += ["", "[sources]", *(f"{_key(source.cited)} = {_value(source.citation)}" for source in later)]
     return "\n".join(lines) + "\n"
 
 
@@ -157,6 +209,69 @@ def read_checkout(folder: Path) -> Source:
 def read_list(file: Path) -> Source:
     """Read an api.json of models.dev, whose name ends with its date."""
     return Source("https://models.dev/api.json", file.stem[-len("2026-09-30") :], json.loads(file.read_bytes()))
+
+
+def read_package(folder: Path) -> Source:
+    """Read the package pi-ai, whose folder's name ends with its date. Its models take tools, as its README says."""
+    version = json.loads((folder / "package.json").read_bytes())["version"]
+    providers: dict[str, dict[str, Any]] = {}
+    for file in sorted((folder / "dist/providers/data").glob("[a-z]*.json")):
+        name = _PI_NAMES.get(file.stem, file.stem)
+        left_out = 0
+        for wire, entries in json.loads(file.read_bytes()).items():
+            for entry in entries.values() if isinstance(entries, dict) else ():
+                if file.stem in _PI_ELSEWHERE or wire not in _PI_WIRES or _BATCH.search(entry["id"]):
+                    left_out += 1
+                    continue
+                model = _pi_model(entry)
+                if name in _ONE_WIRE_EACH and _PI_WIRES[wire] != _CHAT:
+                    model["wire"] = _PI_WIRES[wire]
+                providers.setdefault(name, {"models": {}})["models"].setdefault(entry["id"], model)
+        if left_out:
+            _report(file.stem, f"{left_out} ids of another wire, for batches alone, or at an address of the account")
+    url = f"https://www.npmjs.com/package/@earendil-works/pi-ai/v/{version}"
+    return Source(url, folder.name[-len("2026-11-10") :], providers, "pi-ai", "dist/providers/data")
+
+
+def _pi_model(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of pi-ai as models.dev would write it. A cached price of 0 is unknown."""
+    names = {"input": "input", "output": "output", "cacheRead": "cache_read", "cacheWrite": "cache_write"}
+
+    def prices(cost: dict[str, Any]) -> dict[str, Any]:
+        return {
+            ours: cost[theirs] for theirs, ours in names.items() if cost.get(theirs) or theirs in ("input", "output")
+        }
+
+    cost = entry.get("cost") or {"input": 0, "output": 0}
+    tiers = [
+        prices(tier) | {"tier": {"type": "context", "size": tier["inputTokensAbove"]}} for tier in cost.get("tiers", ())
+    ]
+    return {
+        "limit": {"context": entry.get("contextWindow"), "output": entry.get("maxTokens")},
+        "cost": prices(cost) | ({"tiers": tiers} if tiers else {}),
+        "modalities": {"input": entry.get("input", [])},
+        "tool_call": True,
+    }
+
+
+def _add(known: dict[str, Any], entry: dict[str, Any], source: Source, *, is_newer: bool) -> None:
+    """Add what a later list says of a model: what is not known, and of a newer list other limits and prices."""
+    backs = []
+    for flag, value in entry.items():
+        old = known.get(flag)
+        if old is None:
+            new = value
+        elif not is_newer or flag not in ("limits", "price"):
+            continue
+        else:
+            new = old | value
+            if flag == "price" and (old["input"], old["output"]) != (value["input"], value["output"]):
+                new = value  # what the older list says of the cache and of long input went with its price
+        if new != old:
+            known[flag] = new
+            backs += [flag] if flag in _BACKED else []
+    if backs:
+        known["sources"] = {source.cited: backs}
 
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
@@ -185,7 +300,7 @@ def _models(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         if "provider" in data:  # another protocol or address than the provider's own
             continue
-        yield id, _model(data)
+        yield id, _model(id, data)
 
 
 def _drop_foreign_keys(name: str, provider: dict[str, Any], owners: dict[str, set[str]]) -> None:
@@ -197,17 +312,19 @@ def _drop_foreign_keys(name: str, provider: dict[str, Any], owners: dict[str, se
             _report(name, f"{key} is a key of another address, or opens more than this endpoint")
 
 
-def _model(data: dict[str, Any]) -> dict[str, Any]:
+def _model(id: str, data: dict[str, Any]) -> dict[str, Any]:
     """Return our table of a model."""
     out: dict[str, Any] = {}
     limit, cost = data.get("limit", {}), data.get("cost", {})
-    if limits := {key: limit[key] for key in ("context", "output") if limit.get(key)}:
+    if "wire" in data:
+        out["protocol"] = data["wire"]
+    if limits := {key: limit[key] for key in ("context", "input", "output") if limit.get(key)}:
+        if limits.get("input", 0) >= limits.get("context", 0):
+            limits.pop("input", None)  # a copy of the window
         out["limits"] = limits
-    if cost.get("input") or cost.get("output"):  # no price is unknown, and 0 for both is most often unknown too
-        names = {"input": "input", "output": "output", "cache_read": "cached", "cache_write": "cache_write"}
-        out["price"] = {"currency": "USD"} | {ours: cost[theirs] for theirs, ours in names.items() if theirs in cost}
-        if cost.get("tiers") or cost.get("context_over_200k"):
-            del out["price"]  # dearer from some number of tokens on: one price for all would be too low
+    is_price = cost.get("input") or cost.get("output") or (_FREE.search(id) and cost.get("input") == 0)
+    if is_price and (price := _price(cost)):
+        out["price"] = price
     if kinds := [kind for kind in data.get("modalities", {}).get("input", ()) if kind in _INPUTS]:
         out["input"] = ["file" if kind == "pdf" else kind for kind in kinds]
     if data.get("tool_call") is True:  # a no of the list's would take the tools out of requests; traffic shows it wrong
@@ -217,6 +334,23 @@ def _model(data: dict[str, Any]) -> dict[str, Any]:
     elif data.get("status") in ("alpha", "beta"):
         out["status"] = {"is": "preview"}
     return out
+
+
+def _price(cost: dict[str, Any]) -> dict[str, Any] | None:
+    """Return our table of prices; None where long input costs more and the list does not say from where on."""
+    names = {"input": "input", "output": "output", "cache_read": "cached", "cache_write": "cache_write"}
+
+    def rates(table: dict[str, Any]) -> dict[str, Any]:
+        return {ours: table[theirs] for theirs, ours in names.items() if theirs in table}
+
+    tiers = [(tier.get("tier", {}), rates(tier)) for tier in cost.get("tiers", ())]
+    if not tiers and cost.get("context_over_200k"):
+        tiers = [({"type": "context", "size": 200_000}, rates(cost["context_over_200k"]))]
+    if any(border.get("type") != "context" or not border.get("size") for border, _ in tiers):
+        return None
+    table = {"currency": "USD"} | rates(cost)
+    dearer = [{"above": border["size"]} | tier for border, tier in sorted(tiers, key=lambda pair: int(pair[0]["size"]))]
+    return table | ({"tiers": dearer} if dearer else {})
 
 
 def _with_base(checkout: Path, data: dict[str, Any]) -> dict[str, Any]:
@@ -267,11 +401,6 @@ def _is_same_host(url: str, table: dict[str, Any]) -> bool:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
-
-
-def _own(source: Source, name: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the sources of a model that is not in the first list, which its provider cites."""
-    return {"list": _source(source, name, [flag for flag in entry if flag in _BACKED])}
 
 
 def _source(source: Source, name: str, backs: list[str]) -> dict[str, Any]:

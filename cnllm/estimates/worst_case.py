@@ -185,7 +185,7 @@ def most_calls(name: str, plan: Plan) -> int:
 def input_bound(plan: Plan) -> int | None:
     """Return the most tokens that a request may count for; None where nothing bounds them."""
     limits = plan.flags.limits
-    window = limits.context if limits is not None else None
+    window = limits.most_input if limits is not None else None
     if _names_more(plan):
         return window
     tokens = len(plan.content) + _TEMPLATE + _PER_MESSAGE * len(plan.messages)

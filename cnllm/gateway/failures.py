@@ -220,7 +220,7 @@ def _overflow(error: ContextTooLong, protocol: str, model: Model | None, tokens:
     """
     numbers = sorted({int(number) for number in _NUMBER.findall(error.message.replace(",", ""))})
     limits = model.flags.limits if model is not None else None
-    limit = (limits.context if limits is not None else None) or 0
+    limit = (limits.most_input if limits is not None else None) or 0
     if len(numbers) > 1:
         limit, tokens = numbers[0], numbers[-1]
     elif numbers and not limit:

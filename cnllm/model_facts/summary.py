@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "endpoint", "levels", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-4"
+_FORMAT = "cnllm-summary-5"
 _CODE = (
     "model_facts",
     "registry",
     "registry/flags",
     "types/__init__.py",
 )  # the modules that a listing is computed by, or folders
-_PACKED = ("title", "context", "output", "input", "reasoning", "price", "status")
+_PACKED = ("title", "context", "input_limit", "output", "input", "reasoning", "price", "status")
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
@@ -150,6 +150,7 @@ def row(model: Model, short: list[str]) -> dict[str, Any]:
         "short": short,
         "title": flags.title,
         "context": limits.context if limits else None,
+        "input_limit": limits.input if limits else None,
         "output": limits.output if limits else None,
         "input": flags.input,
         "reasoning": flags.reasoning.mode if flags.reasoning else None,

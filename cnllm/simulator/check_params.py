@@ -89,7 +89,7 @@ def _output_limit(context: RequestContext) -> Iterator[Violation]:
 
 def context_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation if the prompt is longer than the window. Tokens are estimated, as in the usage."""
-    window = context.flags.limits.context if context.flags.limits is not None else None
+    window = context.flags.limits.most_input if context.flags.limits is not None else None
     if window is None:
         return
     tokens = input_tokens(context.request)

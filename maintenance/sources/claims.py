@@ -15,7 +15,7 @@ from cnllm.registry.provenance import citations
 
 __all__ = ["COMPARED", "Claim", "claims", "inherited"]
 
-LIMITS = ("limits.context", "limits.output")
+LIMITS = ("limits.context", "limits.input", "limits.output")
 PRICES = ("price.input", "price.output", "price.cached", "price.cache_write")
 COMPARED = (*LIMITS, *PRICES, "input", "reasoning.mode", "tools.supported")
 """The flags whose values catalogues have."""

@@ -34,7 +34,7 @@ status = {{ released = 2099-01-03 }}
 [models."home/second"]
 """
 MOST_BYTES = 300_000
-NUMBERS = ["status.released", "limits.context", "limits.output", "price.input", "price.output"]
+NUMBERS = ["status.released", "limits.context", "limits.input", "limits.output", "price.input", "price.output"]
 
 
 class Page(HTMLParser):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DetailData"]
 
-NUMBERS = ("status.released", "limits.context", "limits.output", "price.input", "price.output")
+NUMBERS = ("status.released", "limits.context", "limits.input", "limits.output", "price.input", "price.output")
 """The flags that a model's page shows with their source, after the capabilities."""
 
 _MAX_VALUE = 160

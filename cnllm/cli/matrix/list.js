@@ -52,7 +52,8 @@ function row(model) {
     "td", {role: "cell", class: "number", "data-c": column, "data-name": t(`col_${column}`), "data-says": number(model[column])},
     tokens(model[column]));
   const money = (column, side) => model[column] === null ? missing(column) : el(
-    "td", {role: "cell", class: "number", "data-c": column, "data-side": t(side)}, price(model[column], model.currency));
+    "td", {role: "cell", class: "number", "data-c": column, "data-side": t(side)}, price(model[column], model.currency),
+    model.border === null ? null : el("small", {}, t("up_to", {n: tokens(model.border)})));
   const element = el("tr", {role: "row", class: model.status === RETIRED ? "gone" : false},
     el("td", {role: "cell", class: "pick", "data-c": "pick"}, el("label", {}, box)),
     el("th", {scope: "row", role: "rowheader", "data-c": "model"},

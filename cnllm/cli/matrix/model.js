@@ -35,6 +35,8 @@ function glance(model, more) {
   const unknown = () => word(["?", t("legend_unknown"), "unknown"]);
   const count = value => value === null ? unknown() : number(value);
   add(t("context"), count(model.context), more.numbers["limits.context"]);
+  const longest = more.numbers["limits.input"];
+  if (longest) add(t("input_limit"), number(Number(longest.value)), longest);
   add(t("output"), count(model.output), more.numbers["limits.output"]);
   for (const [side, flag] of [["input", "price.input"], ["reply", "price.output"]]) {
     const value = model[side] === null ? unknown() : price(model[side], model.currency);

@@ -71,6 +71,7 @@ class ListData:
             "output": limits.output if limits else None,
             "input": price.input if price else None,
             "reply": price.output if price else None,
+            "border": min((int(tier.get("above", 0)) for tier in (price.tiers if price else None) or ()), default=0),
             "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
             "title": flags.title or model.provider,

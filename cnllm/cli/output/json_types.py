@@ -31,6 +31,7 @@ class ModelRow(TypedDict):
     short: list[str]
     title: str | None
     context: int | None
+    input_limit: int | None
     output: int | None
     input: list[str] | None
     reasoning: Literal["unknown", "never", "toggle", "always"] | None

@@ -68,12 +68,16 @@ def _kinds(kinds: Sequence[str] | None) -> str:
 
 
 def _short_price(price: dict[str, Any] | None) -> str:
-    """Return the price of a million input and output tokens; "free" where both cost nothing."""
+    """Return the price of a million input and output tokens, and the longest input to which it applies.
+
+    "free" stands where both cost nothing.
+    """
     if price and price.get("input") == price.get("output") == 0:
         return "free"
     # prices that a host has converted from another currency have many digits; `models show` has them all
     rounded = {name: round(v, 2 if v >= 1 else 4) if type(v) is float else v for name, v in (price or {}).items()}
-    return format_price(rounded).replace(" / ", "/")
+    borders = [tier["above"] for tier in (price or {}).get("tiers") or () if tier.get("above")]
+    return format_price(rounded).replace(" / ", "/") + (f" to {_short_count(int(min(borders)))}" if borders else "")
 
 
 def _short_count(tokens: int | None) -> str:

@@ -59,16 +59,16 @@ def target_obstacle(model: Model, messages: Sequence[Message], options: Mapping[
     reason = obstacle(model, messages, options)
     if reason is not None:
         return reason
-    context = model.flags.limits.context if model.flags.limits else None
-    if context is not None and (least := _least_tokens(messages)) > context:
-        return f"its window of {context:,} tokens is too small for at least {least:,}"
+    room = model.flags.limits.most_input if model.flags.limits else None
+    if room is not None and (least := _least_tokens(messages)) > room:
+        return f"its window of {room:,} tokens is too small for at least {least:,}"
     return None
 
 
 def context_obstacle(model: Model, failed: Model) -> str | None:
     """Return why a target cannot hold what was too long for another one; None where it has more room, or may have."""
-    room = model.flags.limits.context if model.flags.limits else None
-    other = failed.flags.limits.context if failed.flags.limits else None
+    room = model.flags.limits.most_input if model.flags.limits else None
+    other = failed.flags.limits.most_input if failed.flags.limits else None
     if room is None or other is None or room > other:
         return None
     return f"its window of {room:,} tokens is no larger than that of {failed.name}"

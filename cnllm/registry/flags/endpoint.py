@@ -74,6 +74,19 @@ class Limits(Base, frozen=True):
             "Many endpoints refuse a larger number instead of clamping it.",
         ),
     ] = None
+    input: Annotated[
+        int | None,
+        flag(
+            "The tokens that the input may have, where the vendor gives a number of its own for it.",
+            "The window of some models is larger than the longest input that they take.",
+        ),
+    ] = None
+
+    @property
+    def most_input(self) -> int | None:
+        """The tokens of the longest input: its own limit, else the window."""
+        known = [limit for limit in (self.input, self.context) if limit is not None]
+        return min(known, default=None)
 
 
 _NO_RATES = "for overlays: the limits of an account are known to its owner alone: tests/batch/test_rates.py"

@@ -12,7 +12,7 @@ from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
-    from cnllm.registry.flags import Price
+    from cnllm.registry.flags import Limits, Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
@@ -97,7 +97,7 @@ def _card(model: Model, wires: list[str]) -> str:
         ("endpoint", endpoint(model)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
-        ("context", format_count(limits.context if limits else None)),
+        ("context", _context(limits)),
         ("output", format_count(limits.output if limits else None)),
         ("input", ", ".join(flags.input or [UNKNOWN])),
         ("reasoning", _reasoning(model)),
@@ -171,6 +171,11 @@ def _reasoning(model: Model) -> str:
     return ", ".join(words)
 
 
+def _context(limits: Limits | None) -> str:
+    of_input = f"; input at most {format_count(limits.input)}" if limits and limits.input is not None else ""
+    return format_count(limits.context if limits else None) + of_input
+
+
 def _price(price: Price | None) -> str:
     if price is None:
         return UNKNOWN
@@ -181,7 +186,8 @@ def _price(price: Price | None) -> str:
         ("cache write", price.cache_write),
     ]
     prices = [f"{format_amount(value)} {word}" for word, value in parts if value is not None]
-    tiers = "; other prices for long input" if price.tiers else ""
+    borders = [format_count(int(tier["above"])) for tier in price.tiers or () if "above" in tier]
+    tiers = f"; other prices above {', '.join(borders)} tokens of input" if borders else ""
     until = (price.promotion or {}).get("until")
     promotion = f"; lower {f'until {until}' if until else 'for now'}" if price.promotion else ""
     return f"{', '.join(prices)} {price.currency or ''} per million tokens{tiers}{promotion}" if prices else UNKNOWN
