@@ -50,7 +50,7 @@ def streamed(client: Client, **options: Any) -> tuple[list[Any], cnllm.Reply | N
         ("tools.supported = false", {"tools": [TOOL]}, "it takes no tools"),
         ('input = ["text"]', {"messages": [{"role": "user", "content": [IMAGE]}]}, "it takes no images"),
         ("limits.context = 100", {"messages": "word " * 1000}, "its window of 100 tokens is too small"),
-        ("limits = { context = 900_000, input = 100 }", {"messages": "word " * 1000}, "its window of 100 tokens is too small"),
+        ("limits = { context = 9_000, input = 100 }", {"messages": "word " * 1000}, "its window of 100 tokens is too"),
         ('schema.methods = ["prompt"]', {"schema": {"type": "object"}}, "it has no structured output"),
         ('status = { is = "retired" }', {}, "it is retired"),
     ],
