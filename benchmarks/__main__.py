@@ -60,7 +60,15 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; with 1 the page is written")
     parser.add_argument("--model", metavar="PART", help="probe: those of the models whose name or wire it is part of")
-    parser.add_argument("--invented", action="store_true", help="probe: 25 endpoints that no vendor has")
+    parser.add_argument(
+        "--invented",
+        type=int,
+        nargs="?",
+        const=60,
+        default=0,
+        metavar="N",
+        help="probe: N endpoints that no vendor has",
+    )
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":

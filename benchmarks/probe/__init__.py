@@ -19,5 +19,14 @@ A fact of the probe is
 - `wrong`: with it the simulator would answer some request otherwise,
 - `missed`: the probe says nothing or "unknown", and what cnllm assumes is not right.
 
+Two figures follow. The first counts the flags that *differ*: with what is assumed of any endpoint of the wire in their
+place, the simulator would answer some request otherwise. The second counts all that show, "as assumed" too.
+
+`--invented N` makes up N endpoints (60 where N is left out): any combination of the flags that the schema allows and
+the simulator speaks. The probe gets a registry without them. A flag with a name that stands neither in that registry
+nor in any answer cannot be found; such flags are counted apart, and so are those that show beside such a switch alone.
+At 200 requests 95 % of what differs is to be found, at 60 requests 70 %, and nothing wrong at either; a run is to end
+within an hour on two cores that nobody else uses.
+
 A fact about a flag that the registry leaves out is judged in the same way: wrong if it changes an answer.
 """

@@ -10,7 +10,8 @@ import msgspec
 
 from benchmarks.probe import variants
 from benchmarks.probe.shown import Endpoint
-from cnllm.jsonpath import set_value
+from cnllm import Registry
+from cnllm.jsonpath import leaves, set_value
 from cnllm.simulator.read import read_request
 from cnllm.simulator.request import flags_for
 from cnllm.simulator.respond import respond
@@ -54,6 +55,55 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
     return [v for v in verdicts.values() if v.word != "silent"]
 
 
+# ── what cannot be found ─────────────────────────────────────────────────────
+def hidden(endpoint: Endpoint, registry: Registry, flags: Sequence[str]) -> set[str]:
+    """Return the flags with a name that stands neither in the registry nor in any answer, and what depends on them.
+
+    A model that reasons only with a switch of such a name shows nothing of its reasoning.
+    """
+    known = _known_names(registry, endpoint.model.protocol)
+    found = {f for f in flags if any(n not in known and not endpoint.knows(n) for n in _names(endpoint.flags, f))}
+    reasoning = endpoint.flags.get("reasoning", {})
+    paths = {side: [f for f in endpoint.names if f.startswith(f"reasoning.{side}")] for side in ("on", "off")}
+    ways = [f for place in ("effort", "budget") if place in reasoning for f in (f"reasoning.{place}.at",)]
+    unseen = {f for f in (*paths["on"], *paths["off"], *ways) if any(n not in known for n in _names(endpoint.flags, f))}
+    if reasoning.get("mode") == "toggle" and set(paths["on"]) & unseen and set(ways) <= unseen:
+        is_on = reasoning.get("default") == "on"
+        modes = ("when.no-reasoning", "reasoning.mode") if is_on else ("reasoning.", "when.reasoning")
+        found |= {f for f in flags if f.startswith(modes)}
+    return found
+
+
+def _known_names(registry: Registry, protocol: str) -> set[str]:
+    """Return the names that any table of a wire has: paths of patches, and texts."""
+    out: set[str] = set()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            out.update(map(str, value), leaves(value))
+            for inner in value.values():
+                walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner)
+        else:
+            out.add(str(value))
+
+    for table in registry.flag_tables(protocol):
+        walk(msgspec.to_builtins(table))
+    return out
+
+
+def _names(flags: variants.Tree, flag: str) -> list[str]:
+    """Return the names in a flag: the path of a patch with its word, and texts that are no words of the schema."""
+    value = variants.get(flags, flag)
+    path = flag.partition(".set.")[2]
+    texts = value if isinstance(value, list) else [value]
+    own = [] if variants.words(variants.split(flag)) else [t for t in texts if isinstance(t, str) and t != "ignored"]
+    return [*([path] if path else []), *own]
+
+
+# ── comparing ────────────────────────────────────────────────────────────────
 def _is_same(flag: str, value: Any, truth: Any) -> bool:
     """Whether two values are the same: a header's name in any case, and of fields to read those that come first.
 

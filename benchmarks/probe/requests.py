@@ -34,6 +34,16 @@ ODD: Json = {
     },
     "additionalProperties": {"type": "string"},
 }
+KEYWORDS: Json = {
+    "title": "X",
+    "format": "date",
+    "pattern": "^a",
+    "default": "a",
+    "examples": ["a"],
+    "uniqueItems": True,
+}
+"""The values of keywords that are no number."""
+
 ANSWER: Json = {
     "type": "object",
     "properties": {"ok": {"type": "boolean"}},
@@ -81,10 +91,21 @@ def _bodies(registry: Registry, model: Model, flags: Tree) -> Iterator[tuple[Any
     for name in KEYS:
         yield hi, False, {name: KEYS[name]}
     yield hi, False, {}
-    for body in _mutated(base[0][0], base[2][0], base[3][0]):
+    for body in _mutated(base[0][0], base[2][0], base[3][0], flags.get("reasoning", {}).get("fields") or []):
         yield body, False, KEYS
+    for args in _next_to(flags):
+        yield _build(plain, *args), False, KEYS
+    for mark in [flags.get("messages", {}).get("prefill", {}).get("set")]:
+        if mark:
+            yield (
+                {**hi, "messages": [*hi["messages"], {"role": "assistant", "content": "(Simulated", **mark}]},
+                False,
+                KEYS,
+            )
     switch_paths = _own_switch_paths(flags)
-    for patch in _switches(registry, model.protocol):
+    known = _switches(registry, model.protocol)
+    sides = [flags.get("reasoning", {}).get(side, {}).get("set") for side in ("on", "off")]
+    for patch in [*known, *(changes for side in sides if side and (changes := leaves(side)) not in known)]:
         for body, stream in (base[0], base[1], base[3], *base[-len(base) // 2 :][:2], *_choices(base)):
             yield _patched(body, patch), stream, KEYS, not switch_paths.isdisjoint(patch)
     own_paths = _own_paths(flags)
@@ -167,6 +188,20 @@ def _single_keywords() -> Iterator[Json]:
     yield {"type": "object", "patternProperties": {"^a": {"type": "string"}}}
 
 
+def _next_to(flags: Tree) -> Iterator[tuple[list[Message], bool, Json]]:
+    """Yield messages with options next to the model's own rules for tools: lengths of names and ids, keywords."""
+    user, rules = Message.user("Say hello, please."), flags.get("tools", {})
+    for length in _near({rules["name_max_length"]} if rules.get("name_max_length") else set()):
+        yield [user], False, {"tools": [{"name": "a" * int(length), "parameters": WEATHER}]}
+    for keyword in rules.get("schema_drop") or ():
+        schema = {"type": "object", "properties": {"x": {"type": "string", keyword: KEYWORDS.get(keyword, 1)}}}
+        yield [user], False, {"tools": [{"name": "get_weather", "parameters": schema}]}
+    for id in ("abcdefghi", "c" * 40, "c" * 41, "c" * 64, "c" * 65, "call:0/1"):
+        call = ToolCall(id, "get_weather", {"city": "Bern"}, '{"city": "Bern"}')
+        turns = [user, Message("assistant", (call,)), Message("tool", (ToolResult(id, "21", "get_weather"),))]
+        yield turns, False, {"tools": [{"name": "get_weather", "parameters": WEATHER}]}
+
+
 @cache
 def plain_model(registry: Registry, protocol: str) -> Model:
     """Return a model of which nothing but the wire is known."""
@@ -186,7 +221,7 @@ def _choices(base: list[tuple[Json, bool]]) -> list[tuple[Json, bool]]:
 
 
 # ── changes of a body ────────────────────────────────────────────────────────
-def _mutated(hi: Json, history: Json, thought: Json) -> Iterator[Json]:
+def _mutated(hi: Json, history: Json, thought: Json, fields: list[str]) -> Iterator[Json]:
     """Yield bodies whose messages were changed: roles, contents, names, thoughts, empty lists of tools."""
     key = next(k for k in ("messages", "contents", "input") if k in hi)
     turns: list[Json] = hi[key] if isinstance(hi[key], list) else [{"role": "user", "content": hi[key]}]
@@ -235,11 +270,11 @@ def _mutated(hi: Json, history: Json, thought: Json) -> Iterator[Json]:
         yield {**body, "tools": []}
         yield {**body, "tool_choice": "required"}
     for number, turn in enumerate(thought[key]):
-        for name in _REASONING:
+        for name in dict.fromkeys((*fields, *_REASONING)):
             if turn.get("role") == "assistant" or "reasoning_content" in turn:
                 kept = {k: v for k, v in turn.items() if k not in _REASONING}
-                for value in ("I think.", [{"type": "reasoning.text", "text": "I think."}]):
-                    yield {**thought, key: _replaced(thought[key], number, {**kept, name: value})}
+                for value in ("I think.", [{"type": "reasoning.text", "text": "I think."}], "", " "):
+                    yield {**thought, key: _replaced(thought[key], number, _patched(kept, {name: value}))}
                 yield {**thought, key: _replaced(thought[key], number, kept)}
     for text in ("<think>I think.</think>Hello.", "Hello."):
         for role in ("assistant", "model"):

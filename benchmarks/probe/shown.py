@@ -28,6 +28,7 @@ class Endpoint:
         self.model = model
         self.flags = variants.tree(model)
         self.plain = variants.tree(plain_model(registry, model.protocol))
+        self.names = [fact.flag for fact in model.explain() if fact.flag not in _NEVER]
         self._requests = requests(registry, model, self.flags)
         own = variants.make(model, self.flags)
         self._answers = [_answer(own, request) for request in self._requests]
@@ -65,13 +66,24 @@ class Endpoint:
 
     def shown(self) -> list[str]:
         """Return the flags of which another value changes an answer."""
-        names = [fact.flag for fact in self.model.explain() if fact.flag not in _NEVER]
+        names = self.names
         values = {name: list(variants.others(self.flags, name)) for name in names}
         found: set[str] = set()
         for nth in range(max(map(len, values.values()))):
             left = [name for name in names if name not in found and len(values[name]) > nth]
             found.update(self._showing(left, {name: values[name][nth] for name in left}))
         return [name for name in names if name in found]
+
+    def differing(self) -> list[str]:
+        """Return the flags that differ from what is assumed of any endpoint of the wire, and show it."""
+        assumed = {name: variants.get(self.plain, name) for name in self.names}
+        names = [name for name in self.names if assumed[name] != variants.get(self.flags, name)]
+        return [n for n in names if self.tells_apart(variants.changed(self.flags, n, assumed[n])) is not None]
+
+    def knows(self, name: str) -> bool:
+        """Whether each key of a path stands in an answer of the endpoint to any of the requests."""
+        words = [re.compile(rb"(?<!\w)" + re.escape(key.encode()) + rb"(?!\w)") for key in name.split(".")]
+        return any(all(word.search(answer) for word in words) for _, answer in self._answers)
 
     def _showing(self, names: list[str], values: dict[str, Any]) -> list[str]:
         """Return which of these flags show with these values: all at once, then halves, because most of them do not."""

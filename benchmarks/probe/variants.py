@@ -99,26 +99,26 @@ def others(flags: Tree, flag: str) -> Iterator[Any]:
     """Yield other values of a flag: none, other words, the other boolean, numbers beside it, shorter lists."""
     value = get(flags, flag)
     yield None
-    words = _words(split(flag))
+    allowed = words(split(flag))
     match value:
         case bool():
             yield not value
         case int() | float():
             yield from (value + 1, value - 1, value * 2)
         case str():
-            yield from (word for word in words if word != value)
-            if not words:
+            yield from (word for word in allowed if word != value)
+            if not allowed:
                 yield f"{value}x"
                 siblings = get(flags, flag.rpartition(".")[0]) or {}
                 yield from (v for v in dict.fromkeys(map(str, siblings.values())) if v != value and len(v) < 20)
         case list():
             yield from ([*value[:n], *value[n + 1 :]] for n in range(len(value)))
-            yield from ([*value, word] for word in words if word not in value)
-            if all(isinstance(item, str) for item in value) and not words:
+            yield from ([*value, word] for word in allowed if word not in value)
+            if all(isinstance(item, str) for item in value) and not allowed:
                 yield [f"{item}x" for item in value]
 
 
-def _words(keys: list[str]) -> list[str]:
+def words(keys: list[str]) -> list[str]:
     """Return the words that a flag may have, [] where it has no list of them."""
     if keys[0] == "when":
         keys = keys[2:]
@@ -131,13 +131,13 @@ def _words(keys: list[str]) -> list[str]:
             kind = kind.value_type
         if kind is None:
             return []
-    words: list[str] = []
+    found: list[str] = []
     for each in _kinds(kind):
         inner = each.item_type if isinstance(each, inspect.ListType) else each
-        words += [
+        found += [
             w for k in _kinds(inner) if isinstance(k, inspect.LiteralType) for w in k.values if isinstance(w, str)
         ]
-    return words
+    return found
 
 
 def _kinds(kind: Any) -> list[Any]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks.probe import variants
-from benchmarks.probe.judge import judge
+from benchmarks.probe.invented import invent
+from benchmarks.probe.judge import hidden, judge
 from benchmarks.probe.models import draw
 from benchmarks.probe.shown import Endpoint
-from cnllm import Registry
-from cnllm.registry.model import modes
+from cnllm import Registry, engine
+from cnllm.registry.model import Model, modes
+from cnllm.simulator.respond import respond
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +86,50 @@ def test_models_are_drawn_from_25_providers_and_all_wires(registry: Registry) ->
     assert len({model.provider for model in models}) >= 25
     assert len({model.protocol for model in models}) == 4
     assert [m.name for m in draw(registry, 8)] != [m.name for m in models]
+
+
+# ── invented endpoints ───────────────────────────────────────────────────────
+def invented(tmp_path: Path, seed: int, count: int) -> list[Model]:
+    text, names = invent(seed, count)
+    file = tmp_path / "invented.toml"
+    file.write_text(text, encoding="utf-8")
+    served = Registry.load(file)
+    return [served.resolve(name, protocol=protocol) for name, protocol in names]
+
+
+def test_60_endpoints_are_made_up_with_a_seed_on_all_wires(tmp_path: Path) -> None:
+    models = invented(tmp_path, 1, 60)
+    assert len({model.name for model in models}) == 60
+    assert len({model.protocol for model in models}) == 4
+    assert invent(1, 60) == invent(1, 60) != invent(2, 60)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_an_invented_endpoint_takes_a_plain_request(tmp_path: Path, seed: int) -> None:
+    for model in invented(tmp_path, seed, 60):
+        stream = model.flags.stream is not None and model.flags.stream.required is True
+        plan = engine.build_request(model, "Hi", stream=stream, max_tokens=500)
+        headers = {name: value.replace("{key}", "k") for name, value in plan.headers.items()}
+        path = plan.url.removeprefix("http://127.0.0.1:9/v1").partition("?")[0]
+        answer = respond(model, headers, plan.content, path, strict=True, public_name="m")
+        assert answer.status == 200, b"".join(answer.pieces)
+
+
+def test_what_differs_is_told_from_what_is_assumed(registry: Registry, endpoint: Endpoint) -> None:
+    differing = endpoint.differing()
+    assert "reasoning.on.set.thinking.type" not in differing  # it reasons anyway
+    assert {"params.temperature.max", "tool_choice.allowed"} <= set(differing)
+    assert set(differing) <= set(endpoint.names)
+    assert hidden(endpoint, registry, differing) == set()
+
+
+def test_a_name_that_stands_nowhere_is_counted_apart(registry: Registry, tmp_path: Path) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text(
+        '[providers.odd]\nextends = "openai-compatible"\ntitle = "Odd"\nbase_url = "http://127.0.0.1:9"\n'
+        '[models."odd/m"]\nmessages.consecutive_roles = "join"\n'
+        'reasoning = {mode = "toggle", default = "off", fields = ["mind"], on = {set = {ponder = 1}}}\n',
+        encoding="utf-8",
+    )
+    odd = Endpoint(registry, Registry.load(file).resolve("odd/m"))
+    assert hidden(odd, registry, odd.differing()) == {"reasoning.on.set.ponder", "reasoning.fields"}
