@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         NoteAdded,
         Opaque,
         Part,
+        Quote,
         Reasoning,
         ReasoningDelta,
         Reply,
@@ -128,8 +129,8 @@ _MODULES = {
     "cnllm.tools": "Tool tool web_search",
     "cnllm.types": (
         "BlockEnd Citation CitationAdded Cost Event ExtraAdded Finish Finished Media Message Note NoteAdded Opaque "
-        "Part Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Step Stopped Text TextDelta Timing "
-        "ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
+        "Part Quote Reasoning ReasoningDelta Reply Request Restarted Role RunSummary Seal Step Stopped Text TextDelta "
+        "Timing ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
     ),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -179,6 +180,7 @@ __all__ = [
     "Part",
     "Plan",
     "QuotaExceeded",
+    "Quote",
     "RateLimited",
     "Reasoning",
     "ReasoningDelta",

@@ -78,7 +78,8 @@ MAY: dict[str, set[str]] = {
     | {"batch", "cli/language", "config", "model_facts", "probe", "registry_files", "store", "tool_trial"},
     "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
     "cli": FLAGS
-    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "mcp_client", "probe", "ray", "schemas"}
+    | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "estimates", "mcp_client", "probe", "ray"}
+    | {"schemas"}
     | {"engine", "engine/history", "model_facts", "registry_files", "simulator", "store", "tools", "transports"},
     "cli/commands": FLAGS
     | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ from cnllm.cli import client_factory, option_parsing, turn_log
 from cnllm.cli.attachments import require_readable
 from cnllm.cli.call_template import apply_template
 from cnllm.cli.input import read_call
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import answer, errors, stdio, stdout
 from cnllm.cli.turn import report_ending, run_turn
 from cnllm.errors import CnllmError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import CommandTools
     from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
-    from cnllm.types import Message, Reply
+    from cnllm.types import Message, Quote, Reply
 
 __all__ = ["CallRunner"]
 
@@ -35,6 +36,8 @@ class CallRunner:
         self.params = params
         template = apply_template(params)
         self.form: str | None = params["form"]
+        if params["quote"] and self.form not in (None, "json"):
+            raise errors.UsageError(f"--quote and --{self.form} print different things", "give one of them")
         self.by: Literal["sentence"] | None = "sentence" if params["sentences"] else None
         self.options = option_parsing.call_options(
             params["parameters"],
@@ -56,7 +59,7 @@ class CallRunner:
         from cnllm.registry import Registry
 
         self.new: list[Message] = read_call(self.params, template)
-        sends = self.form not in ("plan", "curl")
+        sends = not self.params["quote"] and self.form not in ("plan", "curl")
         self.log = turn_log.open_log(self.params, "cnllm call", writes=sends and not self.params["no_log"])
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
@@ -103,6 +106,8 @@ class CallRunner:
     def run(self) -> int:
         """Send the request, or print it."""
         with self._open, closing(self.log):
+            if self.params["quote"]:
+                return self._show_quote()
             if self.form == "plan":
                 return self._show_plan()
             if self.form == "curl":
@@ -125,6 +130,18 @@ class CallRunner:
         )
 
     # ── showing ──────────────────────────────────────────────────────────────
+    def _show_quote(self) -> int:
+        """Print what the call has in tokens and may cost."""
+        from cnllm.estimates.quote import quote
+
+        found = quote(self.plan)
+        if self.form == "json":
+            answer.print_json(msgspec.to_builtins(found))
+            return errors.WHOLE
+        for line in _quote_lines(self.model.name, found, loops=self.box is not None):
+            stdout.print_line(line)
+        return errors.WHOLE
+
     def _show_plan(self) -> int:
         from cnllm.config import redact
 
@@ -232,3 +249,24 @@ class CallRunner:
         reply = client.call(self.model, self.messages, **self.options)
         view.reply(reply)
         return reply
+
+
+def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:
+    """Yield the lines of a quote. `loops`: more calls follow where the model calls a tool."""
+    yield f"the first call of {model}; nothing was sent" if loops else f"a call of {model}; nothing was sent"
+    spread = ""
+    if quote.input_errors is not None:
+        half, most = quote.input_errors
+        spread = f" (±{100 * half:.0f} % in half of the recorded requests, ±{100 * most:.0f} % in nine of ten)"
+    yield f"input: about {quote.input:,} tokens{spread}"
+    if quote.cached is not None:
+        yield f"sent before: about {quote.cached:,} of them, which the endpoint's cache may have"
+    if quote.output_max is not None:
+        yield f"output: {quote.output_max:,} tokens at most"
+    low, high = ("unknown" if amount is None else f"{amount:f}" for amount in (quote.low, quote.high))
+    if quote.low is None and quote.high is None:
+        yield "cost: unknown"
+    else:
+        yield f"cost: {low} {quote.currency} at least, {high} at most"
+    for name in quote.unknown:
+        yield f"not known: {name}"

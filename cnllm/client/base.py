@@ -21,7 +21,7 @@ from cnllm.engine.run.call import Call
 from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
-from cnllm.types import Message, Note, checks
+from cnllm.types import Message, Note, Quote, checks
 from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
@@ -172,7 +172,32 @@ class BaseClient(Generic[AnyTransport]):
         """Return the request that would be sent, with a note for every change. No key is needed."""
         return self._plan(model, messages, dict(options), stream=stream)
 
-    def _plan(self, model: str | Model, messages: Any, options: dict[str, Any], *, stream: bool | None) -> Plan:
+    @with_options
+    def quote(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Quote:
+        """Return the tokens and the bounds of the cost of a call. Nothing is sent, and no key is needed.
+
+        `high` is what the budget of a gateway's key reserves for the call; `low` takes from the cache what the model
+        had before it wrote its last turn in `messages` (`Message.by`), and has one token of output. With `fallback`
+        each model may be charged, one after the other. A simulated client quotes the model's price.
+        """
+        from cnllm.estimates.quote import quote, quote_route
+
+        rules, given = self._fallback_rules(options), as_messages(messages)
+        targets = [model] if rules is None else [model, *rules.targets]
+        return quote_route(
+            [quote(self._plan(target, given, dict(options), stream=False, is_free=False)) for target in targets]
+        )
+
+    def _plan(
+        self,
+        model: str | Model,
+        messages: Any,
+        options: dict[str, Any],
+        *,
+        stream: bool | None,
+        is_free: bool = True,
+    ) -> Plan:
+        """Return a request. A simulated one that `is_free` has no price."""
         options.pop("fallback", None)
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
@@ -193,8 +218,9 @@ class BaseClient(Generic[AnyTransport]):
             timeouts=self._timeouts if timeout is None else Timeouts.of(timeout),
             limits=self._limits if options.get("limits") is None else plan.limits,
         )
-        if self.simulate:  # a simulated call costs nothing
-            return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
+        if self.simulate:
+            notes = [*notes, *plan.notes, _SIMULATED]
+            return replace(plan, notes=notes, flags=replace(plan.flags, price=None) if is_free else plan.flags)
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
 
     def _open_sets(self, options: Mapping[str, Any]) -> dict[str, Any]:

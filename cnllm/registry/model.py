@@ -99,6 +99,11 @@ class Model:
         return f"{self.provider}/{self.id}"
 
     @property
+    def family(self) -> str | None:
+        """Return the family of the model's weights; None where the registry knows none."""
+        return self._source.family(self.id)
+
+    @property
     def data_version(self) -> str:
         """Return the version of the data that the model comes from (`Registry.version`); "" where it has none."""
         version = self._source.data_version
@@ -138,7 +143,7 @@ class Model:
         provider, _, id = by.partition("/")
         if provider != self.provider:
             return False
-        return not id or id == self.id or self._source.family(id) == self._source.family(self.id)
+        return not id or id == self.id or self._source.family(id) == self.family
 
     def flags_for(self, mode: frozenset[str]) -> Flags:
         """Return the flags in a mode (see `conditions`): each `when` table whose atoms all hold overrides `flags`."""

@@ -43,6 +43,7 @@ __all__ = [
     "NoteAdded",
     "Opaque",
     "Part",
+    "Quote",
     "Reasoning",
     "ReasoningDelta",
     "Reply",
@@ -125,6 +126,26 @@ class Cost(Struct, frozen=True):
         else:
             msgspec.structs.force_setattr(self, "complete", True)
             msgspec.structs.force_setattr(self, "at_most", self.amount)
+
+
+class Quote(Struct, frozen=True):
+    """The tokens and the cost of a call before it is made.
+
+    `input` is an estimate, and so is `cached`, its part that was sent before: None where nothing shows that it was.
+    Half and nine tenths of recorded requests to this family of models differed from such an estimate by the shares in
+    `input_errors` at most; None where none are recorded. `output_max` is the most tokens of the reply. `low` and `high`
+    are the least and the most that the call costs, in units of `currency`; None where nothing bounds it. `unknown`
+    names what is not known.
+    """
+
+    input: int
+    cached: int | None
+    output_max: int | None
+    low: Decimal | None
+    high: Decimal | None
+    currency: str | None
+    unknown: tuple[str, ...] = ()
+    input_errors: tuple[float, float] | None = None
 
 
 class Citation(Struct, frozen=True, omit_defaults=True):

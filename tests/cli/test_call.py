@@ -421,3 +421,49 @@ def test_a_stream_may_be_printed_a_sentence_at_a_time(machine: Machine) -> None:
         plain = machine.run(*CALL, "--sentences", "hi")
     assert [event["text"] for event in events if event["type"] == "text_delta"] == ["One. ", "Two. ", "3"]
     assert (plain.status, plain.out) == (0, "One. Two. 3\n")
+
+
+# ── before a call ────────────────────────────────────────────────────────────
+PRICE = "price = { currency = 'CNY', input = 2, output = 8, cached = 0.5 }\nlimits = { context = 9000, output = 1000 }"
+
+
+def test_a_quote_says_what_a_call_can_cost_and_sends_nothing(machine: Machine) -> None:
+    with Server([http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, PRICE)
+        del machine.env["HOME_TEST_KEY"]
+        done = machine.run(*CALL, "--quote", "--max-tokens", "50", "hi " * 100)
+        assert (done.status, done.err) == (0, "")
+        first, tokens, output, cost = done.out.splitlines()
+        assert first == "a call of home/m; nothing was sent"
+        assert tokens.startswith("input: about ")
+        assert " % in half of the recorded requests, " in tokens
+        assert output == "output: 50 tokens at most"
+        assert cost.startswith("cost: 0.000")
+        assert " CNY at least, 0.00" in cost
+        found = machine.run(*CALL, "--quote", "--json", "--max-tokens", "50", "hi " * 100).json()
+        assert f"about {found['input']} tokens" in tokens
+        assert cost == f"cost: {found['low']} CNY at least, {found['high']} at most"
+        assert (found["cached"], found["output_max"], found["unknown"]) == (None, 50, [])
+        assert machine.run("logs", "list", "--json").json() == []
+        machine.run(*CALL, "--quote", "--plan", "hi").fails(2, "--quote", "--plan")
+        assert peer.received == []
+
+
+def test_a_quote_of_a_conversation_knows_what_was_sent_before(machine: Machine) -> None:
+    with Server([http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, PRICE)
+        assert machine.run(*CALL, "--no-stream", "hi " * 500).status == 0
+        found = machine.run("call", "-c", "--quote", "--json", "and now?").json()
+        assert found["input"] > found["cached"] > 100
+        assert "sent before: about" in machine.run("call", "-c", "--quote", "and now?").out
+        assert len(peer.received) == 1
+
+
+def test_a_quote_of_an_unknown_price_names_it(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:1")
+    done = machine.run(*CALL, "--quote", "hi")
+    assert done.out.splitlines()[2:] == [
+        "cost: unknown",
+        "not known: the price of home/m",
+        "not known: the greatest length of a reply of home/m",
+    ]

@@ -16,7 +16,8 @@ import openai
 import pytest
 from examples import SHARE
 
-from cnllm.estimates.money import UNITS, format_units
+import cnllm
+from cnllm.estimates.money import UNITS, format_units, units_of
 from cnllm.gateway.access import digest
 from cnllm.gateway.limits.book import KeyBook, open_book
 from cnllm.gateway.limits.key_use import KeyUse
@@ -522,3 +523,20 @@ def test_the_page_of_the_operator_shows_what_is_used_of_what(tmp_path: Path) -> 
         assert used["period_ends"]["CNY"] - used["period_starts"]["CNY"] == 86_400
         assert "digest" not in used
         assert b"keyRows" in here.http.get("/ui").content
+
+
+def test_a_quote_has_what_a_budget_reserves(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hi")) as gateway:
+        overlay = tmp_path / "quoted.toml"
+        overlay.write_text(MODELS.replace("URL", gateway.upstream.url))
+        quote = cnllm.Client(cnllm.Registry.load(str(overlay))).quote(MODEL, "Hi", max_tokens=100)
+        assert quote.high is not None
+        high = units_of(quote.high)
+        too_little, enough = (
+            gateway.key("less", budgets={"CNY": high - 1}),
+            gateway.key("enough", budgets={"CNY": high}),
+        )
+        refused = gateway.send(too_little, requests()["openai-chat"])
+        assert refused.status_code == 429
+        assert format_units(high) in refused.text
+        assert gateway.send(enough, requests()["openai-chat"]).status_code == 200

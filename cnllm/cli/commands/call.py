@@ -16,6 +16,7 @@ EXAMPLES = options.examples(
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
     "cnllm call --model glm-4.7 --temperature 0.2 --json 'Say hi' | jq -r .text",
     "cnllm call -c 'And at sunset?'",
+    "cnllm call --model glm-4.7 --quote -f report.md 'Sum it up.'",
     "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
     "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr; cnllm call -t tr -p lang=French 'Good morning'",
     "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
@@ -59,6 +60,7 @@ EXAMPLES = options.examples(
 @click.option("--events", "form", flag_value="events", help="Print each event as one line of JSON.")
 @click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
 @click.option("--curl", "form", flag_value="curl", help="Print the request as a curl command; send nothing.")
+@click.option("--quote", is_flag=True, help="Print tokens and cost before the call; send nothing.")
 @click.option("--record", metavar="FILE", type=click.Path(), help="Append the exchange to FILE, without secrets.")
 @click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
 @click.option(

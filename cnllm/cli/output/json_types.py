@@ -16,7 +16,7 @@ from cnllm.registry_files.compare import Disagreement
 from cnllm.registry_files.sources import CitedSource, UnsourcedFlag
 from cnllm.registry_files.updates.changes import Change
 from cnllm.tool_trial import TrialReport
-from cnllm.types import Note
+from cnllm.types import Note, Quote
 
 __all__ = ["LISTINGS", "Card", "FlagDifference", "FlagFact", "Key", "ModelRow"]
 
@@ -183,6 +183,7 @@ LISTINGS: dict[str, Any] = {
     "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
     "batch": Report,
+    "call-quote": Quote,
     "batch-dry-run": Estimate,
     "verify-tools": list[TrialReport],
     "probe": Probed,
