@@ -233,6 +233,7 @@ def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> 
         "catalogue.toml",
         "release_keys.toml",
         "clients.toml",
+        "families.toml",
         "login.html",
         "page.html",
         "page.js",
