@@ -45,7 +45,7 @@ MAY: dict[str, set[str]] = {
     "cassette": VALUES | {"config"},
     "estimates": FLAGS | {"engine/decode", "engine/encode", "protocols"},
     "client": FLAGS
-    | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "tools", "transports"}
+    | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "store", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
     "gateway/store": {"config", "errors", "fork", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},

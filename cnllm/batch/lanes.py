@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cnllm.batch.controller import Controller
 from cnllm.batch.identity import plan_identity
@@ -21,13 +21,18 @@ from cnllm.registry.model import Model
 from cnllm.transports import default_async_transport
 from cnllm.types.policy import Retry
 
+if TYPE_CHECKING:
+    from cnllm.client.call_record import CallRecorder
+
 __all__ = ["idempotency_header", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
 
 
-def open_lanes(settings: BatchSettings, registry: Registry, names: Mapping[str, str], salt: str) -> list[Lane]:
+def open_lanes(
+    settings: BatchSettings, registry: Registry, names: Mapping[str, str], salt: str, recorder: CallRecorder | None
+) -> list[Lane]:
     """Return a lane for each model and key. Raises `UnknownModel`."""
     lanes = []
     for model in settings.models:
@@ -54,6 +59,7 @@ def open_lanes(settings: BatchSettings, registry: Registry, names: Mapping[str, 
                 simulate=settings.simulate,
                 api_key=key,
                 retry=_ONCE if settings.max_steps is None else _IN_LOOPS,
+                log_calls=False if recorder is None else recorder,
             )
             name = resolved.name if len(settings.api_keys) < 2 else f"{resolved.name}, key {number}"
             lanes.append(Lane(name, resolved, client, controller))

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cnllm._version import VERSION
 from cnllm.batch import identity
@@ -38,10 +38,14 @@ from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
 from cnllm.config.private_files import write_file
+from cnllm.config.settings import read_setting
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
 from cnllm.types.call_options import LoopOptions
+
+if TYPE_CHECKING:
+    from cnllm.client.call_record import CallRecorder
 
 __all__ = ["BatchSession", "Interruptible"]
 
@@ -95,8 +99,11 @@ class BatchSession:
         settings, state = self.settings, self.state
         spent = recover(self.output, state)
         self.parts = VendorParts(state)
+        self.recorder = self._open_recorder()
         self._refuse_open_parts()
-        self.lanes: list[Lane] = open_lanes(settings, self.registry, self._resolved_names(), self._salt())
+        self.lanes: list[Lane] = open_lanes(
+            settings, self.registry, self._resolved_names(), self._salt(), self.recorder
+        )
         by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
         if by_calls:
             use_calls(self.lanes, self.registry)
@@ -153,6 +160,20 @@ class BatchSession:
             self.state.set_facts(salt=salt)
         return salt
 
+    def _open_recorder(self) -> CallRecorder | None:
+        """Return the recorder of calls; None where nobody wants it. All runs with one output are one conversation."""
+        settings = self.settings
+        if not (read_setting("log_calls") if settings.log_calls is None else settings.log_calls):
+            return None
+        from cnllm.client.call_record import CallLog, CallRecorder
+
+        conversation: str | None = self.state.fact("conversation")
+        if conversation is None:
+            conversation = secrets.token_hex(5)
+            self.state.set_facts(conversation=conversation)
+        origin = "simulated" if settings.simulate else "endpoint"
+        return CallRecorder(CallLog(), origin, "batch", conversation, settings.tag or "")
+
     def _discard(self, *, is_new: bool) -> None:
         """Close the state. Files that this run made, and that hold nothing, are removed."""
         self.state.close()
@@ -170,6 +191,8 @@ class BatchSession:
 
     def close(self) -> None:
         """Close the files."""
+        if self.recorder is not None:
+            self.recorder.log.close()
         self.reader.close()
         self.output.close()
         self.state.close()

@@ -55,6 +55,7 @@ class BatchOptions(AllowanceOptions, RunOptions, total=False):
     api_keys: Sequence[str]
     transport: Any
     plot: bool
+    log_calls: bool | None
     vendor_batch: bool
     on_progress: Callable[[Progress], object] | None
 
@@ -89,6 +90,8 @@ class BatchSettings(Struct, frozen=True, kw_only=True):
     api_keys: tuple[str, ...] = ()
     transport: Any = None
     plot: bool = False
+    log_calls: bool | None = None
+    tag: str | None = None
     vendor_batch: bool = False
     on_progress: Callable[[Progress], object] | None = None
 
@@ -114,6 +117,7 @@ def make_settings(
         "options": {name: value for name, value in given.items() if name not in own},
         "concurrency": None if concurrency == "auto" else concurrency,
         "max_cost": None if max_cost is None else Decimal(str(max_cost)),
+        "tag": None if given.get("tag") is None else checks.as_tag("tag", given["tag"]),
         "assume_output": checks.number("assume_output", given.get("assume_output"), 1, none=True),
         "cache": _cache_path(cache),
         "api_keys": tuple(given.get("api_keys", ())),

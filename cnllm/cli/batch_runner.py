@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import client_factory, option_parsing, tools
+from cnllm.cli import client_factory, option_parsing, tools, turn_log
 from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings
 
@@ -22,7 +22,7 @@ __all__ = ["run_batch"]
 
 _SETTINGS = (
     *("prompt", "currency", "assume_output", "rpm", "tpm", "attempts", "unsure", "strict", "order", "group_by"),
-    *("cache", "simulate", "format", "encoding", "vendor_batch"),
+    *("cache", "simulate", "format", "encoding", "vendor_batch", "tag"),
 )
 """The options that are settings of a batch, under the same name."""
 SIMULATED = "simulated: these answers are made up on this machine; no model was asked"
@@ -125,6 +125,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             api_keys=keys,
             max_steps=(params["max_steps"] or 10) if box is not None else params["max_steps"],
             plot=not params["no_plot"],
+            log_calls=turn_log.logs_calls(False if params["no_log"] else None),
             **options,
         )
     except (TypeError, ValueError) as error:

@@ -147,13 +147,16 @@ def _undo(session: ChatSession, argument: str) -> None:
 
 
 def _cost(session: ChatSession, argument: str) -> None:
-    stdio.print_line(_cost_line(session.answers))
+    stdio.print_line(_cost_line(session.answers, session.unpaid))
 
 
-def _cost_line(replies: Sequence[Reply]) -> str:
-    """Return the usage of all answers. Those of turns that were taken back cost money too."""
+def _cost_line(replies: Sequence[Reply], failed: int) -> str:
+    """Return the usage of all answers. Those of turns that were taken back cost money too.
+
+    `failed` counts turns without an answer that the endpoint may charge.
+    """
     counts: dict[str, int] = {}
-    unknown = 0
+    unknown = failed
     amounts: dict[str, Any] = {}
     for reply in replies:
         usage = reply.usage
@@ -168,9 +171,9 @@ def _cost_line(replies: Sequence[Reply]) -> str:
         extra = f" ({counts[detail]} {detail})" if counts.get(detail) else ""
         parts.append(f"{counts.get(name, 0)} {label}{extra}")
     for currency, amount in amounts.items():  # a sum that leaves something out is a lower bound
-        mark = "≥ " if currency in bounds or any(reply.cost is None for reply in replies) else ""
+        mark = "≥ " if failed or currency in bounds or any(reply.cost is None for reply in replies) else ""
         parts.append(f"{mark}{amount.normalize():f} {currency}")
-    unpriced = sum(reply.cost is None for reply in replies)
+    unpriced = failed + sum(reply.cost is None for reply in replies)
     if unknown:
         parts.append(f"usage of {unknown} unknown")
     if unpriced:

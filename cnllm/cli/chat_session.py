@@ -69,6 +69,7 @@ class ChatSession:
         self.box = box
         self.thinking = False
         self.answers: list[Reply] = []
+        self.unpaid = 0  # turns without an answer that the endpoint may charge
         self._client = client
         self._log = log
         self._endpoint = settings.endpoint
@@ -136,6 +137,8 @@ class ChatSession:
             result = self._run_turn(new, view)
             if result.reply is not None:
                 self.answers.append(result.reply)
+            elif not (isinstance(result.error, CnllmError) and result.error.meaning.charged is False):
+                self.unpaid += 1
             if result.error is None:
                 assert result.reply is not None
                 self._complete_turn(

@@ -128,7 +128,9 @@ def build_client(
         from cnllm.cassette import Recorder
 
         transport = Recorder(transport or base_transport(registry, simulate=simulate), record, errors.hide_secrets)
-    return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
+    offline = simulate and replay is None
+    # The command logs its turns itself, with their words.
+    return Client(registry, transport, simulate=offline, api_key=api_key, timeout=timeout, log_calls=False)
 
 
 def base_transport(registry: Registry, *, simulate: bool) -> Any:

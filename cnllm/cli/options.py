@@ -308,6 +308,21 @@ def conversation(function: Any) -> Any:
     return last(one(function))
 
 
+def tag(function: Any) -> Any:
+    """Add the option `--tag`."""
+    text = "A name by which cnllm logs cost groups calls. It is never sent."
+    return click.option("--tag", metavar="NAME", callback=_check_tag, help=text)(function)
+
+
+def _check_tag(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    from cnllm.types import checks
+
+    try:
+        return None if value is None else checks.as_tag("--tag", value)
+    except ValueError as error:
+        raise click.BadParameter(f"1 to {checks.MOST_TAG} printable characters are allowed") from error
+
+
 def attachments(function: Any) -> Any:
     """Add the options `-a` and `-f`."""
     attach = click.option(

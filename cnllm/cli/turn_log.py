@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cnllm.cli import client_factory, default_model
-from cnllm.cli.output import errors
+from cnllm.cli.output import errors, stdio
 from cnllm.config import log_mode
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from cnllm.store import Conversation, Store, Turn
     from cnllm.types import Message, Reply
 
-__all__ = ["LoggedTurn", "TurnLog", "choose_model", "open_log"]
+__all__ = ["LoggedTurn", "TurnLog", "choose_model", "logs_calls", "open_log"]
 
 
 class TurnLog:
     """The store, as a call or a chat uses it. It is opened only to read a conversation or to write a turn."""
 
-    def __init__(self, conversation_id: str | None, *, writes: bool) -> None:
+    def __init__(self, conversation_id: str | None, *, writes: bool, tag: str | None = None) -> None:
+        self._tag = tag
         self._conversation_id = conversation_id
         self._mode = _mode() if writes else "off"
         self._store: Store | None = None
@@ -103,6 +104,7 @@ class TurnLog:
                 secrets=errors.hide_secrets(),
                 exchanges=self._mode == "on",
                 price=model.flags.price,
+                tag=self._tag,
             )
         except CnllmError as error:
             if self._conversation_id is not None:
@@ -133,7 +135,7 @@ def open_log(params: Mapping[str, Any], command: str, *, writes: bool) -> TurnLo
     conversation = "last" if params["continues"] else params["conversation"]
     if conversation is None and params["model"] is None:
         default_model.require_model(params["base_url"], command)
-    return TurnLog(conversation, writes=writes)
+    return TurnLog(conversation, writes=writes, tag=params["tag"])
 
 
 def choose_model(
@@ -199,6 +201,17 @@ class LoggedTurn:
     ) -> None:
         if error is not None:
             self.fail(error)
+
+
+def logs_calls(choice: bool | None) -> bool:
+    """Return whether calls are logged: by the option, else by the mode of `cnllm logs`. Where it is unreadable: no."""
+    if choice is not None:
+        return choice
+    try:
+        return log_mode.mode() != "off"
+    except CnllmError as error:
+        stdio.print_line(f"calls are not logged: {error.message}")
+        return False
 
 
 def _mode() -> LogMode:

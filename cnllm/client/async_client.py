@@ -157,6 +157,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
         close = getattr(self._transport, "aclose", None)
         if close is not None:
             await close()
+        if self._call_log is not None:
+            await run_in_thread(self._call_log.close)
 
     close = aclose
 

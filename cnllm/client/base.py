@@ -27,6 +27,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
+    from cnllm.client.call_record import CallLog, CallRecorder
     from cnllm.client.fallback import Cooldowns
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.tool_sets import HeldSets
@@ -78,6 +79,7 @@ class BaseClient(Generic[AnyTransport]):
         on_event: OnEvent | None = None,
         raw_log: bool | str | os.PathLike[str] | None = None,
         fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None = None,
+        log_calls: bool | CallRecorder | None = None,
     ) -> None:
         self._fallback: Fallback | None = None
         self._cooldowns: Cooldowns | None = None
@@ -113,11 +115,28 @@ class BaseClient(Generic[AnyTransport]):
 
             folder = raw_log_folder(raw_log)
             self._raw_log = None if folder is None else RawLog(folder)
+        self._recorder: CallRecorder | None = None
+        self._call_log: CallLog | None = None  # of this client alone
+        self._record_calls(log_calls)
         if transport is not None and is_httpx_transport(transport, is_async=self._is_async):
             self._connections = self._httpx_adapter(transport)
         else:
             self._connections = transport
         self._open_transport()
+
+    def _record_calls(self, log_calls: bool | CallRecorder | None) -> None:
+        """Set what writes the calls down, where they are to be written."""
+        if log_calls is None:
+            log_calls = bool(settings.read_setting("log_calls"))
+        if log_calls is False:
+            return
+        from cnllm.client.call_record import CallLog, CallRecorder
+
+        if log_calls is True:
+            self._call_log = CallLog()
+            log_calls = CallRecorder(self._call_log, "simulated" if self.simulate else "endpoint")
+        checks.require_type("log_calls", log_calls, CallRecorder, "True, False or None")
+        self._recorder = log_calls
 
     def _open_transport(self) -> None:
         """Set the transport: connections, or the simulator of the registry; with a raw log, what records it."""
@@ -199,6 +218,7 @@ class BaseClient(Generic[AnyTransport]):
     ) -> Plan:
         """Return a request. A simulated one that `is_free` has no price."""
         options.pop("fallback", None)
+        options.pop("tag", None)
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
@@ -253,11 +273,20 @@ class BaseClient(Generic[AnyTransport]):
         return None if self._key_holder is None else _client_keys[self._key_holder]
 
     def _open_call(
-        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
+        self,
+        model: str | Model,
+        messages: Any,
+        stream: bool,
+        options: Mapping[str, Any],
+        conversation: str | None = None,
     ) -> tuple[Call, CallSetup]:
-        """Return a call that has not begun, on several models where there is a fallback."""
+        """Return a call that has not begun, on several models where there is a fallback.
+
+        `conversation` is that of the call in the log.
+        """
         if self._closed:
             self._require_open()
+        tag = None if (tag := options.get("tag")) is None else checks.as_tag("tag", tag)
         keys: dict[int, str | None] | None = None
         if (self._fallback is not None or "fallback" in options) and (rules := self._fallback_rules(options)):
             key = None
@@ -265,7 +294,12 @@ class BaseClient(Generic[AnyTransport]):
         else:
             call, key = self._start_one(model, messages, stream, options, self._client_key())
         steps = call.stream() if stream else call.complete()
-        return call, CallSetup(self._transport, steps, key, keys, watch_call(self._on_event), self._input_checker)
+        recorder = self._recorder
+        if recorder is not None and (tag is not None or conversation is not None):
+            place = recorder.conversation or conversation
+            recorder = replace(recorder, tag=recorder.tag if tag is None else tag, conversation=place)
+        watch = watch_call(self._on_event, None if recorder is None else recorder.record)
+        return call, CallSetup(self._transport, steps, key, keys, watch, self._input_checker)
 
     def _fallback_rules(self, options: Mapping[str, Any]) -> Fallback | None:
         """Return the fallback of a call, or None where it names no other model."""

@@ -48,6 +48,8 @@ Options, each a keyword that may be left out:
   limits: how many bytes of a reply are taken: Limits(max_reply_bytes=, max_event_bytes=); 128
       MiB and 64 MiB
   api_key: this key, wherever the call goes; left out: the environment, or the keys file
+  tag: a name by which cnllm logs cost groups calls, of up to 100 printable characters; it is
+      never sent
   fallback: the models that take over where the first one fails: a list of names, or a Fallback
       with further rules; an empty list switches the client's off
   schema: what the answer follows, as reply.parsed: a pydantic model, a dataclass, another type

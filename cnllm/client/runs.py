@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
@@ -345,6 +347,7 @@ def prepare_loop(
         retry_cut_steps=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
     loop = Loop(as_messages(messages), loop_rules)
+    open_call = partial(open_call, conversation=os.urandom(5).hex())  # in the log, the steps stand together
     prepared: list[Any] = []
     resolved: list[Model] = []  # a tier or an alias keeps its first model for the whole run
 

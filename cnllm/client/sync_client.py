@@ -42,7 +42,8 @@ class Client(BaseClient[HttpTransport]):
     `raw_log`, or CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`):
     True for the data folder, or a folder. `fallback` names the models that take over where the first one fails: a list
     of names, or a `cnllm.Fallback`; it is an option of every call, too. `api_key` does not go to those
-    at another endpoint.
+    at another endpoint. `log_calls`, or CNLLM_LOG_CALLS, writes what each call costs to the file of `cnllm logs`,
+    without a word of it; it is off by default.
     """
 
     _is_async = False
@@ -142,13 +143,18 @@ class Client(BaseClient[HttpTransport]):
         return Stream(*self._open_call(model, messages, stream, options))
 
     def _open_call(
-        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
+        self,
+        model: str | Model,
+        messages: Any,
+        stream: bool,
+        options: Mapping[str, Any],
+        conversation: str | None = None,
     ) -> tuple[Call, CallSetup]:
         if "tools" in options and has_set_options(options):
             if self._closed:
                 self._require_open()
             options = self._open_sets(options)
-        return super()._open_call(model, messages, stream, options)
+        return super()._open_call(model, messages, stream, options, conversation)
 
     def warm(self, model: str | Model) -> None:
         """Open a connection to a model's endpoint, so that the first call need not wait for it.
@@ -167,6 +173,8 @@ class Client(BaseClient[HttpTransport]):
         close = getattr(self._transport, "close", None)
         if close is not None:
             close()
+        if self._call_log is not None:
+            self._call_log.close()
 
     def __enter__(self) -> Self:
         return self

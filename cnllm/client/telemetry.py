@@ -14,7 +14,7 @@ import inspect
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -160,6 +160,9 @@ class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
 OnEvent = Callable[[Any], object]
 """The callback, called with each of the values above."""
 
+Record = Callable[[Any, str, Sequence[Note]], None]
+"""Takes the end of a call, the protocol of its endpoint, and the notes of its reply."""
+
 
 def check_callback(on_event: OnEvent | None) -> OnEvent | None:
     """Return the callback. Raise `TypeError` for one that is not a plain function."""
@@ -168,9 +171,10 @@ def check_callback(on_event: OnEvent | None) -> OnEvent | None:
     return on_event
 
 
-def watch_call(on_event: OnEvent | None) -> Watch | None:
-    """Return a `Watch` for one call, or None where nobody listens."""
-    return Watch(on_event) if on_event is not None or _enabled_logger(_INFO) is not None else None
+def watch_call(on_event: OnEvent | None, record: Record | None = None) -> Watch | None:
+    """Return a `Watch` for one call, or None where nobody listens. `record` writes the call down at its end."""
+    is_heard = on_event is not None or record is not None or _enabled_logger(_INFO) is not None
+    return Watch(on_event, record) if is_heard else None
 
 
 def _enabled_logger(level: int) -> Any:
@@ -208,16 +212,18 @@ def report_loop_end(watch: Watch, stopped: str, steps: Any, usage: Usage, cost: 
 class Watch:
     """Reports the progress of one call, as its driver sees it."""
 
-    def __init__(self, on_event: OnEvent | None) -> None:
+    def __init__(self, on_event: OnEvent | None, record: Record | None = None) -> None:
         self.model = ""
+        self._protocol = ""
+        self._record = record
         self._on_event = on_event
         self._call = next(_numbers)
         self._start = self._request_start = time.monotonic()
         self._attempt = 0
         self._ended = self._cut = False
 
-    def emit(self, kind: type[TelemetryEvent], **fields: Any) -> None:
-        """Pass a value to the callback and the logger."""
+    def emit(self, kind: type[TelemetryEvent], **fields: Any) -> TelemetryEvent:
+        """Pass a value to the callback and the logger, and return it."""
         value = kind(call=self._call, model=self.model, **fields)
         level = _INFO if kind in (RetryScheduled, ReplyCut, Recovered, LeakFound) else _DEBUG
         if (log := _enabled_logger(level)) is not None:
@@ -229,12 +235,13 @@ class Watch:
                 import logging
 
                 logging.getLogger("cnllm.watch").exception("on_event raised; the call goes on")
+        return value
 
     def request_sent(self, plan: Any) -> None:
         """Report that a request is about to be sent."""
         from urllib.parse import urlsplit
 
-        self.model = plan.model.name
+        self.model, self._protocol = plan.model.name, plan.model.protocol
         self._attempt += 1
         self._request_start = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
@@ -289,6 +296,7 @@ class Watch:
             response_model=reply.model,
             id=reply.id,
             registry=reply.registry,
+            notes=reply.notes,
         )
 
     def call_failed(self, error: CnllmError) -> None:
@@ -300,11 +308,14 @@ class Watch:
         status = error.status if isinstance(error, EndpointError) else None
         self._end(error=type(error).__name__, status=status, usage=usage, cost=cost)
 
-    def _end(self, *, id: str | None = None, **fields: Any) -> None:
+    def _end(self, *, id: str | None = None, notes: Sequence[Note] = (), **fields: Any) -> None:
         if self._ended:
             return
         self._ended = True
-        self.emit(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._start, response_id=id, **fields)
+        seconds = time.monotonic() - self._start
+        ended = self.emit(CallEnded, attempts=self._attempt, seconds=seconds, response_id=id, **fields)
+        if self._record is not None and self._attempt:  # otherwise nothing was sent
+            self._record(ended, self._protocol, notes)
 
 
 class Counters:

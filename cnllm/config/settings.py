@@ -90,6 +90,13 @@ def _switch(text: str) -> bool | str:
     return _SWITCH[word.lower()] if word.lower() in _SWITCH else _folder(word)
 
 
+def _on_or_off(text: str) -> bool:
+    """Return a boolean for a word that switches."""
+    if (word := text.strip().lower()) not in _SWITCH:
+        raise ValueError
+    return _SWITCH[word]
+
+
 def _seconds(purpose: str) -> Setting:
     return Setting(values="a number of seconds above 0", purpose=purpose, read=_positive)
 
@@ -147,6 +154,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         purpose="whether the command line logs calls; it wins over cnllm logs on and off",
         read=_word(get_args(LogMode), lower=True),
         examples=("off",),
+    ),
+    "log_calls": Setting(
+        values="on or off",
+        purpose="whether clients of the library write what calls cost to the file of cnllm logs, without their words",
+        read=_on_or_off,
+        examples=("on",),
     ),
     "serve_key": _key("the key that clients of the gateway must send"),
     "admin_key": _key("the key of the gateway's /metrics and /ui"),

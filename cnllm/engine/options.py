@@ -36,7 +36,7 @@ EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", 
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
 PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls"))
 """The parameters that are options of a call, whatever the model's registry says."""
-CLIENT_OPTIONS = ("api_key", "fallback", "limits", "timeout")
+CLIENT_OPTIONS = ("api_key", "fallback", "limits", "tag", "timeout")
 """Options for the client; accepted so that one set of options serves both."""
 
 

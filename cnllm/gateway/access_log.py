@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import time
 import traceback
 from collections import OrderedDict
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +19,11 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
 
-__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields"]
+if TYPE_CHECKING:
+    from cnllm.store.calls import LoggedCall
+    from cnllm.store.records import PrefixRecord
+
+__all__ = ["AccessLog", "Entry", "LineHandler", "entry_fields", "logged_call"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT_BYTES = 8 * 1024 * 1024  # of the newest requests, whose notes a client may ask for
@@ -149,3 +154,30 @@ def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     if entry.cost is not None:
         data["cost"] = {"amount": str(entry.cost.amount), "currency": entry.cost.currency}
     return {**data, "notes": notes}
+
+
+def logged_call(entry: Entry, conversation: str, prefix: PrefixRecord | None, *, is_simulated: bool) -> LoggedCall:
+    """Return the record of a call for the store. Without a tag of the client's it has the name of the key."""
+    from cnllm.store.calls import LoggedCall
+    from cnllm.store.records import Failure
+
+    began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
+    failure = entry.error or ("Interrupted" if entry.outcome and not entry.finish else "")
+    return LoggedCall(
+        conversation=conversation,
+        began=began.isoformat(timespec="milliseconds"),
+        model=entry.model,
+        protocol=entry.upstream_protocol,
+        client=entry.protocol,
+        origin="simulated" if is_simulated else "endpoint",
+        tag=entry.tag or entry.key,
+        key=entry.key,
+        finish=entry.finish,
+        usage=entry.usage,
+        cost=entry.cost,
+        seconds=entry.seconds,
+        error=Failure(failure, entry.outcome) if failure else None,
+        notes=entry.notes,
+        registry=entry.registry,
+        prefix=prefix,
+    )

@@ -16,7 +16,6 @@ from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace
-from cnllm.gateway.call_log import CallLog
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
@@ -28,6 +27,7 @@ from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
+from cnllm.store.call_log import CallLog
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.spans import ServerSpans
@@ -249,7 +249,9 @@ class Gateway:
             nonlocal client
             if client is None:
                 if self._client is None:
-                    self._client = AsyncClient(registry, simulate=self._simulate, on_event=self._on_event)
+                    self._client = AsyncClient(
+                        registry, simulate=self._simulate, on_event=self._on_event, log_calls=False
+                    )
                 client = self._client if self._client.registry is registry else self._client.with_registry(registry)
             return client
 

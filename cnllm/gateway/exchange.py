@@ -10,6 +10,7 @@ Everything here is pure. The ASGI application and the HTTP clients for SDKs driv
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.fork import cached_property
-from cnllm.gateway.failures import POLICY_HEADER, Failure, RequestFailed, failure_of
+from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
@@ -53,6 +54,7 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
     UsageSeen,
+    checks,
 )
 from cnllm.types.arguments import break_off
 from cnllm.types.media import media_kind
@@ -125,6 +127,7 @@ class Exchange:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         check_request(self.request)
         self._use_policy(headers)
+        self.tag = self._use_tag(headers)
         if not self.request.model:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
@@ -161,6 +164,19 @@ class Exchange:
         if policy not in ("adjust", "error"):
             raise RequestFailed(Failure(400, f"{POLICY_HEADER}: adjust or error is required", "invalid_request"))
         self.request = replace(self.request, options={**self.request.options, "on_unsupported": policy})
+
+    def _use_tag(self, headers: Mapping[str, str]) -> str:
+        """Take the tag of the call, and return it; "" where there is none. Raises `RequestFailed`."""
+        if not (sent := headers.get(TAG_HEADER, "")):
+            return ""
+        with contextlib.suppress(UnicodeError):  # a server gives the bytes of a header as Latin-1
+            sent = sent.encode("latin-1").decode()
+        try:
+            tag = checks.as_tag(TAG_HEADER, sent)
+        except ValueError as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        self.request = replace(self.request, options={**self.request.options, "tag": tag})
+        return tag
 
     def _resolve(self, names: ModelNames, offline: bool) -> Model:
         """Return the model of the request. Raises `RequestFailed`."""

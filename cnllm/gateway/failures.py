@@ -39,6 +39,7 @@ from cnllm.types.media import media_noun
 
 __all__ = [
     "POLICY_HEADER",
+    "TAG_HEADER",
     "Failure",
     "RequestFailed",
     "drop_frames",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 POLICY_HEADER = "x-cnllm-on-unsupported"
+TAG_HEADER = "x-cnllm-tag"
 """The header of a request with the option `on_unsupported`."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
 _ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")

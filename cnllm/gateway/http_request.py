@@ -12,9 +12,8 @@ from cnllm.client.async_stream import AsyncStream
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, ContextTooLong, Untrusted
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
-from cnllm.gateway.access_log import entry_fields
+from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
-from cnllm.gateway.call_log import FinishedCall
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, untrusted_failure
@@ -114,7 +113,10 @@ class HttpRequest:
             )
             service.log.write(self._entry, self._identity)
             if service.calls is not None and self._thread is not None:
-                service.calls.add(FinishedCall(self._entry, self._thread.conversation, service.simulate, self._prefix))
+                conversation, prefix = self._thread.conversation, self._prefix
+                service.calls.add(
+                    partial(logged_call, self._entry, conversation, prefix, is_simulated=service.simulate)
+                )
             if self._body is not None:
                 try:
                     if keep is not None:
@@ -280,6 +282,7 @@ class HttpRequest:
         """Answer with a reply of a model."""
         exchange, body = await self._read_exchange()
         service = self._service
+        self._entry.tag = exchange.tag
         is_routed, is_stream = exchange.fallback is not None, exchange.stream
         await body.worked(
             lambda: self._request_monitor.begin(

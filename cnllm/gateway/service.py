@@ -13,11 +13,11 @@ from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
 from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace, Quota
-from cnllm.gateway.call_log import CallLog
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.state import State
+from cnllm.store.call_log import CallLog
 
 __all__ = ["Headers", "Receive", "Scope", "Send", "Service"]
 

@@ -1,4 +1,4 @@
-"""Calls of a gateway's clients in the store: what they cost and whether a cache could serve them, without a word."""
+"""Calls in the store without a word: of a gateway's clients, of the library and of batches. What did they cost?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from cnllm.types import Cost, Note, Usage
 if TYPE_CHECKING:
     from cnllm.store.file import DatabaseFile
 
-__all__ = ["GatewayCall", "add_calls"]
+__all__ = ["LoggedCall", "add_calls"]
 
 _WHOLE_FINISHES = ("stop", "tool_calls")
 
 
-class GatewayCall(Struct, frozen=True, kw_only=True):
-    """One call. `began` is ISO 8601 in UTC, `client` the protocol of the client, `tag` the name of its key."""
+class LoggedCall(Struct, frozen=True, kw_only=True):
+    """One call. `began` is ISO 8601 in UTC, `key` the name of the client's key at a gateway.
+
+    `client` says who made it: the protocol of a gateway's client, "library" or "batch".
+    """
 
     conversation: str
     began: str
@@ -30,6 +33,7 @@ class GatewayCall(Struct, frozen=True, kw_only=True):
     client: str
     origin: str
     tag: str = ""
+    key: str = ""
     finish: str = ""
     usage: Usage | None = None
     cost: Cost | None = None
@@ -37,10 +41,12 @@ class GatewayCall(Struct, frozen=True, kw_only=True):
     error: Failure | None = None
     notes: Sequence[Note] = ()
     registry: str = ""
+    reply_id: str | None = None
+    reply_model: str | None = None
     prefix: PrefixRecord | None = None
 
 
-def add_calls(file: DatabaseFile, calls: Sequence[GatewayCall]) -> None:
+def add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
     """Write calls that have ended, in one transaction."""
     rows = [_row(call) for call in calls]
     if not rows:
@@ -52,7 +58,7 @@ def add_calls(file: DatabaseFile, calls: Sequence[GatewayCall]) -> None:
         connection.executemany(f"INSERT INTO turns ({names}) VALUES ({marks})", [tuple(row.values()) for row in rows])
 
 
-def _row(call: GatewayCall) -> dict[str, object]:
+def _row(call: LoggedCall) -> dict[str, object]:
     """Return the columns of a call."""
     cost = call.cost
     error = (
@@ -77,11 +83,14 @@ def _row(call: GatewayCall) -> dict[str, object]:
         "registry": call.registry or None,
         "client": call.client,
         "tag": encodable_text(call.tag) or None,
+        "key": encodable_text(call.key) or None,
+        "reply_id": None if call.reply_id is None else encodable_text(call.reply_id),
+        "reply_model": None if call.reply_model is None else encodable_text(call.reply_model),
         "prefix": None if call.prefix is None else as_json(call.prefix),
     }
 
 
-def _state(call: GatewayCall) -> str:
+def _state(call: LoggedCall) -> str:
     """Return the state of a call that has ended."""
     if not call.finish:
         return "failed" if call.error is not None else "interrupted"

@@ -11,7 +11,7 @@ import msgspec
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.store.records import price_column
-from cnllm.store.text import from_json, utc_now
+from cnllm.store.text import encodable_text, from_json, utc_now
 from cnllm.store.turn import Turn, add_messages, delete_turn
 from cnllm.types import Message
 
@@ -90,20 +90,25 @@ class Conversation:
         secrets: Iterable[str] = (),
         exchanges: bool = True,
         price: object = None,
+        tag: str | None = None,
     ) -> Turn:
         """Write down the new messages that are about to be sent, and the model (`model` is "provider/id").
 
         `origin` is endpoint, simulated or replayed. None of `secrets` will be written. Without `exchanges` raw requests
-        and responses are not stored. `price` is that of the model now, a table of the registry.
+        and responses are not stored. `price` is that of the model now, a table of the registry. `tag` is a name for sums of
+        cost.
         """
         secret_values, now = tuple(secrets), utc_now()
         public_url = redact.redact_url(base_url, secret_values) if base_url is not None else None
         with self._file.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, now))
             turn_id = connection.execute(
-                "INSERT INTO turns (conversation, began, state, process, model, protocol, base_url, origin, price) "
-                "VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?)",
-                (self.id, now, os.getpid(), model, protocol, public_url, origin, price_column(connection, price)),
+                "INSERT INTO turns (conversation, began, state, process, model, protocol, base_url, origin, price, tag) "
+                "VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(self.id, now, os.getpid(), model, protocol, public_url, origin),
+                    *(price_column(connection, price), tag and encodable_text(tag)),
+                ),
             ).lastrowid
             assert turn_id is not None
             add_messages(connection, turn_id, messages, secret_values)

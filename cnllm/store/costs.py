@@ -33,7 +33,7 @@ _HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'a
 
 
 class CostRow(Struct, frozen=True, kw_only=True):
-    """The turns of one model, day or conversation. `label` names it; it is "" for all turns.
+    """The turns of one model, provider, key, day, tag or conversation. `label` names it; it is "" for all turns.
 
     `unknown` counts turns whose cost is unknown or not complete, `uncounted` those with unknown tokens,
     `uncounted_cached` those with unknown tokens from the cache. Where one is not 0, the sums are lower bounds. `exact`
@@ -92,16 +92,16 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
-    columns = "conversation, began, model, tag, client, origin, usage, cost, currency, bill, error, notes"
+    columns = "conversation, began, model, tag, key, origin, usage, cost, currency, bill, error, notes"
     query = f"SELECT {columns}, {_HAS_REPLY} FROM turns WHERE {where} ORDER BY id"
     for row in file.rows(query, *values):
-        id_, began, model, tag, client, origin, usage, amount, currency, bill, error, notes, has_reply = row
+        id_, began, model, tag, key, origin, usage, amount, currency, bill, error, notes, has_reply = row
         if origin in ("simulated", "replayed"):
             yield None
             continue
         labels = {"model": as_text(model), "conversation": as_text(id_), "tag": as_text(tag) or _NO_TAG}
         labels["provider"] = labels["model"].partition("/")[0]
-        labels["key"] = _NO_KEY if client is None else as_text(tag) or _NO_KEY
+        labels["key"] = as_text(key) or _NO_KEY
         label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
         if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):

@@ -62,8 +62,8 @@ class PrefixRecord(Struct, frozen=True, kw_only=True):
 class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn. `messages` are as `Message.to_dict` gives them; `exchanges` are lines of a cassette.
 
-    `registry` is the version of the data on the endpoint; null where there was no reply. A turn of a gateway's client
-    has its protocol in `client`, the name of its key in `tag`, and no messages.
+    `registry` is the version of the data on the endpoint; null where there was no reply. A turn with `client` has no
+    messages: the protocol of a gateway's client, whose key has the name `key`, or "library" or "batch".
     """
 
     number: int
@@ -88,6 +88,7 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exchanges: list[dict[str, Any]] = []
     client: str | None = None
     tag: str | None = None
+    key: str | None = None
     prefix: PrefixRecord | None = None
 
 

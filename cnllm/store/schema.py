@@ -69,6 +69,10 @@ STEPS: Sequence[Step] = (
         "CREATE TABLE prices (id INTEGER PRIMARY KEY, data TEXT NOT NULL UNIQUE)",  # as the registry had them; JSON
         "ALTER TABLE turns ADD COLUMN price INTEGER REFERENCES prices",  # the one in force when the request was sent
     ),
+    (
+        "ALTER TABLE turns ADD COLUMN key TEXT",  # the name of a client's key at a gateway; `tag` is the caller's own
+        "UPDATE turns SET key = tag WHERE client IS NOT NULL",
+    ),
 )
 """The statements from each version to the next; the first from an empty file."""
 

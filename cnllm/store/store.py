@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Store", "store_path"]
 
-_TEXTS = ("protocol", "base_url", "finish", "raw_finish", "reply_id", "reply_model", "registry", "client", "tag")
+_TEXTS = ("protocol", "base_url", "finish", "raw_finish", "reply_id", "reply_model", "registry", "client", "tag", "key")
 _COLUMNS = (
     *("id", "began", "model", "origin", "state", "process", "usage", "cost", "currency", "seconds", "error", "notes"),
     *("incomplete", "prefix", "bill", *_TEXTS),
@@ -77,33 +77,34 @@ class Store:
     ) -> None:
         self.close()
 
-    def conversation(self, which: str | None = None, *, with_gateway: bool = False) -> Conversation:
+    def conversation(self, which: str | None = None, *, with_calls: bool = False) -> Conversation:
         """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one.
 
-        Those of a gateway's clients cannot go on here: their words are not stored. `with_gateway` finds them, too.
+        Calls of a gateway's clients, of the library and of batches cannot go on here: their words are not stored.
+        `with_calls` finds them, too.
         """
         if which is not None:
             _require_text("which", which)
             which = str.__str__(which)
         return Conversation(
-            self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_gateway=with_gateway)
+            self._file, os.urandom(5).hex() if which is None else self._find_id(which, with_calls=with_calls)
         )
 
-    def _find_id(self, prefix: str, *, with_gateway: bool) -> str:
-        id_ = self._matching_id(prefix, with_gateway=with_gateway)
-        if not with_gateway:
+    def _find_id(self, prefix: str, *, with_calls: bool) -> str:
+        id_ = self._matching_id(prefix, with_calls=with_calls)
+        if not with_calls:
             rows = self._file.rows("SELECT 1 FROM turns WHERE conversation = ? AND client IS NOT NULL LIMIT 1", id_)
             if rows:
                 raise CnllmError(
-                    f"conversation {id_} went through a gateway, and its words are not stored",
+                    f"conversation {id_} holds what calls cost, and its words are not stored",
                     hint="cnllm logs show names its calls",
                 )
         return id_
 
-    def _matching_id(self, prefix: str, *, with_gateway: bool) -> str:
+    def _matching_id(self, prefix: str, *, with_calls: bool) -> str:
         if prefix == "last":
             query = "SELECT conversation FROM turns WHERE ? OR client IS NULL ORDER BY id DESC LIMIT 1"
-            rows = self._file.rows(query, with_gateway)
+            rows = self._file.rows(query, with_calls)
             if not rows:
                 raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])
@@ -249,7 +250,7 @@ class Store:
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
     def costs(self, by: Grouping = "model", *, since: str | None = None, conversation: str | None = None) -> CostReport:
-        """Sum the tokens and costs of turns by model, day or conversation; `since` is a time (ISO 8601, UTC)."""
+        """Sum the tokens and costs of turns in groups; `since` is a time (ISO 8601, UTC)."""
         from cnllm.store.costs import sum_costs
 
         return sum_costs(self._file, by, since, conversation)

@@ -177,6 +177,9 @@ class BaseOptions(TypedDict, total=False):
     api_key: str | None
     """this key, wherever the call goes; left out: the environment, or the keys file"""
 
+    tag: str | None
+    """a name by which `cnllm logs cost` groups calls, of up to 100 printable characters; it is never sent"""
+
     fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None
     """the models that take over where the first one fails: a list of names, or a `Fallback` with further rules; an
     empty list switches the client's off"""

@@ -14,10 +14,12 @@ from urllib.parse import unquote
 
 __all__ = [
     "FAILURES",
+    "MOST_TAG",
     "as_bytes",
     "as_dict",
     "as_headers",
     "as_list",
+    "as_tag",
     "as_text",
     "check_json_value",
     "kind_of",
@@ -38,6 +40,8 @@ FAILURES = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError,
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _MAX_SHOWN = 60  # characters of a value
 _MAX_BITS = 9_000  # Python refuses to write much longer numbers
+MOST_TAG = 100
+"""The most characters of a call's tag."""
 _MAX_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating system's clocks
 
 
@@ -84,6 +88,15 @@ def require_text(name: str, value: Any) -> None:
     """Raise `TypeError` unless the value is a string."""
     if not isinstance(value, str):
         raise wrong_type(name, value, "a string")
+
+
+def as_tag(name: str, value: Any) -> str:
+    """Return the tag of a call. Raise `TypeError` or `ValueError` for a long one, and for one nobody can print."""
+    require_text(name, value)
+    tag = str.__str__(value).strip()
+    if not 1 <= len(tag) <= MOST_TAG or not tag.isprintable():
+        raise wrong_value(name, value, f"a name of 1 to {MOST_TAG} printable characters")
+    return tag
 
 
 def require_path(name: str, value: Any) -> None:

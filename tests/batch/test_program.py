@@ -44,6 +44,37 @@ def test_all_done_and_again(machine: Machine, tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl.state").stat().st_mode & 0o077 == 0
 
 
+def test_what_the_calls_of_a_batch_cost_stands_in_the_logs(machine: Machine, tmp_path: Path) -> None:
+    def rule(prompt: str, server: Stub) -> Answer | None:
+        return (400, error("no"), {}) if prompt == "p1" else None
+
+    source, out = rows(tmp_path, prompts(4)), tmp_path / "out.jsonl"
+    arguments = ("batch", str(source), "-m", "home/m", "-o", str(out), "--no-plot")
+    with stub(rule=rule) as server:
+        machine.overlay(server.url, PRICE)
+        machine.run(*arguments, "--tag", "a\nb").fails(2, "--tag", "100 printable characters")
+        report = machine.run(*arguments, "--tag", "nightly", "--json").json()
+        log = {key: machine.run("logs", "cost", "--by", key, "--json").json() for key in ("tag", "conversation")}
+        (row,) = log["tag"]["rows"]
+        assert (row["label"], row["turns"], row["exact"]) == ("nightly", 4, True), "a refused request costs nothing"
+        assert [Decimal(cost["amount"]) for cost in row["cost"]] == [Decimal(str(report["cost"]))]
+        rows(tmp_path, prompts(6))
+        assert machine.run(*arguments, "--tag", "later").status == 3, "a tag changes no request"
+        assert len(server.log) == 6
+        (conversation,) = machine.run("logs", "cost", "--by", "conversation", "--json").json()["rows"]
+        assert conversation["turns"] == 6, "both runs are one conversation"
+        rows(tmp_path, prompts(8))
+        machine.run(*arguments, "--no-log")
+        machine.env["CNLLM_LOG"] = "off"
+        rows(tmp_path, prompts(9))
+        machine.run(*arguments)
+        assert len(server.log) == 9
+    assert machine.run("logs", "cost", "--json").json()["total"]["turns"] == 6
+    content = b"".join(file.read_bytes() for file in machine.data.iterdir())
+    assert b"nightly" in content
+    assert not any(word in content for word in (KEY.encode(), b"p3", b"answer to"))
+
+
 def test_some_failed(machine: Machine, tmp_path: Path) -> None:
     def rule(prompt: str, server: Stub) -> Answer | None:
         return (400, error(f"{KEY} asked for what cannot be"), {}) if prompt == "p1" else None

@@ -141,3 +141,18 @@ def test_many_are_deleted_only_on_purpose(machine: Machine) -> None:
     assert "there is no such conversation" in machine.run("logs", "delete", "--before", "1", "--yes").err
     assert "deleted: 1 conversation" in machine.run("logs", "delete", "--before", "2999-01-01", "--yes").err
     assert "there is no such conversation" in machine.run("logs", "delete", "--all", "--yes").err
+
+
+def test_calls_have_a_tag(machine: Machine) -> None:
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "--tag", "夜间 1", "one")
+        machine.run(*CALL, "two")
+        machine.run("chat", "--model", "home/m", "--tag", "talk", stdin="three\nfour\n")
+        for wrong in ("", "a\tb", "x" * 101):
+            machine.run(*CALL, "--tag", wrong, "five").fails(2, "--tag", "1 to 100 printable characters")
+        assert len(peer.received) == 4
+        assert all("tag" not in str(request.json()) for request in peer.received)
+    rows = report(machine, "--by", "tag")["rows"]
+    assert isinstance(rows, list)
+    assert {row["label"]: row["turns"] for row in rows} == {"夜间 1": 1, "(no tag)": 1, "talk": 2}

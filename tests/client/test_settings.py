@@ -44,6 +44,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([*(name for name in VARIABLES if name.endswith("_DIR")), "CNLLM_RAW_LOG"], NO_FOLDER),
     "CNLLM_TRANSPORT": ("quick", "FAST "),
     "CNLLM_LOG": ("loud", "yes"),
+    "CNLLM_LOG_CALLS": ("loud", "2"),
 }
 
 

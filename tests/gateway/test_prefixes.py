@@ -19,17 +19,18 @@ from cnllm import Registry
 from cnllm.cli.cache_report import cache_report
 from cnllm.errors import CnllmError
 from cnllm.estimates.cache_loss import loss_cost
+from cnllm.estimates.money import UNITS
 from cnllm.gateway.asgi import Gateway
-from cnllm.gateway.call_log import CallLog
 from cnllm.gateway.server import running
 from cnllm.registry.flags import Price
 from cnllm.store import Store
+from cnllm.store.call_log import CallLog
 from cnllm.store.prefix import fingerprint, first_break, first_loss
 from cnllm.types import Cost
 
 from .support import KEY, THOUGHT, call, say
 from .test_http import serving
-from .test_keys_http import setting
+from .test_keys_http import requests, setting
 
 Json = dict[str, Any]
 MODEL = "zai/glm-4.6"
@@ -204,7 +205,7 @@ def test_calls_of_clients_stand_in_the_logs_without_a_word(tmp_path: Path) -> No
             (row,) = store.costs("tag").rows
             assert (row.label, row.turns, row.exact) == ("agent", 2, True)
             assert row.cost[0].amount == first.cost.amount * 2
-            assert store.conversation("last", with_gateway=True).id == record.id
+            assert store.conversation("last", with_calls=True).id == record.id
             with pytest.raises(CnllmError, match="no conversation yet"):
                 store.conversation("last")
             with pytest.raises(CnllmError, match="its words are not stored"):
@@ -212,6 +213,32 @@ def test_calls_of_clients_stand_in_the_logs_without_a_word(tmp_path: Path) -> No
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"secret" not in content
     assert key.encode() not in content
+
+
+def test_a_client_gives_its_calls_a_tag(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "conversations.db"
+    with setting(tmp_path, say("Hello"), call_log=CallLog(str(path))) as here:
+        key = here.key("agent", budgets={"CNY": 10 * UNITS})
+        sent = requests()
+        for tag, (url, body) in zip(("nightly", "夜间".encode(), "nightly", None), sent.values(), strict=True):
+            headers: Json = {"authorization": f"Bearer {key}", **({} if tag is None else {"x-cnllm-tag": tag})}
+            assert here.http.post(url, json=body, headers=headers).status_code == 200
+        for wrong in ("x\u200by".encode(), "a\tb", "x" * 101, b"\x85"):
+            headers = {"authorization": f"Bearer {key}", "x-cnllm-tag": wrong}
+            for protocol, (url, body) in sent.items():
+                refused = here.http.post(url, json=body, headers=headers)
+                assert (refused.status_code, "x-cnllm-tag" in refused.text) == (400, True), protocol
+        assert len(here.upstream.headers) == len(sent)
+        for headers, body in zip(here.upstream.headers, here.upstream.bodies, strict=True):
+            assert not {"x-cnllm-tag", "nightly"} & {str(text).lower() for pair in headers.items() for text in pair}
+            assert "nightly" not in str(body)
+        records = rows_of(path, 4)
+    assert sorted(turn.tag for record in records for turn in record.turns) == ["agent", "nightly", "nightly", "夜间"]
+    assert {turn.key for record in records for turn in record.turns} == {"agent"}
+    with Store.open(path) as store:
+        assert {row.label: row.turns for row in store.costs("tag").rows} == {"nightly": 2, "夜间": 1, "agent": 1}
+        (row,) = store.costs("key").rows
+        assert (row.label, row.turns, row.exact) == ("agent", 4, True)
 
 
 def test_calls_go_to_the_file_that_stands_there_now(tmp_path: Path) -> None:
@@ -227,7 +254,7 @@ def test_calls_go_to_the_file_that_stands_there_now(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "conversations.db").mkdir()
-    calls = CallLog(str(tmp_path / "conversations.db"))
+    calls = CallLog(str(tmp_path / "conversations.db"), "cnllm.gateway")
     with caplog.at_level(logging.WARNING, "cnllm.gateway"), setting(tmp_path, say("Hello"), call_log=calls) as here:
         headers = {"authorization": f"Bearer {here.key()}"}
         body = {"model": "here/priced", "messages": turns("Hi")}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from pydantic import BaseModel
+
+import cnllm
+from cnllm.store import Store
 
 from .support import KEY, MODELS, PICTURE, SCHEMA, AsyncSim, Sim, lost, simulated
 
@@ -170,3 +174,14 @@ def test_the_asynchronous_client_does_the_same() -> None:
             assert (await openai_client.models.retrieve("glm-4.7")).id == "glm-4.7"
 
     asyncio.run(run())
+
+
+def test_calls_of_an_sdk_have_a_tag_in_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNLLM_DATA_DIR", str(tmp_path))
+    http = cnllm.sdk.http_client(simulate=True, log_calls=True)
+    with openai.OpenAI(api_key=KEY, http_client=http) as sdk:
+        for tag in ("nightly", ""):
+            messages: Any = [{"role": "user", "content": "Hi"}]
+            sdk.chat.completions.create(model="glm-4.7", messages=messages, extra_headers={"x-cnllm-tag": tag})
+    with Store.open() as store:
+        assert [turn.tag for record in store.records() for turn in record.turns] == ["nightly", None]

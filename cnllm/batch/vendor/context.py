@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from cnllm.batch.vendor.exchange import VendorConnection
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.registry import Registry
 
+if TYPE_CHECKING:
+    from cnllm.client.call_record import CallRecorder
+
 __all__ = ["SessionParts", "VendorContext"]
 
 
@@ -31,6 +34,7 @@ class SessionParts(RunParts, Protocol):
     output: Output
     parts: VendorParts
     comparison: InputComparison
+    recorder: CallRecorder | None
 
 
 class VendorContext(Struct, frozen=True):

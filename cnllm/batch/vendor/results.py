@@ -24,6 +24,7 @@ from cnllm.batch.vendor.context import VendorContext
 from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
 from cnllm.batch.vendor.parts import FETCHED, Part, WaitingRow
 from cnllm.engine.decode.parser import parse_response
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.registry.flags.batch import Batch
 from cnllm.types import Reply
@@ -230,6 +231,7 @@ class ResultCollector:
         counted: list[Answered] = []
         again: list[int] = []
         gone: list[int] = []
+        paid: list[tuple[Plan, Answered]] = []
         for row, waiting in group:
             job = None if row is None else self._context.jobs.make(row, waiting.seq)
             if row is None or job is None or job.prepared is None:  # the input has changed since
@@ -243,6 +245,8 @@ class ResultCollector:
                 answered = read_answer(result, job, self._session.settings.unsure)
             cost = self._cost_of(answered)
             self._budget.settle(waiting.cost, cost)
+            if answered.cost is not False:
+                paid.append((job.prepared.plan, answered))
             if answered.outcome is None:
                 self.collection.returned[answered.reason] += 1
                 if answered.reason == "skipped":
@@ -267,6 +271,9 @@ class ResultCollector:
         write_finishes(self._session.output, self._session.state, finishes, dict(self._budget.spent), rows_done)
         for answered in counted:
             self._count(answered)
+        if (recorder := self._session.recorder) is not None:
+            for plan, answered in paid:
+                recorder.record_reply(plan.model, answered.cost, answered.reason)
 
     def _cost_of(self, answered: Answered) -> int | None:
         """Return what a row cost, in units; None where the worst case counts."""

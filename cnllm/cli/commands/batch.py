@@ -96,6 +96,8 @@ EXAMPLES = options.examples(
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--ray", metavar="ADDRESS", help="Send from a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.")
 @click.option("--timeout", metavar="S", type=click.FloatRange(min=0, min_open=True), help="Seconds for an answer.")
+@options.tag
+@click.option("--no-log", is_flag=True, help="Do not log what the calls cost; see cnllm logs.")
 @click.option("--no-plot", is_flag=True, help="Write no OUT.svg with rate and latency over time.")
 @options.as_json("the report")
 def batch(**params: Any) -> int:

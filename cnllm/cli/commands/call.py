@@ -75,6 +75,7 @@ EXAMPLES = options.examples(
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds to wait for the endpoint.",
 )
+@options.tag
 @click.option("--no-log", is_flag=True, help="Do not log this call; see cnllm logs.")
 @options.plain
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")

@@ -60,6 +60,7 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @options.plain
+@options.tag
 @click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
 def chat(**params: Any) -> int:
     """Talk with a model; /help lists the commands of a chat.

@@ -80,7 +80,7 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        (record,) = store.records([store.conversation(ident, with_gateway=True).id])
+        (record,) = store.records([store.conversation(ident, with_calls=True).id])
         _report_damage(store)
     if as_json:
         answer.print_json(record)
@@ -128,7 +128,7 @@ def export(ident: str | None) -> None:
     from cnllm.store.text import as_json
 
     with Store.open() as store:
-        ids = None if ident is None else [store.conversation(ident, with_gateway=True).id]
+        ids = None if ident is None else [store.conversation(ident, with_calls=True).id]
         for record in store.records(ids, exchanges=True):
             line = as_json(record)
             answer.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)

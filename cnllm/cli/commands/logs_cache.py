@@ -35,7 +35,7 @@ def cache(ident: str, *, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        (record,) = store.records([store.conversation(ident, with_gateway=True).id], exchanges=True)
+        (record,) = store.records([store.conversation(ident, with_calls=True).id], exchanges=True)
     report = cache_report(record, _loss_cost)
     if as_json:
         answer.print_json(report)

@@ -37,7 +37,8 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
 def cost(ident: str | None, by: str, since: str | None, *, as_csv: bool, as_json: bool) -> None:
     """Sum the tokens and the cost of logged calls, all or those of one conversation.
 
-    Calls of a gateway's clients count too. Their tag is the name of the client's key.
+    Calls of batches and of a gateway's clients count too, and those of the library with log_calls. A call has the tag
+    that it was given; one of a gateway's client without a tag has the name of the client's key.
 
     Where the cost of a turn is unknown, the sum is a lower bound: it has a ≥, and the turns without a cost are counted.
     Calls that were not logged or were taken back are in no sum. Simulated calls cost nothing.
@@ -47,7 +48,7 @@ def cost(ident: str | None, by: str, since: str | None, *, as_csv: bool, as_json
 
     begin = None if since is None else utc_time(since, "--since")
     with Store.open() as store:
-        id_ = None if ident is None else store.conversation(ident, with_gateway=True).id
+        id_ = None if ident is None else store.conversation(ident, with_calls=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
     if as_json:
         answer.print_json(report)

@@ -33,7 +33,7 @@ def delete(idents: tuple[str, ...], before: str | None, *, everything: bool, yes
         raise errors.UsageError("name conversations, or give --before or --all", "cnllm logs list shows their ids")
     with Store.open() as store:
         if idents:
-            ids = list(dict.fromkeys(store.conversation(ident, with_gateway=True).id for ident in idents))
+            ids = list(dict.fromkeys(store.conversation(ident, with_calls=True).id for ident in idents))
         else:
             ids = store.ids() if before is None else store.ids_before(utc_time(before, "--before"))
         if not ids:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import options, turn_log
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.config.bounded_files import read_bounded
 from cnllm.config.private_files import create_private_file
@@ -167,7 +167,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     if params["ui"] and not (params["admin_key"] or read_secret("admin_key") or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(params["log"])
-    logs_calls = _logs_calls(params["log_calls"])
+    logs_calls = turn_log.logs_calls(params["log_calls"])
     with _named("--store"):
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
@@ -180,10 +180,10 @@ def serve(context: click.Context, /, **params: Any) -> None:
 
     def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
-        from cnllm.gateway.call_log import CallLog
         from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.monitoring.spans import ServerSpans
         from cnllm.gateway.tokens import Keyring
+        from cnllm.store.call_log import CallLog
 
         return Gateway(
             settings.registry,
@@ -199,7 +199,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
             admin_key=params["admin_key"],
             metrics=not params["no_metrics"],
             recent=Recent(folder.name if folder is not None else None) if params["ui"] else None,
-            call_log=CallLog() if logs_calls else None,
+            call_log=CallLog(logger="cnllm.gateway") if logs_calls else None,
             spans=ServerSpans() if params["otel"] else None,
             bounds=bounds,
             trusted_proxies=params["proxies"],
@@ -361,19 +361,6 @@ def _keep_limits(where: str, key: str, options: str, book: KeyBook | None) -> No
     except (CnllmError, click.ClickException) as error:
         text = error.message
         raise CnllmError(f"{where}: {text}", hint=getattr(error, "hint", None)) from error
-
-
-def _logs_calls(choice: bool | None) -> bool:
-    """Return whether calls are logged: by the option, else by the mode of `cnllm logs`. Where it is unreadable: no."""
-    from cnllm.config import log_mode
-
-    if choice is not None:
-        return choice
-    try:
-        return log_mode.mode() != "off"
-    except CnllmError as error:
-        stdio.print_line(f"calls are not logged: {error.message}")
-        return False
 
 
 def _start_log(log: str | None) -> None:

@@ -10,7 +10,8 @@ __all__ = ["Entry"]
 
 
 class Entry(Struct):
-    """One request. `path` has no query, which may hold a key. `key` names a key with limits, `team` its team.
+    """One request. `path` has no query, which may hold a key. `key` names a key with limits, `team` its team, `tag` is
+    the name that the client gives the call.
 
     `verb` is what is done with the resource, empty where there is none. `upstream_protocol` is the wire on which the
     model was asked. `first` is the number of seconds until the first piece of a streamed reply. `tool_calls` are those
@@ -29,6 +30,7 @@ class Entry(Struct):
     protocol: str = ""
     upstream_protocol: str = ""
     key: str = ""
+    tag: str = ""
     team: str = ""
     model: str = ""
     stream: bool | None = None

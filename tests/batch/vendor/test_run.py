@@ -55,6 +55,17 @@ def test_stopped_while_the_vendor_works(machine: Machine, tmp_path: Path, name: 
     assert len(answers(tmp_path)) == ROWS
 
 
+def test_what_a_job_at_a_vendor_cost_stands_in_the_logs(machine: Machine, tmp_path: Path) -> None:
+    with vendor() as server:
+        configure(machine, server, FILE)
+        report = machine.run(*arguments(FILE, tmp_path), "--tag", "nightly", "--json").json()
+    (row,) = machine.run("logs", "cost", "--by", "tag", "--json").json()["rows"]
+    assert (row["label"], row["turns"], row["exact"]) == ("nightly", ROWS, True)
+    (cost,) = row["cost"]
+    rounding = Decimal(ROWS) / 1_000_000_000
+    assert Decimal(cost["amount"]) <= Decimal(str(report["cost"])) <= Decimal(cost["amount"]) + rounding
+
+
 def test_options_that_changed_while_the_vendor_worked(machine: Machine, tmp_path: Path) -> None:
     with vendor() as server:
         configure(machine, server, FILE)

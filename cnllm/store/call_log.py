@@ -1,92 +1,98 @@
-"""Write what a gateway's calls cost to the conversations of `cnllm logs`, in a thread of its own.
+"""Write what calls cost to the conversations of `cnllm logs`, in a thread of its own.
 
-No word of a client or a model is written. A call costs the event loop an append to a queue. Where the file cannot be
-written, calls are lost, and a warning says so at most once a minute.
+No word of a user or a model is written. A call costs its caller an append to a queue. Where the file cannot be written,
+calls are lost, and a warning says so at most once a minute.
 """
 
 from __future__ import annotations
 
-import datetime
+import atexit
 import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from cnllm.errors import CnllmError
-from cnllm.fork import generation
-from cnllm.gateway.monitoring.entry import Entry
+from cnllm.fork import fork_safe, generation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cnllm.store import Store
-    from cnllm.store.calls import GatewayCall
-    from cnllm.store.records import PrefixRecord
+    from cnllm.store.calls import LoggedCall
 
-__all__ = ["CallLog", "FinishedCall"]
+__all__ = ["CallLog"]
 
-_LOGGER = logging.getLogger("cnllm.gateway")
 _MOST = 10_000  # calls that wait
 _BATCH = 500  # calls of one transaction
 _PAUSE = 0.5  # seconds in which calls gather
 _WARN_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 
-
-class FinishedCall(Struct, frozen=True):
-    """A call that has ended, and the conversation that it belongs to."""
-
-    entry: Entry
-    conversation: str
-    is_simulated: bool
-    prefix: PrefixRecord | None
+MakeRecord = Callable[[], "LoggedCall"]
 
 
 class CallLog:
-    """Writes calls to the store at `path`; None is that of `cnllm logs`."""
+    """Writes calls to the store at `path`; None is that of `cnllm logs`. `logger` is the name of what gets warnings.
 
-    def __init__(self, path: str | None = None) -> None:
+    Safe to share between threads. A forked child writes its own calls, and none of its parent's. Calls that wait are
+    written at the end of the program, too.
+    """
+
+    def __init__(self, path: str | None = None, logger: str = "cnllm.client") -> None:
         self._path = path
-        self._waiting: deque[FinishedCall] = deque()
+        self._logger = logging.getLogger(logger)
+        self._lock = fork_safe(threading.Lock())
+        self._waiting: deque[MakeRecord] = deque()
         self._wake = threading.Event()
+        self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._generation = -1
-        self._closed = False
         self._lost = 0
         self._warned = -_WARN_SECONDS
 
-    def add(self, call: FinishedCall) -> None:
-        """Take a call. The thread that writes it starts with the first one: after a fork of the server."""
+    def add(self, make: MakeRecord) -> None:
+        """Take the function that makes the record of a call. The thread that calls it starts with the first one."""
+        if self._generation != generation():
+            self._start()
         if len(self._waiting) >= _MOST:
             self._lost += 1
             return
-        self._waiting.append(call)
-        if self._thread is None or self._generation != generation():
-            self._generation = generation()
-            self._wake = threading.Event()
-            self._thread = threading.Thread(target=self._run, name="cnllm-calls", daemon=True)
-            self._thread.start()
+        self._waiting.append(make)
         if not self._wake.is_set():
             self._wake.set()
 
+    def _start(self) -> None:
+        """Start the thread of this process."""
+        with self._lock:
+            if self._generation == generation():
+                return
+            self._waiting.clear()  # a parent writes its own
+            self._wake, self._closing = threading.Event(), threading.Event()
+            self._thread = threading.Thread(target=self._run, name="cnllm-calls", daemon=True)
+            self._generation = generation()
+            self._thread.start()
+            atexit.register(self.close)
+
     def close(self) -> None:
         """Write what waits, and end the thread. A file that cannot be written does not hold the end up for long."""
-        self._closed = True
+        if self._generation != generation():
+            return
+        self._closing.set()
         self._wake.set()
-        if self._thread is not None and self._generation == generation():
+        if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
+        atexit.unregister(self.close)
 
     def _run(self) -> None:
         """Write calls until the log is closed. The file stays open: to open and close it costs more than a batch."""
         file = _OpenFile(self._path)
-        while not self._closed:
+        while not self._closing.is_set():
             self._wake.wait()
+            self._closing.wait(_PAUSE)
             self._wake.clear()
-            if not self._closed:
-                time.sleep(_PAUSE)
             self._write(file)
         file.close()
 
@@ -95,7 +101,7 @@ class CallLog:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             try:
-                file.add([_gateway_call(call) for call in batch])
+                file.add([make() for make in batch])
             except CnllmError as error:
                 self._lose(len(batch), error.message)
             except (ImportError, OSError, TypeError, ValueError) as error:  # some builds of Python have no SQLite
@@ -107,7 +113,7 @@ class CallLog:
         now = time.monotonic()
         if now - self._warned >= _WARN_SECONDS:
             self._warned = now
-            _LOGGER.warning("calls cannot be logged: %s; calls lost: %d", reason, self._lost)
+            self._logger.warning("calls cannot be logged: %s; calls lost: %d", reason, self._lost)
 
 
 class _OpenFile:
@@ -118,7 +124,7 @@ class _OpenFile:
         self._store: Store | None = None
         self._id: tuple[int, int] | None = None
 
-    def add(self, calls: list[GatewayCall]) -> None:
+    def add(self, calls: list[LoggedCall]) -> None:
         """Write calls."""
         from cnllm.store import Store
         from cnllm.store.calls import add_calls
@@ -148,30 +154,3 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _gateway_call(call: FinishedCall) -> GatewayCall:
-    """Return the record of a call for the store."""
-    from cnllm.store.calls import GatewayCall
-    from cnllm.store.records import Failure
-
-    entry = call.entry
-    began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
-    failure = entry.error or ("Interrupted" if entry.outcome and not entry.finish else "")
-    return GatewayCall(
-        conversation=call.conversation,
-        began=began.isoformat(timespec="milliseconds"),
-        model=entry.model,
-        protocol=entry.upstream_protocol,
-        client=entry.protocol,
-        origin="simulated" if call.is_simulated else "endpoint",
-        tag=entry.key,
-        finish=entry.finish,
-        usage=entry.usage,
-        cost=entry.cost,
-        seconds=entry.seconds,
-        error=Failure(failure, entry.outcome) if failure else None,
-        notes=entry.notes,
-        registry=entry.registry,
-        prefix=call.prefix,
-    )
