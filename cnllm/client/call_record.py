@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cnllm.client.telemetry import CallEnded
-from cnllm.registry.model import Model
+from cnllm.engine.encode.plan import Plan
 from cnllm.store.call_log import CallLog
 from cnllm.types import Note, Reply, Usage
 
@@ -34,22 +34,23 @@ class CallRecorder(Struct, frozen=True):
     conversation: str | None = None
     tag: str = ""
 
-    def record(self, ended: CallEnded, protocol: str, notes: Sequence[Note] = ()) -> None:
-        """Write a call that has ended."""
-        self.log.add(partial(_logged_call, self, ended, protocol, notes, time.time() - ended.seconds))
+    def record(self, ended: CallEnded, plan: Plan, notes: Sequence[Note] = ()) -> None:
+        """Write a call that has ended. `plan` is its last request."""
+        place = (plan.model.protocol, plan.flags.price)  # a plan holds the words of a call
+        self.log.add(partial(_logged_call, self, ended, place, notes, time.time() - ended.seconds))
 
-    def record_reply(self, model: Model, reply: Reply | None, reason: str = "") -> None:
+    def record_reply(self, plan: Plan, reply: Reply | None, reason: str = "") -> None:
         """Write a call that a vendor made in a job of its own; without a reply, `reason` says why there is none."""
         facts: dict[str, Any] = {"error": reason or "Unknown"}
         if reply is not None:
             facts = {"finish": reply.finish, "usage": reply.usage, "cost": reply.cost, "registry": reply.registry}
             facts |= {"response_model": reply.model, "response_id": reply.id}
-        ended = CallEnded(call=0, model=model.name, attempts=1, seconds=0.0, **facts)
-        self.record(ended, model.protocol, () if reply is None else reply.notes)
+        ended = CallEnded(call=0, model=plan.model.name, attempts=1, seconds=0.0, **facts)
+        self.record(ended, plan, () if reply is None else reply.notes)
 
 
 def _logged_call(
-    recorder: CallRecorder, ended: CallEnded, protocol: str, notes: Sequence[Note], began: float
+    recorder: CallRecorder, ended: CallEnded, place: tuple[str, object], notes: Sequence[Note], began: float
 ) -> LoggedCall:
     """Return the record of a call for the store."""
     from cnllm.store.calls import LoggedCall
@@ -61,7 +62,8 @@ def _logged_call(
         conversation=recorder.conversation or os.urandom(5).hex(),
         began=datetime.datetime.fromtimestamp(began, datetime.UTC).isoformat(timespec="milliseconds"),
         model=ended.model,
-        protocol=protocol,
+        protocol=place[0],
+        price=place[1],
         client=recorder.maker,
         origin=recorder.origin,
         tag=recorder.tag,

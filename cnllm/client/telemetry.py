@@ -160,8 +160,8 @@ class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
 OnEvent = Callable[[Any], object]
 """The callback, called with each of the values above."""
 
-Record = Callable[[Any, str, Sequence[Note]], None]
-"""Takes the end of a call, the protocol of its endpoint, and the notes of its reply."""
+Record = Callable[[Any, Any, Sequence[Note]], None]
+"""Takes the end of a call, its last request, and the notes of its reply."""
 
 
 def check_callback(on_event: OnEvent | None) -> OnEvent | None:
@@ -214,7 +214,7 @@ class Watch:
 
     def __init__(self, on_event: OnEvent | None, record: Record | None = None) -> None:
         self.model = ""
-        self._protocol = ""
+        self._plan: Any = None
         self._record = record
         self._on_event = on_event
         self._call = next(_numbers)
@@ -241,7 +241,7 @@ class Watch:
         """Report that a request is about to be sent."""
         from urllib.parse import urlsplit
 
-        self.model, self._protocol = plan.model.name, plan.model.protocol
+        self.model, self._plan = plan.model.name, plan
         self._attempt += 1
         self._request_start = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
@@ -315,7 +315,7 @@ class Watch:
         seconds = time.monotonic() - self._start
         ended = self.emit(CallEnded, attempts=self._attempt, seconds=seconds, response_id=id, **fields)
         if self._record is not None and self._attempt:  # otherwise nothing was sent
-            self._record(ended, self._protocol, notes)
+            self._record(ended, self._plan, notes)
 
 
 class Counters:

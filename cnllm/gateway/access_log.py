@@ -156,7 +156,9 @@ def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     return {**data, "notes": notes}
 
 
-def logged_call(entry: Entry, conversation: str, prefix: PrefixRecord | None, *, is_simulated: bool) -> LoggedCall:
+def logged_call(
+    entry: Entry, conversation: str, prefix: PrefixRecord | None, price: object, *, is_simulated: bool
+) -> LoggedCall:
     """Return the record of a call for the store. Without a tag of the client's it has the name of the key."""
     from cnllm.store.calls import LoggedCall
     from cnllm.store.records import Failure
@@ -180,4 +182,5 @@ def logged_call(entry: Entry, conversation: str, prefix: PrefixRecord | None, *,
         notes=entry.notes,
         registry=entry.registry,
         prefix=prefix,
+        price=price,
     )

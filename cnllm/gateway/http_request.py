@@ -113,9 +113,9 @@ class HttpRequest:
             )
             service.log.write(self._entry, self._identity)
             if service.calls is not None and self._thread is not None:
-                conversation, prefix = self._thread.conversation, self._prefix
+                conversation, prefix, price = self._thread.conversation, self._prefix, self._request_monitor.price
                 service.calls.add(
-                    partial(logged_call, self._entry, conversation, prefix, is_simulated=service.simulate)
+                    partial(logged_call, self._entry, conversation, prefix, price, is_simulated=service.simulate)
                 )
             if self._body is not None:
                 try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cnllm.config import redact
-from cnllm.store.records import Failure, PrefixRecord, bill_column
+from cnllm.store.records import Failure, PrefixRecord, bill_column, price_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Cost, Note, Usage
 
@@ -23,7 +23,8 @@ _WHOLE_FINISHES = ("stop", "tool_calls")
 class LoggedCall(Struct, frozen=True, kw_only=True):
     """One call. `began` is ISO 8601 in UTC, `key` the name of the client's key at a gateway.
 
-    `client` says who made it: the protocol of a gateway's client, "library" or "batch".
+    `client` says who made it: the protocol of a gateway's client, "library" or "batch". `price` is that of the model
+    when the request was sent, a table of the registry.
     """
 
     conversation: str
@@ -44,6 +45,7 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     reply_id: str | None = None
     reply_model: str | None = None
     prefix: PrefixRecord | None = None
+    price: object = None
 
 
 def add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
@@ -52,8 +54,12 @@ def add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
     if not rows:
         return
     began = [(call.conversation, call.began) for call in calls]
+    prices = {id(call.price): call.price for call in calls}
     names, marks = ", ".join(rows[0]), ", ".join("?" * len(rows[0]))
     with file.writing() as connection:
+        numbers = {key: price_column(connection, price) for key, price in prices.items()}
+        for row, call in zip(rows, calls, strict=True):
+            row["price"] = numbers[id(call.price)]
         connection.executemany("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", began)
         connection.executemany(f"INSERT INTO turns ({names}) VALUES ({marks})", [tuple(row.values()) for row in rows])
 
@@ -86,6 +92,7 @@ def _row(call: LoggedCall) -> dict[str, object]:
         "key": encodable_text(call.key) or None,
         "reply_id": None if call.reply_id is None else encodable_text(call.reply_id),
         "reply_model": None if call.reply_model is None else encodable_text(call.reply_model),
+        "price": None,
         "prefix": None if call.prefix is None else as_json(call.prefix),
     }
 

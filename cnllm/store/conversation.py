@@ -95,16 +95,16 @@ class Conversation:
         """Write down the new messages that are about to be sent, and the model (`model` is "provider/id").
 
         `origin` is endpoint, simulated or replayed. None of `secrets` will be written. Without `exchanges` raw requests
-        and responses are not stored. `price` is that of the model now, a table of the registry. `tag` is a name for sums of
-        cost.
+        and responses are not stored. `price` is that of the model now, a table of the registry. `tag` is a name by
+        which costs are summed.
         """
         secret_values, now = tuple(secrets), utc_now()
         public_url = redact.redact_url(base_url, secret_values) if base_url is not None else None
         with self._file.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, now))
             turn_id = connection.execute(
-                "INSERT INTO turns (conversation, began, state, process, model, protocol, base_url, origin, price, tag) "
-                "VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO turns (conversation, began, state, process, model, protocol, base_url, origin, price, "
+                "tag) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(self.id, now, os.getpid(), model, protocol, public_url, origin),
                     *(price_column(connection, price), tag and encodable_text(tag)),

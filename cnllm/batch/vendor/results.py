@@ -273,7 +273,7 @@ class ResultCollector:
             self._count(answered)
         if (recorder := self._session.recorder) is not None:
             for plan, answered in paid:
-                recorder.record_reply(plan.model, answered.cost, answered.reason)
+                recorder.record_reply(plan, answered.cost, answered.reason)
 
     def _cost_of(self, answered: Answered) -> int | None:
         """Return what a row cost, in units; None where the worst case counts."""

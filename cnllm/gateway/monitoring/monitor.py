@@ -55,6 +55,11 @@ class RequestMonitor:
         self._plan = plan
         self._entry.upstream_protocol = plan.model.protocol
 
+    @property
+    def price(self) -> object:
+        """Return the price of the model that was asked last; None where it has none."""
+        return None if self._plan is None else self._plan.flags.price
+
     def begin(self, model: Model, request: Request, *, is_routed: bool, is_stream: bool) -> None:
         """Take the model, the conversation and the kind of the reply in."""
         self._label = model_label(model)
