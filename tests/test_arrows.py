@@ -47,6 +47,7 @@ MAY: dict[str, set[str]] = {
     "client": FLAGS
     | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "store", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
+    "bills": FLAGS | {"config", "engine/decode", "store"},
     "gateway/store": {"config", "errors", "fork", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
@@ -79,7 +80,7 @@ MAY: dict[str, set[str]] = {
     "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "estimates", "mcp_client", "probe", "ray"}
-    | {"schemas"}
+    | {"bills", "schemas"}
     | {"engine", "engine/history", "model_facts", "registry_files", "simulator", "store", "tools", "transports"},
     "cli/commands": FLAGS
     | {

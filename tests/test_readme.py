@@ -17,6 +17,7 @@ import program
 import pytest
 
 from cnllm import types
+from cnllm.bills import BillReport
 from cnllm.cli.cache_report import CacheReport
 from cnllm.cli.output import answer
 from cnllm.cli.output.json_types import LISTINGS
@@ -51,6 +52,7 @@ SHAPES: dict[str, Any] = {
     "logs-show": records.RecordedConversation,
     "logs-search": list[records.SearchHit],
     "logs-cost": CostReport,
+    "logs-cost-against": BillReport,
     "logs-cache": CacheReport,
     **LISTINGS,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,16 @@ from cnllm.types import Cost, Note, Usage
 if TYPE_CHECKING:
     from cnllm.store.file import DatabaseFile
 
-__all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
+__all__ = [
+    "BilledCall",
+    "CostReport",
+    "CostRow",
+    "Grouping",
+    "billed_calls",
+    "reply_numbers",
+    "stored_prices",
+    "sum_costs",
+]
 
 Grouping = Literal["model", "provider", "key", "day", "conversation", "tag"]
 
@@ -173,3 +182,83 @@ def _local_day(time: str) -> str:
         return datetime.datetime.fromisoformat(time).astimezone().date().isoformat()
     except (ValueError, OverflowError):
         return "unknown"
+
+
+# ── calls that a bill must have ──────────────────────────────────────────────
+
+
+class BilledCall(Struct, frozen=True, kw_only=True):
+    """A turn that an endpoint may have charged. `price` is the number of the price in force; see `stored_prices`.
+
+    `complete` is false where `cost` is unknown or leaves something out.
+    """
+
+    number: int
+    began: str
+    model: str
+    reply_id: str | None
+    reply_model: str | None
+    usage: Usage
+    cost: Cost | None
+    complete: bool
+    price: int | None
+
+
+_BILLED_ROWS = 2000  # that are read at once
+
+
+def billed_calls(file: DatabaseFile, providers: Sequence[str], since: str, until: str) -> Iterator[BilledCall]:
+    """Yield the turns of providers that began between two times (ISO 8601, UTC).
+
+    Requests that were not sent, or that the endpoint refused before it did any work, are left out.
+    """
+    columns = "id, began, model, reply_id, reply_model, usage, cost, currency, bill, error, notes, price"
+    where = "id > ? AND origin = 'endpoint' AND began >= ? AND began < ? AND " + _provider_condition(providers)
+    last = 0
+    while True:
+        query = f"SELECT {columns}, {_HAS_REPLY} FROM turns WHERE {where} ORDER BY id LIMIT {_BILLED_ROWS}"
+        rows = file.rows(query, last, since, until, *providers)
+        for row in rows:
+            if (call := _billed_call(row)) is not None:
+                yield call
+        if len(rows) < _BILLED_ROWS:
+            return
+        last = rows[-1][0]
+
+
+def reply_numbers(file: DatabaseFile, providers: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of the turns of providers by the id that the endpoint gave the reply."""
+    condition = f"origin = 'endpoint' AND reply_id IS NOT NULL AND {_provider_condition(providers)}"
+    return {
+        as_text(id_): number
+        for id_, number in file.rows(f"SELECT reply_id, id FROM turns WHERE {condition}", *providers)
+    }
+
+
+def stored_prices(file: DatabaseFile) -> dict[int, str]:
+    """Return the prices that were in force for turns, as JSON."""
+    return {number: as_text(data) for number, data in file.rows("SELECT id, data FROM prices")}
+
+
+def _provider_condition(providers: Sequence[str]) -> str:
+    return f"substr(model, 1, instr(model, '/') - 1) IN ({', '.join('?' * len(providers))})"
+
+
+def _billed_call(row: Sequence[Any]) -> BilledCall | None:
+    number, began, model, reply_id, reply_model, usage, amount, currency, bill, error, notes, price, has_reply = row
+    failure = _decode(error, Failure)
+    if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
+        return None
+    cost = _cost(amount, currency, bill)
+    is_whole = not error and _note_codes(notes).isdisjoint(_REPEATED)
+    return BilledCall(
+        number=number,
+        began=as_text(began),
+        model=as_text(model),
+        reply_id=as_text(reply_id) or None,
+        reply_model=as_text(reply_model) or None,
+        usage=_decode(usage, Usage) or Usage(),
+        cost=cost,
+        complete=cost is not None and cost.complete and is_whole,
+        price=price if type(price) is int else None,
+    )

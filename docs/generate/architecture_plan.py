@@ -78,6 +78,7 @@ FLOORS = (
         (
             Box("transports", "send plans, return bytes", 3.6, 2.8),
             Box("estimates", "tokens and cost", 7.4, 2.2),
+            Box("bills", "against the log", 9.9, 2.1),
         ),
     ),
     Floor(

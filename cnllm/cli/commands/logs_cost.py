@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, stdio
+from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.since import utc_time
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
 @click.command(
     cls=options.Command,
     epilog=options.examples(
-        "cnllm logs cost", "cnllm logs cost --by day --since 30", "cnllm logs cost --by conversation --json"
+        "cnllm logs cost",
+        "cnllm logs cost --by day --since 30",
+        "cnllm logs cost --by conversation --json",
+        "cnllm logs cost --against usage_data_2026_8.zip",
     ),
 )
 @click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
@@ -33,8 +36,23 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
 )
 @click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a line for each currency, without a sum.")
+@click.option(
+    "--against", "bill", metavar="BILL", help="Compare with a vendor's bill: a CSV file, a folder or a ZIP archive."
+)
+@click.option("--columns", metavar="FILE", help="A TOML file that describes the columns of another bill.")
 @options.as_json("the lines and their sum")
-def cost(ident: str | None, by: str, since: str | None, *, as_csv: bool, as_json: bool) -> None:
+@click.pass_context
+def cost(
+    ctx: click.Context,
+    ident: str | None,
+    by: str,
+    since: str | None,
+    bill: str | None,
+    columns: str | None,
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
     """Sum the tokens and the cost of logged calls, all or those of one conversation.
 
     Calls of batches and of a gateway's clients count too, and those of the library with log_calls. A call has the tag
@@ -42,11 +60,22 @@ def cost(ident: str | None, by: str, since: str | None, *, as_csv: bool, as_json
 
     Where the cost of a turn is unknown, the sum is a lower bound: it has a ≥, and the turns without a cost are counted.
     Calls that were not logged or were taken back are in no sum. Simulated calls cost nothing.
+
+    --against sums the log as the bill does, in its time zone, and names likely causes of a difference. The exit status
+    is 0 if all of it agrees, else 3.
     """
     from cnllm.cli.output.table import table
     from cnllm.store import Store
 
     begin = None if since is None else utc_time(since, "--since")
+    if bill is not None:
+        if ident is not None or ctx.get_parameter_source("by") is not click.core.ParameterSource.DEFAULT:
+            raise errors.UsageError("--against compares all calls, in the groups of the bill", "leave out ID and --by")
+        from cnllm.cli.bill_report import print_comparison
+
+        ctx.exit(print_comparison(bill, columns, begin, as_csv=as_csv, as_json=as_json))
+    if columns is not None:
+        raise errors.UsageError("--columns describes the bill of --against", "add --against BILL")
     with Store.open() as store:
         id_ = None if ident is None else store.conversation(ident, with_calls=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)

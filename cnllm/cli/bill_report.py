@@ -1,0 +1,144 @@
+"""Compare the log with a bill for `cnllm logs cost --against`, and print the comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from cnllm.cli.output import answer, stdio
+from cnllm.cli.output.table import table
+from cnllm.cli.output.terminal import escape
+
+if TYPE_CHECKING:
+    from cnllm.bills import BillReport, BillRow
+    from cnllm.bills.compare import BillState
+    from cnllm.registry.flags import Price
+
+__all__ = ["DIFFERENT", "print_comparison"]
+
+DIFFERENT = 3
+"""The exit status where the bill and the log differ."""
+
+_STATES: dict[BillState, str] = {
+    "matched": "matched",
+    "different": "different",
+    "bill-only": "bill only",
+    "log-only": "log only",
+}
+_COLUMNS = ("period", "model", "id", "state", "currency", "bill", "log", "difference", "calls", "causes")
+
+
+def print_comparison(path: str, columns: str | None, since: str | None, *, as_csv: bool, as_json: bool) -> int:
+    """Print the comparison of the log with a bill. Return the exit status."""
+    from cnllm.bills import built_in_exports, compare_bill, read_exports
+    from cnllm.store import Store
+
+    exports = [built_in_exports()] if columns is None else [read_exports(columns), built_in_exports()]
+    with Store.open() as store:
+        report = compare_bill(store.file, path, exports, _price_lookup(), since)
+    if as_json:
+        answer.print_json(report)
+    elif as_csv:
+        _print_csv(report)
+    else:
+        _print_text(report)
+    return 0 if report.agrees else DIFFERENT
+
+
+def _price_lookup() -> Callable[[str], Price | None]:
+    """Return what looks up today's price of a model; None where no file describes it."""
+    from functools import cache
+
+    from cnllm.errors import CnllmError
+    from cnllm.registry import Registry
+
+    registry = cache(Registry.load)
+
+    def price(model: str) -> Price | None:
+        try:
+            return registry().resolve(model).flags.price
+        except CnllmError:
+            return None
+
+    return price
+
+
+def _print_text(report: BillReport) -> None:
+    """Print the sums of each state, then every row that does not agree."""
+    if not report.rows:
+        answer.print_line("the bill has no row with an amount or tokens, and the log no call of its time")
+    heads = ("STATE", "ROWS", "BILL", "LOG", "DIFFERENCE")
+    sums = [
+        (_STATES[total.state], f"{total.rows:,}", *_amounts(total.currency, total.bill, total.log))
+        for total in report.totals
+    ]
+    if sums:
+        answer.print_line(table(heads, sums, right=range(1, 5)))
+    rows = [row for row in report.rows if row.state != "matched"]
+    if rows:
+        answer.print_line("")
+        lines = [
+            (row.period, escape(_subject(row)), _STATES[row.state], *_amounts(row.currency, row.bill, row.log))
+            for row in rows
+        ]
+        text = table(("TIME", "MODEL", "STATE", "BILL", "LOG", "DIFFERENCE"), lines, right=range(3, 6)).splitlines()
+        answer.print_line(text[0])
+        for row, line in zip(rows, text[1:], strict=True):
+            answer.print_line(line)
+            for cause in row.causes:
+                answer.print_line(f"    {cause.code}: {escape(cause.detail)}")
+    for line in _remarks(report):
+        stdio.print_line(line)
+
+
+def _remarks(report: BillReport) -> Iterator[str]:
+    if report.periods:
+        first, last = report.periods
+        span = first if first == last else f"{first} to {last}"
+        yield f"read {', '.join(report.exports)}: {span}"
+    if report.undated:
+        yield f"rows without a time, which are totals: {report.undated:,} left out"
+    if report.foreign:
+        yield f"rows of other products: {report.foreign:,} left out"
+    for name in report.repeated:
+        yield f"{escape(name)} has the bytes of another file, and counts once"
+    for name in report.unread:
+        yield f"{escape(name)} is no known export; --columns FILE describes one"
+    for one, other in report.overlaps:
+        files = f"{escape(one)} and {escape(other)}"
+        yield f"{files} have rows for the same time; if one repeats the other, they count twice"
+
+
+def _subject(row: BillRow) -> str:
+    model = row.model or "all models"
+    return model if row.id is None else f"{model} {row.id}"
+
+
+def _amounts(currency: str | None, bill: Decimal | None, log: Decimal | None) -> tuple[str, str, str]:
+    both = None if bill is None or log is None else bill - log
+    return _amount(currency, bill), _amount(currency, log), _amount(currency, both)
+
+
+def _amount(currency: str | None, amount: Decimal | None) -> str:
+    if amount is None or currency is None:
+        return "-"
+    return f"{_plain(amount)} {currency}"
+
+
+def _plain(amount: Decimal | None) -> str:
+    """Return an amount without zeros behind it."""
+    return "" if amount is None else f"{amount.normalize():f}" if amount else "0"
+
+
+def _print_csv(report: BillReport) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in report.rows:
+        money = (_plain(row.bill), _plain(row.log), _plain(row.difference))
+        causes = "; ".join(f"{cause.code}: {cause.detail}" for cause in row.causes)
+        writer.writerow((row.period, row.model, row.id or "", row.state, row.currency or "", *money, row.calls, causes))
+    answer.print_line(text.getvalue().rstrip("\n"))
