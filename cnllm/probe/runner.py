@@ -37,6 +37,8 @@ _LONGEST_WAIT = 30.0
 _MOST_REFUSED = 8
 _PASSED, _PROMPTS = 10, 4
 _MOST_FAILURES = 3
+_ENDS = {"key": "the endpoint refuses the key", "quota": "the quota is spent"}
+"""Problems that end the probe, unless the endpoint takes the base request right after."""
 _THOROUGH = 100
 """From so many requests on, a server is also asked what it says of itself."""
 _BYTES_PER_TOKEN = 2
@@ -190,6 +192,13 @@ class _ProbeState:
         price = self.target.price or (0.0, 0.0)
         return (read * price[0] + written * price[1]) / 1_000_000
 
+    def _correct(self, ask: Ask, answer: ProbeAnswer) -> None:
+        """Keep an answer as a refusal, now that the base request has passed again after it."""
+        index = max(n for n in self.current if self.exchanges[n - 1].answer.problem in _ENDS) - 1
+        self.exchanges[index] = replace(self.exchanges[index], answer=answer)
+        if ask.control:
+            self.controls[ask.identity] = self.exchanges[index]
+
     # ── one question ─────────────────────────────────────────────────────────
 
     def question(
@@ -201,11 +210,12 @@ class _ProbeState:
             ask = next(steps)
             while True:
                 answer = yield from self.exchange(ask)
+                if answer.problem in _ENDS:
+                    if not (yield from self.is_alive()):
+                        raise Stopped(f"{_ENDS[answer.problem]}: {answer.message}")
+                    answer = replace(answer, kind="refused", problem="")  # of this very question
+                    self._correct(ask, answer)
                 if answer.kind == "none":
-                    if answer.problem == "key":
-                        raise Stopped(f"the endpoint refuses the key: {answer.message}")
-                    if answer.problem == "quota":
-                        raise Stopped(f"the quota is spent: {answer.message}")
                     if self.failures >= _MOST_FAILURES:
                         raise Stopped(f"the endpoint no longer answers: {answer.message}")
                     steps.close()
