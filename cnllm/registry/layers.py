@@ -71,7 +71,7 @@ class Layers:
     def model_layers(self, lineage: list[str], protocol: str | None, *, foreign: bool = False) -> list[Layer]:
         """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's.
 
-        Its price and its status are its own. Limits and kinds of input come from models with the same weights only.
+        Its price, site and status are its own. Limits and kinds of input come from models with the same weights only.
         """
         layers: list[Layer] = []
         excluded: frozenset[str] = frozenset()

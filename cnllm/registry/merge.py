@@ -34,7 +34,7 @@ __all__ = [
 _RULES = "errors"  # lists of rules are joined, nearest layer first; so are those of `simulator.refusals`
 _MARKUP = "leaks"  # joined too, but an empty list removes the rules of lower layers, and no rule occurs twice
 META = ("match", "extends", "same_weights", "unset", "on", "when", "families", "sources", "corrects", "unread")
-OWN_FLAGS = frozenset({"batch", "price", "status", "supported"})  # no table has them from the one it extends
+OWN_FLAGS = frozenset({"batch", "price", "site", "status", "supported"})  # no table has them from the one it extends
 OFFERED_FLAGS = frozenset({"batch"})  # the form is the wire's, but only for endpoints that offer it
 WEIGHT_FLAGS = frozenset({"limits", "input"})  # a model has them from one with the same weights only
 

@@ -140,6 +140,34 @@ class Registry:
         self._refresh()
         return sorted(self._layers.names("providers"))
 
+    def sites(self, provider: str) -> dict[str, dict[str, Any]]:
+        """Return the sites of a provider's vendor, its own among them, each with its `site`; empty where it has none.
+
+        `keys` holds all variables that mean this site alone: those that no other site reads, and those of `site.keys`.
+        """
+        self._refresh()
+        sites: dict[str, dict[str, Any]] = {}
+        for document in self._documents:
+            for name, table in document.data.get("providers", {}).items():
+                if "site" in table:
+                    sites[name] = {**sites.get(name, {}), **table["site"]}
+        vendor = sites.get(provider, {}).get("vendor")
+        members = {name: site for name, site in sites.items() if vendor is not None and site.get("vendor") == vendor}
+        variables = {name: self.resolve(f"{name}/any", suggest=False).flags.keys or [] for name in members}
+        claimed = [key for site in members.values() for key in site.get("keys", ())]
+        every = [key for keys in variables.values() for key in keys]
+        return {
+            name: {
+                **site,
+                "keys": [
+                    key
+                    for key in variables[name]
+                    if key in site.get("keys", ()) or (every.count(key) == 1 and key not in claimed)
+                ],
+            }
+            for name, site in members.items()
+        }
+
     @property
     def aliases(self) -> dict[str, str]:
         """Return the aliases with their "provider/id"."""

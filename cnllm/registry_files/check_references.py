@@ -84,6 +84,14 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             registry._layers.extends_chain("providers", name)
         except RegistryError as error:
             yield problem_from_error(error, document.label)
+    for name, table in document.data.get("providers", {}).items():
+        path = ["providers", name, "site"]
+        site = table.get("site", {})
+        if site.get("vendor") is not None and len(registry.sites(name)) == 1:
+            yield problem([*path, "vendor"], f"{dotted_path(path)}.vendor: no other provider has '{site['vendor']}'")
+        for key in site.get("keys", ()):
+            if key not in (registry.resolve(f"{name}/any", suggest=False).flags.keys or ()):
+                yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is no variable of its `keys`")
     for name in document.data.get("models", {}):
         provider = name.partition("/")[0]
         path = ["models", name]

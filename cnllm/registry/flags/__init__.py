@@ -16,7 +16,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
-from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Status
+from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Site, Status
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import (
@@ -68,6 +68,7 @@ __all__ = [
     "ReportedCost",
     "Schema",
     "Simulator",
+    "Site",
     "Source",
     "Status",
     "Stream",
@@ -145,6 +146,14 @@ class Flags(Base, frozen=True):
         flag(
             "The environment variables that may hold the key, best first.",
             "Programs of one vendor use different names for the same key.",
+            every_wire=True,
+        ),
+    ] = None
+    site: Annotated[
+        Site | None,
+        flag(
+            "The place of the provider among the sites of one vendor.",
+            "The variable that is set says which site a bare name of a model means.",
             every_wire=True,
         ),
     ] = None

@@ -7,7 +7,7 @@ from msgspec import field
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Status"]
+__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status"]
 
 
 class Auth(Base, frozen=True):
@@ -22,6 +22,32 @@ class Auth(Base, frozen=True):
         flag(
             "The value of that header, `{key}` standing for the key.",
             "Some want the bare key, others a word before it.",
+        ),
+    ] = None
+
+
+class Site(Base, frozen=True):
+    """The place of a provider among the sites of one vendor, which serve the same models with keys of their own."""
+
+    vendor: Annotated[
+        str | None,
+        flag(
+            "The name that the sites of one vendor share. A plan has a name of its own.",
+            "A vendor serves the same models at several addresses, and a key of one is refused by the others.",
+        ),
+    ] = None
+    region: Annotated[
+        str | None,
+        flag(
+            "Where the site is: the code of a country, or `global`.",
+            "Where a variable fits several sites, the place of the user suggests one.",
+        ),
+    ] = None
+    keys: Annotated[
+        list[str] | None,
+        flag(
+            "Variables of `keys` that mean this site, although another site of the vendor reads them, too.",
+            "Programs read one variable for all sites, while its name is that of one.",
         ),
     ] = None
 

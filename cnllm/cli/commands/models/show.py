@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,7 +65,7 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
         }
         answer.print_json(summary.row(resolved, short) | more)
     else:
-        answer.print_line(_card(resolved, registry.wires(model)))
+        answer.print_line(_card(resolved, registry.wires(model), registry.sites(resolved.provider)))
 
 
 def _print_issues(model: Model, *, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
 
 
 # ── one model in short ───────────────────────────────────────────────────────
-def _card(model: Model, wires: list[str]) -> str:
+def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]]) -> str:
     from cnllm.model_facts.summary import endpoint
 
     flags = model.flags
@@ -97,6 +97,7 @@ def _card(model: Model, wires: list[str]) -> str:
         ("endpoint", endpoint(model)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
+        ("sites", _sites(model.provider, sites)),
         ("context", _context(limits)),
         ("output", format_count(limits.output if limits else None)),
         ("input", ", ".join(flags.input or [UNKNOWN])),
@@ -169,6 +170,15 @@ def _reasoning(model: Model) -> str:
     if reasoning.budget is not None:
         words.append("or a number of tokens")
     return ", ".join(words)
+
+
+def _sites(provider: str, sites: dict[str, dict[str, Any]]) -> str:
+    """Return the other sites of the vendor, each with its region and the variables that mean it alone."""
+    return "; ".join(
+        f"{name} ({', '.join(filter(None, [site.get('region'), *site['keys']]))})"
+        for name, site in sites.items()
+        if name != provider
+    )
 
 
 def _context(limits: Limits | None) -> str:
