@@ -146,8 +146,8 @@ def read_answer(
     except EndpointError as error:
         return _error(error, base)
     except StreamCut as error:
-        if abandoned:
-            return ProbeAnswer(kind="passed", reply=error.reply, abandoned=True, **base)
+        if abandoned or (error.reply is not None and error.reply.raw_finish):  # it ended with a word that nobody knows
+            return ProbeAnswer(kind="passed", reply=error.reply, abandoned=abandoned, **base)
         return ProbeAnswer(kind="none", problem="network", message="the reply broke off", reply=error.reply, **base)
     except CnllmError as error:
         return ProbeAnswer(kind="none", problem="form", message=error.message, **base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,11 +11,12 @@ from cnllm.jsonpath import leaves
 from cnllm.probe.bodies import Bodies, PlainTool
 from cnllm.probe.candidates import Candidates
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.facts import Finding
+from cnllm.probe.observed import Learnt
 from cnllm.protocols import wire
 from cnllm.types import Message
 
 __all__ = [
-    "AnswerWord",
     "Finding",
     "ProbeContext",
     "Question",
@@ -25,22 +26,6 @@ __all__ = [
     "reasons_by_choice",
 ]
 
-AnswerWord = Literal["works", "refused", "ignored", "unknown"]
-
-
-class Finding(Struct, frozen=True):
-    """The finding of one run of a question about a flag.
-
-    `quote` are the endpoint's own words for it, where it has any. `by` is what the next run has to repeat.
-    """
-
-    flag: str
-    value: Any
-    answer: AnswerWord
-    quote: str = ""
-    by: Any = None
-
-
 Steps = Generator[Ask, ProbeAnswer, list[Finding]]
 """A run of a question: it yields requests, receives their answers, and returns what they prove."""
 
@@ -49,7 +34,7 @@ class ProbeContext(Struct, frozen=True):
     """The knowledge that a question gets: how to build bodies, the facts so far, what is worth trying.
 
     `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
-    `window` the tokens that the endpoint says it takes.
+    `window` the tokens that the endpoint says it takes, `learnt` how its replies are read.
     """
 
     bodies: Bodies
@@ -58,6 +43,12 @@ class ProbeContext(Struct, frozen=True):
     hints: Mapping[str, Finding] = {}
     run: int = 1
     window: int | None = None
+    learnt: Learnt = Learnt()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the keys that may hold reasoning, those that the endpoint has shown first."""
+        return (*self.learnt.fields, *(field for field in self.candidates.fields if field not in self.learnt.fields))
 
     def hint(self, flag: str) -> Any:
         """Return the value of a flag in the question's first run; None where that run found none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,13 @@ from cnllm.probe.approach import ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
-from cnllm.probe.facts import Fact, agreed, observed
+from cnllm.probe.facts import Fact, Finding
+from cnllm.probe.observed import Learnt, is_proven, learn, learn_usage, message_of, observed, with_learnt
 from cnllm.probe.place import ProbeTarget, model_at, plan_at
-from cnllm.probe.question import Finding, ProbeContext, Question
+from cnllm.probe.question import ProbeContext, Question
 from cnllm.probe.questions import QUESTIONS
+from cnllm.protocols import wire
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
 __all__ = [
@@ -37,6 +41,7 @@ _LONGEST_WAIT = 30.0
 _MOST_REFUSED = 8
 _PASSED, _PROMPTS = 10, 4
 _MOST_FAILURES = 3
+_REASONING = ("reasoning.", "when.reasoning.", "when.no-reasoning.")
 _ENDS = {"key": "the endpoint refuses the key", "quota": "the quota is spent"}
 """Problems that end the probe, unless the endpoint takes the base request right after."""
 _THOROUGH = 100
@@ -116,6 +121,7 @@ class _ProbeState:
         self.found: ProbedEndpoint | None = None
         self.spent = 0.0
         self.failures = 0
+        self.learnt = Learnt()
         self.reserve = 1  # a request for the last check
         self.current: list[int] = []  # the exchanges of the question that is being asked
 
@@ -138,9 +144,7 @@ class _ProbeState:
             if response.error is not None:
                 answer = ProbeAnswer(kind="none", problem="network", message=response.error.message)
             else:
-                answer = read_answer(
-                    model, response.status, response.headers, response.content, abandoned=response.abandoned
-                )
+                answer = self._read(model, ask, response)
             if answer.passed and response.abandoned and ask.most is None:
                 answer = replace(answer, kind="none", problem="form", message="an answer without an end")
             self._record(ask, answer, len(plan.content))
@@ -160,6 +164,30 @@ class _ProbeState:
             self.controls[ask.identity] = self.exchanges[-1]
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
+
+    def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
+        """Read an answer, with all that the endpoint's replies have shown of their form."""
+
+        def read(learnt: Learnt, *, is_open: bool = False) -> ProbeAnswer:
+            return read_answer(
+                with_learnt(model, learnt, is_open=is_open),
+                response.status,
+                response.headers,
+                response.content,
+                abandoned=response.abandoned,
+            )
+
+        answer = read(self.learnt)
+        if not answer.passed or ask.body is None or wire(model.protocol).ordered:
+            return answer
+        learnt = learn(self.learnt, model.flags, ask.body, answer)
+        if learnt.usage is None and answer.reply is not None and answer.reply.usage.input is None:
+            learnt = learn_usage(learnt, [*self.exchanges, ProbeExchange(0, ask, answer)])
+        is_open = learnt.is_open and (learnt.tags or ("", ""))[1] in str(message_of(answer.data).get("content"))
+        if learnt == self.learnt and not is_open:
+            return answer
+        self.learnt = learnt
+        return read(learnt, is_open=is_open)
 
     def _record(self, ask: Ask, answer: ProbeAnswer, sent: int) -> None:
         number = len(self.exchanges) + 1
@@ -261,11 +289,20 @@ def investigate(
             with contextlib.suppress(Stopped):
                 passed = len(run.exchanges) if (yield from run.is_alive()) else passed
         facts = {flag: fact for flag, fact in facts.items() if _supported(fact, passed)}
+        if not is_proven(run.learnt, facts, run.exchanges):
+            facts = {flag: fact for flag, fact in facts.items() if not flag.startswith(_REASONING)}
+        if "_open_tags" in facts:
+            own = facts["_open_tags"]
+            by_choice = "reasoning.mode" in facts and facts["reasoning.mode"].value == "toggle"
+            flag = "when.reasoning.reasoning.tags_at" if by_choice else "reasoning.tags_at"
+            facts[flag] = replace(own, flag=flag, value="start-open")
         flags = model_at(registry, run.found.place, run.found.id).flags
-        facts |= {fact.flag: fact for fact in observed(flags, run.exchanges)}
-    own = run.found.remarks if run.found is not None else ()
+        facts |= {fact.flag: fact for fact in observed(flags, run.learnt, run.exchanges)}
+    remarks = run.found.remarks if run.found is not None else ()
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return ProbeOutcome(run.found, shown, tuple(run.exchanges), stopped, (*own, *_strange(run.exchanges)), run.spent)
+    return ProbeOutcome(
+        run.found, shown, tuple(run.exchanges), stopped, (*remarks, *_strange(run.exchanges)), run.spent
+    )
 
 
 def _ask_all(
@@ -280,7 +317,7 @@ def _ask_all(
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
     for question in QUESTIONS:
         bodies = Bodies(model, found.base, found.drop)
-        context = ProbeContext(bodies, candidates, known, window=found.context)
+        context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
         if not question.applies(context):
             continue
         runs: list[list[Finding]] = []
@@ -289,11 +326,11 @@ def _ask_all(
             runs.append((yield from run.question(question, context)))
             while _needs_another(question, runs):
                 hints = {f.flag: f for f in runs[0]}
-                again = replace(context, hints=hints, run=len(runs) + 1)
+                again = replace(context, hints=hints, run=len(runs) + 1, learnt=run.learnt)
                 runs.append((yield from run.question(question, again)))
         finally:
             new = [
-                fact for fact in agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
+                fact for fact in _agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
             ]
             for fact in new:
                 old = facts.get(fact.flag)
@@ -305,6 +342,23 @@ def _ask_all(
                 findings = tuple(fact for fact in new if fact.flag[0] != "_")
                 on_step(ProbeStep(question.name, findings, len(run.exchanges), run.max_requests))
         yield from _check(run)
+
+
+def _agreed(question: Question, runs: list[list[Finding]], exchanges: tuple[int, ...]) -> list[Fact]:
+    """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
+    votes: dict[str, dict[str, list[Finding]]] = {}
+    for findings in runs:
+        for finding in findings:
+            key = json.dumps([finding.value, finding.answer], sort_keys=True, default=str)
+            votes.setdefault(finding.flag, {}).setdefault(key, []).append(finding)
+    facts: list[Fact] = []
+    for flag in dict.fromkeys([*votes, *question.flags]):
+        best = max(votes.get(flag, {}).values(), key=len, default=[])
+        if len(best) < 2:
+            facts.append(Fact(flag, None, "unknown", exchanges))
+        else:
+            facts.append(Fact(flag, best[0].value, best[0].answer, exchanges, best[0].quote))
+    return facts
 
 
 def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,7 +61,7 @@ class Odd:
             text = ""
         elif wanted == "json_schema":
             schema = request["response_format"]["json_schema"]["schema"]
-            text = json.dumps({key: 1 for key in schema.get("properties", {})})
+            text = json.dumps(dict.fromkeys(schema.get("properties", {}), 1))
         elif wanted == "json_object":
             text = json.dumps({"answer": prompt})
         limit, words = request.get("max_tokens"), text.split()
@@ -75,8 +76,7 @@ class Odd:
             return self._stream(pieces, finish, counts)
         message: Json = {"role": "assistant", "content": None}
         for piece in pieces:
-            for key, value in piece.items():
-                message[key] = value if message.get(key) is None else message[key] + value
+            _add(message, piece)
         body = {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
         _put(body, self.usage[0], counts)
         return 200, "application/json", json.dumps(body).encode()
@@ -98,7 +98,10 @@ class Odd:
             yield {"content": [{"type": self.part, self.part: thought}, {"type": "text", "text": text}]}
             text = ""
         elif thought and self.field:
-            yield from ({self.field: word + " "} for word in thought.split())
+            for word in thought.split():
+                piece: Json = {}
+                _put(piece, self.field, word + " ")
+                yield piece
         yield from ({"content": word + " "} for word in text.rstrip().split(" ") if text)
         if calls:
             yield {"tool_calls": calls}
@@ -107,14 +110,21 @@ class Odd:
         chunks: list[Json] = []
         so_far: Json = {}
         for piece in pieces:
-            for key, value in piece.items():
-                so_far[key] = so_far.get(key, "") + value if isinstance(value, str) else value
-            delta = {key: so_far[key] for key in piece} if self.cumulative else piece
+            _add(so_far, piece)
+            delta = {key: copy.deepcopy(so_far[key]) for key in piece} if self.cumulative else piece
             chunks.append({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         _put(chunks[-1], self.usage[0], counts)
         frames = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
         return 200, "text/event-stream", frames + b"data: [DONE]\n\n"
+
+
+def _add(message: Json, piece: Json) -> None:
+    for key, value in piece.items():
+        if isinstance(value, dict):
+            _add(message.setdefault(key, {}), value)
+        else:
+            message[key] = value if message.get(key) is None else message[key] + value
 
 
 def _put(body: Json, path: str, value: Any) -> None:

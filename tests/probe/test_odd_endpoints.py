@@ -49,3 +49,115 @@ def test_a_key_that_expires_in_the_middle_ends_the_probe() -> None:
     assert "refuses the key" in found.stopped
     assert len(sent) <= 23  # the refusal, and the base request again
     assert "refused" not in {fact.answer for fact in found.facts if fact.flag != "auth.header"}
+
+
+# ── what replies show ────────────────────────────────────────────────────────
+def always(request: Json) -> bool:
+    return True
+
+
+def enabled(request: Json) -> bool:
+    return bool(request.get("enable_thinking") is True)
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
+    found = values(probed(Odd(only_streams=True, cumulative=cumulative, thinks=always, field="reasoning_content"), 60))
+    assert found["stream.required"] is True
+    assert found["reasoning.fields"] == ["reasoning_content"]
+    assert found["reasoning.shape"] == "field"
+    assert found["finish.stop"] == "stop"
+    assert found["finish.tool_calls"] == "tool_calls"
+    assert found["usage.input"] == ["prompt_tokens"]
+    assert found.get("stream.deltas") == ("cumulative" if cumulative else None)
+
+
+@pytest.mark.parametrize("field", ["inner_voice", "cot.text", "musings"])
+@pytest.mark.parametrize("only_streams", [False, True])
+def test_a_field_of_reasoning_that_nobody_has(field: str, only_streams: bool) -> None:
+    found = values(probed(Odd(thinks=always, field=field, only_streams=only_streams), 60))
+    assert found["reasoning.fields"] == [field]
+    assert found["reasoning.default"] == "on"
+
+
+def test_a_field_that_a_switch_turns_on() -> None:
+    found = values(probed(Odd(thinks=enabled, field="inner_voice", streams=False), 60))
+    assert found["reasoning.fields"] == ["inner_voice"]
+    assert found["reasoning.on.set.enable_thinking"] is True
+    assert found["reasoning.default"] == "off"
+
+
+def test_prose_beside_the_answer_is_no_reasoning() -> None:
+    """It comes after the text, whatever is asked, under a name that says nothing."""
+
+    class Noted(Odd):
+        def _pieces(self, thought: str, text: str, calls: list[Json]) -> Any:
+            yield from super()._pieces(thought, text, calls)
+            yield {"house_note": "All of our answers are made "}
+            yield {"house_note": "by a very small model, with care."}
+
+    found = values(probed(Noted()))
+    assert not [flag for flag in found if flag.startswith("reasoning.")]
+
+
+@pytest.mark.parametrize("part", ["thinking", "reasoning", "musing"])
+def test_a_part_of_the_content(part: str) -> None:
+    found = values(probed(Odd(thinks=always, part=part), 60))
+    assert (found["reasoning.shape"], found["reasoning.part"]) == ("content-parts", part)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ("<ponder>", "</ponder>"),
+        ("[MIND]", "[/MIND]"),
+        ("<|begin_of_musing|>", "<|end_of_musing|>"),
+        ("◁深思▷", "◁/深思▷"),
+    ],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_tags_that_nobody_has_and_those_that_the_template_opens(tags: tuple[str, str], opened: bool) -> None:
+    arrives = ("", tags[1]) if opened else tags
+    found = values(probed(Odd(thinks=always, tags=arrives), 60))
+    assert found["reasoning.shape"] == "tags"
+    assert found["reasoning.tags"] == list(tags)
+    assert found.get("reasoning.tags_at") == ("start-open" if opened else None)
+
+
+def test_a_template_that_opens_the_tag_only_while_the_model_reasons() -> None:
+    found = values(probed(Odd(thinks=enabled, tags=("", "</think>"))))
+    assert found["when.reasoning.reasoning.tags_at"] == "start-open"
+    assert "reasoning.tags_at" not in found
+
+
+def test_markup_of_an_answer_is_no_tag() -> None:
+    class Marked(Odd):
+        def reply(self, request: Json) -> Any:
+            status, kind, content = super().reply(request)
+            return status, kind, content.replace(b"I am a small model", b"<p>I am</p> a small model")
+
+    assert not [flag for flag in values(probed(Marked())) if flag.startswith("reasoning.")]
+
+
+@pytest.mark.parametrize("only_streams", [False, True])
+def test_words_and_counts_in_places_of_their_own(only_streams: bool) -> None:
+    usage = ("billing.tokens", "read", "written")
+    found = values(probed(Odd(finish=("done", "too_long", "calls"), usage=usage, only_streams=only_streams), 80))
+    assert {flag: value for flag, value in found.items() if flag.startswith("finish.")} == {
+        "finish.done": "stop",
+        "finish.too_long": "length",
+        "finish.calls": "tool_calls",
+    }
+    assert found["usage.at"] == ["billing.tokens"]
+    assert (found["usage.input"], found["usage.output"]) == (["read"], ["written"])
+    assert found["params.max_tokens"] == "max_tokens"
+
+
+def test_the_place_of_an_error() -> None:
+    def seed(request: Json) -> Any:
+        words = b'{"fault": {"explanation": "seed is unknown here", "number": 7}}'
+        return (400, "application/json", words) if "seed" in request else None
+
+    found = values(probed(Odd(seed)))
+    assert found["params.seed"] is False
+    assert (found["error.at"], found["error.message"]) == (["fault"], ["explanation"])

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get
+from cnllm.jsonpath import get, nest, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.observed import message_of
 from cnllm.probe.question import TIME, WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -48,7 +49,7 @@ class Earlier:
         self.context = context
         self.patch = patch
         self.turn = genuine.reply.message
-        self.raw = get(genuine.data, "choices.0.message") if context.is_flat else None
+        self.raw = message_of(genuine.data) if context.is_flat else {}
         self.form = TurnForm(**(context.known.get(_STATE) or {}))
 
     def ask(
@@ -93,13 +94,13 @@ class Earlier:
             return {**rest, "name": WEATHER.name} if form.named else rest
         if message.get("role") != "assistant":
             return message
-        flat = {k: v for k, v in message.items() if k not in self.context.candidates.fields}
+        flat = {k: v for k, v in message.items() if k not in {f.partition(".")[0] for f in self.context.fields}}
         if flat.get("tool_calls"):
             flat = {k: v for k, v in flat.items() if k != "content"}
             if form.content is not ...:
                 flat = {"role": "assistant", "content": form.content, **flat}
             if form.reasoning is not ...:
-                flat[self.field] = form.reasoning
+                flat |= nest(self.field, form.reasoning)
         if index in form.full or (form.reasoning is ... and form.thoughtful and flat.get("tool_calls")):
             flat |= self._thought(flat)
         return flat if form.extra is None or not flat.get("tool_calls") else {**flat, form.extra: True}
@@ -107,20 +108,23 @@ class Earlier:
     @property
     def field(self) -> str:
         """Return the key in which reasoning arrives."""
-        fields = self.context.known.get("reasoning.fields") or self.context.candidates.fields[:1]
+        fields = self.context.known.get("reasoning.fields") or self.context.fields[:1]
         return str(fields[0])
 
     def _thought(self, flat: dict[str, Any]) -> dict[str, Any]:
         """Return the reasoning in the keys in which the endpoint wrote it."""
-        raw = self.raw if isinstance(self.raw, dict) else {}
-        found = {field: raw[field] for field in self.context.candidates.fields if raw.get(field)}
+        raw = self.raw
+        found: dict[str, Any] = {}
+        for field in self.context.fields:
+            if value := get(raw, field):
+                set_value(found, field, value)
         if found:
             return found
         if isinstance(raw.get("content"), list):
             thoughts = [p for p in raw["content"] if isinstance(p, dict) and p.get("type") != "text"]
             own = flat.get("content")
             return {"content": [*thoughts, *([{"type": "text", "text": own}] if isinstance(own, str) and own else [])]}
-        return {self.field: _THOUGHT}
+        return nest(self.field, _THOUGHT)
 
 
 def earlier(

@@ -175,7 +175,7 @@ def logprobs(context: ProbeContext) -> Steps:
         return [Finding("params.logprobs", False, "refused", answer.message)]
     if not context.is_flat or not answer.passed:
         return []
-    if get(answer.data, "choices.0.logprobs"):
+    if any(get(part, "choices.0.logprobs") for part in (answer.data if answer.streamed else [answer.data])):
         return [Finding("params.logprobs", path, "works")]
     return [Finding("params.logprobs", "ignored", "ignored")]
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.observed import THINKING, message_of, tagged
 from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.registry.model import conditions
 from cnllm.types import Message
@@ -17,7 +18,6 @@ from cnllm.types import Message
 __all__ = ["default", "late_off", "reasons", "switch_off", "switch_on"]
 
 _TEXT = "What is 17 times 23? Answer with the number."
-_ABOUT = re.compile(r"reason|think|thought|思考|推理|深度", re.IGNORECASE)
 _NOT = re.compile(r"\bnot\b|n't\b|unsupported|cannot|never|不支持|无法|不能", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"always|cannot be (?:turned|switched|disabled)|can ?not (?:disable|turn)|must be enabled", re.IGNORECASE
@@ -43,6 +43,7 @@ def _says(answer: ProbeAnswer, *patterns: re.Pattern[str]) -> bool:
     "reasoning.fields",
     "reasoning.shape",
     "reasoning.part",
+    "reasoning.tags",
     requests=1,
     by_model=True,
     capable=True,
@@ -62,7 +63,7 @@ def default(context: ProbeContext) -> Steps:
 
 def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
     """Yield where the reasoning of a reply stands."""
-    if not answer.reasoning or not isinstance(answer.data, dict):
+    if not answer.reasoning:
         return
     if not context.is_flat:
         own = context.bodies.model.flags.reasoning
@@ -73,23 +74,23 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
         elif declared == "content-parts":
             yield Finding("reasoning.shape", declared, "works")
         return
-    message = get(answer.data, "choices.0.message")
-    if not isinstance(message, dict):
-        return
+    message = message_of(answer.data)
     content = message.get("content")
     if isinstance(content, list):
-        kind = next((p.get("type") for p in content if isinstance(p, dict) and p.get("type") != "text"), None)
-        if kind in ("thinking", "reasoning"):
+        kinds = [p["type"] for p in content if isinstance(p, dict) and p.get("type") != "text" and p.get("type") in p]
+        if kinds:
             yield Finding("reasoning.shape", "content-parts", "works")
-            yield Finding("reasoning.part", kind, "works")
+            yield Finding("reasoning.part", kinds[0], "works")
         return
-    fields = [f for f in context.candidates.fields if message.get(f)]
-    if not fields:
-        if isinstance(content, str) and answer.text.strip() != content.strip():
-            yield Finding("reasoning.shape", "tags", "works")
-        return
-    yield Finding("reasoning.fields", fields, "works")
-    yield Finding("reasoning.shape", "details" if isinstance(message[fields[0]], list) else "field", "works")
+    fields = [f for f in context.fields if get(message, f)]
+    if fields:
+        yield Finding("reasoning.fields", fields, "works")
+        yield Finding("reasoning.shape", "details" if isinstance(get(message, fields[0]), list) else "field", "works")
+    elif isinstance(content, str) and (tags := tagged(content)) is not None:
+        yield Finding("reasoning.shape", "tags", "works")
+        yield Finding("reasoning.tags", list(tags[:2]), "works")
+        if tags[2]:
+            yield Finding("_open_tags", True, "works")
 
 
 @question(
@@ -110,7 +111,7 @@ def switch_off(context: ProbeContext) -> Steps:
         if answer.passed and not reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
             return [toggle, Finding("reasoning.off.set", patch, "works")]
-        if _says(answer, _ABOUT, _ALWAYS):
+        if _says(answer, THINKING, _ALWAYS):
             return [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
     return []
 
@@ -123,6 +124,7 @@ def switch_off(context: ProbeContext) -> Steps:
     "reasoning.fields",
     "reasoning.shape",
     "reasoning.part",
+    "reasoning.tags",
     requests=8,
     capable=True,
     applies=lambda c: "_quiet" in c.known,
@@ -139,7 +141,7 @@ def switch_on(context: ProbeContext) -> Steps:
             off = yield from _is_off(context)
             default = [Finding("reasoning.default", "off", "works")] if off else []
             return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
-        if _says(answer, _ABOUT, _NOT):
+        if _says(answer, THINKING, _NOT):
             return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
     return []
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
+from cnllm.probe.observed import repeats
 from cnllm.probe.question import WEATHER, Finding, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Message
 
@@ -33,7 +33,7 @@ def stream(context: ProbeContext) -> Steps:
     plain = yield context.ask(_HELLO, why="a stream", stream=True)
     if not plain.passed or not plain.streamed or not isinstance(plain.data, list):
         return []
-    found = [Finding("stream.deltas", "cumulative", "works")] if _repeats(plain) else []
+    found = [Finding("stream.deltas", "cumulative", "works")] if repeats(_texts(plain)) else []
     if plain.done and (plain.reply is None or not plain.reply.raw_finish):
         found.append(Finding("stream.terminator", "done", "works"))
     if not context.is_flat:
@@ -41,30 +41,27 @@ def stream(context: ProbeContext) -> Steps:
     counted = yield context.ask(_HELLO, why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
     flag = f"when.stream.body.set.{_SWITCH}"
     answer = counted if counted.passed and isinstance(counted.data, list) else plain
-    place = _usage_place(answer.data)
+    place = _usage_place(context, answer.data)
     if counted.refused:
         found.append(Finding("_stream_options", False, "refused", counted.message))
-    elif place != "none" and _usage_place(plain.data) == "none":
+    elif place != "none" and _usage_place(context, plain.data) == "none":
         found.append(Finding(flag, True, "works"))
     return [*found, Finding("simulator.stream_usage", place, "works")]
 
 
-def _repeats(answer: ProbeAnswer) -> bool:
-    """Whether each piece of text repeats what came before it. That two streams do not repeat proves nothing."""
+def _texts(answer: ProbeAnswer) -> list[str]:
+    """Return the pieces of the text. That two streams do not repeat it proves nothing."""
     texts = [get(chunk, "choices.0.delta.content") for chunk in answer.data]
-    texts = [text for text in texts if isinstance(text, str) and text]
-    if len(texts) < 3:
-        return False
-    grows = all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
-    return grows and len(texts[-1]) > len(texts[0])
+    return [text for text in texts if isinstance(text, str) and text]
 
 
-def _usage_place(chunks: list[Any]) -> str | None:
+def _usage_place(context: ProbeContext, chunks: list[Any]) -> str:
     """Return where the token counts of a stream are."""
+    at = context.learnt.usage[0] if context.learnt.usage is not None else "usage"
     for chunk in chunks:
         if isinstance(get(chunk, "choices.0.usage"), dict):
             return "choice"
-        if isinstance(get(chunk, "usage"), dict):
+        if isinstance(get(chunk, at), dict):
             return "last" if get(chunk, "choices.0") is not None else "chunk"
     return "none"
 
