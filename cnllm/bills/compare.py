@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BillCause", "BillReport", "BillRow", "BillState", "BillTotal", "compare_bill"]
 
-BillState = Literal["matched", "bill-only", "log-only", "different"]
+BillState = Literal["matched", "bill-only", "ours-only", "different"]
 _PRECISION = 100  # digits of sums
 _VERSION = re.compile(r"-(?:latest|preview|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{8}|\d{6}|\d{4})$")
 _DAY = 24 * 3600 * 1000
+_MOST_WORDS = 20  # that are named
 _SHIFT_SLACK = Decimal("0.000001")
 
 _Key = tuple[Period, str | None]
@@ -40,8 +41,8 @@ _Key = tuple[Period, str | None]
 class BillRow(Struct, frozen=True, kw_only=True):
     """One sum of the bill and of the log in one currency. `period` is a day, a month or a span in the bill's zone.
 
-    `model` is "" where the bill does not name models, and `id` that of a single request. `calls` are those of the log.
-    `tokens` has the counts of the bill and of the log by kind. null is unknown.
+    `model` is "" where the bill does not name models, and `id` that of a single request. `ours` is the amount of the
+    log, and `calls` the number of its calls. `tokens` has the counts of both by kind. null is unknown.
     """
 
     period: str
@@ -50,7 +51,7 @@ class BillRow(Struct, frozen=True, kw_only=True):
     state: BillState
     currency: str | None
     bill: Decimal | None
-    log: Decimal | None
+    ours: Decimal | None
     difference: Decimal | None
     calls: int
     tokens: dict[str, tuple[Decimal | None, int | None]]
@@ -64,13 +65,14 @@ class BillTotal(Struct, frozen=True, kw_only=True):
     currency: str | None
     rows: int
     bill: Decimal
-    log: Decimal
+    ours: Decimal
 
 
 class BillReport(Struct, frozen=True, kw_only=True):
     """The comparison. `exports` names what was read, `periods` the first and the last one of the bill.
 
-    `undated` counts rows without a time, which are totals, and `foreign` those of other products. `unread` are files
+    `undated` counts rows without a time, which are totals, and `foreign` those of other products. `unknown` are words
+    for kinds of tokens that the export does not describe: the tokens of their sums are not compared. `unread` are files
     that are no known export. `overlaps` are pairs of files with rows for the same time, which may count twice.
     """
 
@@ -80,6 +82,7 @@ class BillReport(Struct, frozen=True, kw_only=True):
     totals: list[BillTotal]
     undated: int
     foreign: int
+    unknown: list[str]
     unread: list[str]
     repeated: list[str]
     overlaps: list[tuple[str, str]]
@@ -119,6 +122,7 @@ def compare_bill(
             totals=_totals(rows),
             undated=sum(table.undated for table in tables),
             foreign=sum(table.foreign for table in tables),
+            unknown=sorted({word for bill in bills.values() for word in bill.unknown}),
             unread=unread,
             repeated=repeated,
             overlaps=overlaps.pairs,
@@ -175,6 +179,7 @@ class _Bill:
         self._sums: dict[_Key, BillSum] = {}
         self._requests: dict[int, tuple[_Key, str, BillSum]] = {}
         self._numbers: dict[str, int] | None = None
+        self.unknown: set[str] = set()
         self._labels: dict[str, str] = {}
         self._billed_names: set[str] = set()
         self._named_periods: set[Period] = set()
@@ -190,6 +195,8 @@ class _Bill:
             if since is not None and line.period.start < since:
                 continue
             overlaps.add(table, line.period)
+            if line.unknown is not None and len(self.unknown) < _MOST_WORDS:
+                self.unknown.add(line.unknown)
             self._sum(line).add(table.name, table.export, line)
 
     def _sum(self, line: BillLine) -> BillSum:
@@ -235,7 +242,7 @@ class _Bill:
         rows: list[BillRow] = []
         for pair in found:
             rows += self._bill_rows(pair, book, None if pair.origin is None else variants.get(pair.origin))
-        return _mark_shifts(rows)
+        return _mark_fees(_mark_shifts(rows))
 
     def _request_pairs(self, requests: Mapping[int, LogSum]) -> Iterator[_Pair]:
         """Yield the sums of the requests that agree, and each one that does not."""
@@ -293,7 +300,7 @@ class _Bill:
                 state=state,
                 currency=currency,
                 bill=_tidy(amount),
-                log=_tidy(own),
+                ours=_tidy(own),
                 difference=None if amount is None or own is None else _tidy(amount - own),
                 calls=0 if log is None else log.calls,
                 tokens=_tokens(bill, log),
@@ -349,7 +356,7 @@ class _Calendar:
 
 def _state(bill: BillSum | None, log: LogSum | None) -> BillState:
     if bill is None or not bill.has_content:
-        return "log-only"
+        return "ours-only"
     if log is None or not log.calls:
         return "bill-only"
     if any(ours is not None and theirs is not None and ours != theirs for theirs, ours in _tokens(bill, log).values()):
@@ -391,14 +398,14 @@ def _totals(rows: list[BillRow]) -> list[BillTotal]:
     groups: dict[tuple[BillState, str | None], list[BillRow]] = {}
     for row in rows:
         groups.setdefault((row.state, row.currency), []).append(row)
-    order = ("matched", "different", "bill-only", "log-only")
+    order = ("matched", "different", "bill-only", "ours-only")
     return [
         BillTotal(
             state=state,
             currency=currency,
             rows=len(members),
             bill=_sum(row.bill for row in members),
-            log=_sum(row.log for row in members),
+            ours=_sum(row.ours for row in members),
         )
         for (state, currency), members in sorted(
             groups.items(), key=lambda group: (order.index(group[0][0]), group[0][1] or "")
@@ -416,13 +423,31 @@ def _mark_shifts(rows: list[BillRow]) -> list[BillRow]:
         last[key] = place
         if before is None or row.id is not None or "matched" in (row.state, rows[before].state):
             continue
-        gaps = [(rows[index].bill or Decimal(0)) - (rows[index].log or Decimal(0)) for index in (before, place)]
+        gaps = [(rows[index].bill or Decimal(0)) - (rows[index].ours or Decimal(0)) for index in (before, place)]
         if gaps[0] and abs(gaps[0] + gaps[1]) <= _SHIFT_SLACK:
             cause = BillCause(
                 "day", "the day before or after has the opposite difference: a call near midnight", certain=True
             )
             for index in (before, place):
                 marked[index] = replace(marked[index], causes=[cause, *marked[index].causes])
+    return marked
+
+
+def _mark_fees(rows: list[BillRow]) -> list[BillRow]:
+    """Name the cause of fees in rows of their own: the log has them in the cost of the calls that they are for."""
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.id is None and row.state in ("different", "bill-only"):
+            groups.setdefault((row.period, row.currency), []).append(place)
+    marked = list(rows)
+    for places in groups.values():
+        fees = [place for place in places if any(cause.code == "fee" for cause in rows[place].causes)]
+        others = [place for place in places if rows[place].difference is not None]
+        gap = _sum(rows[place].difference for place in others) + _sum(rows[place].bill for place in fees)
+        if fees and others and abs(gap) <= _SHIFT_SLACK:
+            cause = BillCause("fee", "the bill has the fees of these calls in rows of their own", certain=True)
+            for place in (*fees, *others):
+                marked[place] = replace(marked[place], causes=[cause, *marked[place].causes])
     return marked
 
 

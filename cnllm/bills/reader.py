@@ -26,6 +26,7 @@ _MOST_FIELD = 1 << 20  # characters
 _MOST_DIGITS = 60
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,2})?")
 _CURRENCY_SIGN = re.compile(r"^(?:us|cn|hk)?[$¥€£₹]\s*|\s*(?:元|[$¥€£₹])$")
+_KEY = re.compile(r"\b(?:sk|pk|ak|rk|key)[-_][\w*-]{8,}|\bAIza[\w-]{20,}|\bBearer\s+\S+", re.IGNORECASE)
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _YUAN = {"rmb": "CNY", "元": "CNY", "人民币": "CNY"}
 _NOTHING = ("", "-", "--", "n/a", "null", "none")
@@ -35,7 +36,8 @@ _MILLION = 1_000_000
 class BillLine(Struct, frozen=True):
     """A row of a bill. `model` is None where the row is for all models, and `kind` where it is for no kind of token.
 
-    `rate` is the price of a million tokens. `tier` are words for a price that is not the usual one.
+    `rate` is the price of a million tokens. `tier` are words for a price that is not the usual one. `unknown` is the
+    word or the unit of a count that the export does not describe.
     """
 
     period: Period
@@ -48,6 +50,7 @@ class BillLine(Struct, frozen=True):
     list_amount: Decimal | None
     rate: Decimal | None
     tier: tuple[str, ...]
+    unknown: str | None
 
 
 class Table:
@@ -151,18 +154,20 @@ class _Row:
             return None
         model, word, tier = self._names(export)
         kind = None if word is None else self._table.kind_of(word)
+        counts, unknown = self._counts(export, kind, word)
         amount, currency = self._amount(export)
         return BillLine(
             period=period,
             model=model,
             id=self._text(export.id) or None,
             kind=kind,
-            counts=self._counts(export, kind),
+            counts=counts,
             currency=currency,
             amount=amount,
             list_amount=self._number_of(export.list_amount),
             rate=self._rate(export),
-            tier=tuple(word for word in tier if word and not _matches(word, tuple(export.usual))),
+            tier=tuple(hide_keys(word) for word in tier if word and not _matches(word, tuple(export.usual))),
+            unknown=None if unknown is None else hide_keys(unknown),
         )
 
     def _names(self, export: Export) -> tuple[str | None, str | None, list[str]]:
@@ -180,21 +185,26 @@ class _Row:
                 model = model or text
         return (None if not model else self._table.label_of(model)), kind, tier
 
-    def _counts(self, export: Export, kind: Kind | None) -> dict[Kind, Decimal]:
+    def _counts(self, export: Export, kind: Kind | None, word: str | None) -> tuple[dict[Kind, Decimal], str | None]:
+        """Return the counts, and the word or the unit of one that the export does not describe."""
         counts: dict[Kind, Decimal] = {}
         for name, column in export.counts.items():
             if (number := self._number_of(column)) is not None:
                 counts[name] = number
-        if kind is None or export.count is None:
-            return counts
         number = self._number_of(export.count)
-        factor: int | None = 1
-        if export.unit is not None and self._columns.place(export.unit) is not None:
-            unit = plain_text(self._text(export.unit))
-            factor = next((size for name, size in export.units.items() if plain_text(name) == unit), None)
-        if number is not None and factor is not None:
-            counts[kind] = number * factor
-        return counts
+        if not number or not word:
+            return counts, None
+        if kind is None:
+            return counts, word
+        if export.unit is None or self._columns.place(export.unit) is None:
+            counts[kind] = number
+            return counts, None
+        unit = plain_text(self._text(export.unit))
+        factor = next((size for name, size in export.units.items() if plain_text(name) == unit), None)
+        if factor is None:
+            return counts, unit
+        counts[kind] = number * factor
+        return counts, None
 
     def _amount(self, export: Export) -> tuple[Decimal | None, str | None]:
         numbers = [number for column in export.amount if (number := self._number_of(column)) is not None]
@@ -235,9 +245,13 @@ def _matches(text: str, globs: tuple[str, ...]) -> bool:
 
 
 def _label(export: Export, model: str) -> str:
-    """Return the name of a model or of another product, without what may be a key."""
-    own = next((name for glob, name in export.models.items() if matches(model, [glob])), model)
-    return redact.redact(own, ())
+    """Return the name of a model or of another product."""
+    return hide_keys(next((name for glob, name in export.models.items() if matches(model, [glob])), model))
+
+
+def hide_keys(text: str) -> str:
+    """Return a text that will be shown, without what has the form of a key."""
+    return _KEY.sub(redact.MARK, text)
 
 
 def _number(text: str) -> Decimal | None:

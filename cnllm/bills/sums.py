@@ -27,6 +27,7 @@ class _Part:
         self.money: dict[str, Decimal] = {}
         self.list_money: dict[str, Decimal] = {}
         self.slack = _ZERO
+        self.is_unknown = False
 
 
 class BillSum:
@@ -52,6 +53,7 @@ class BillSum:
                 part.list_money[line.currency] = part.list_money.get(line.currency, _ZERO) + line.list_amount
         if line.kind is not None and line.rate is not None and any(line.counts.values()):
             self.rates.setdefault(line.kind, set()).add(line.rate)
+        part.is_unknown = part.is_unknown or line.unknown is not None
         self.tiers.update(dict.fromkeys(line.tier))
         tells_kinds = export.kind is not None or bool(export.pattern)
         self.is_fee = self.is_fee and tells_kinds and line.model is not None and not line.counts and line.kind is None
@@ -62,6 +64,7 @@ class BillSum:
             part = self._parts.setdefault(name, _Part())
             self._kinds[name] = other._kinds[name]
             part.slack += theirs.slack
+            part.is_unknown = part.is_unknown or theirs.is_unknown
             for own, more in ((part.money, theirs.money), (part.list_money, theirs.list_money)):
                 for currency, amount in more.items():
                     own[currency] = own.get(currency, _ZERO) + amount
@@ -92,7 +95,7 @@ class BillSum:
     @property
     def tokens(self) -> dict[str, Decimal]:
         """Return the counts, of the export with the most kinds of them."""
-        counted = [name for name, part in self._parts.items() if part.counts]
+        counted = [name for name, part in self._parts.items() if part.counts and not part.is_unknown]
         if not counted:
             return {}
         name = max(counted, key=lambda name: len(self._kinds[name]))

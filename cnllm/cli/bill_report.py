@@ -26,9 +26,9 @@ _STATES: dict[BillState, str] = {
     "matched": "matched",
     "different": "different",
     "bill-only": "bill only",
-    "log-only": "log only",
+    "ours-only": "ours only",
 }
-_COLUMNS = ("period", "model", "id", "state", "currency", "bill", "log", "difference", "calls", "causes")
+_COLUMNS = ("period", "model", "id", "state", "currency", "bill", "ours", "difference", "calls", "causes")
 
 
 def print_comparison(path: str, columns: str | None, since: str | None, *, as_csv: bool, as_json: bool) -> int:
@@ -70,9 +70,9 @@ def _print_text(report: BillReport) -> None:
     """Print the sums of each state, then every row that does not agree."""
     if not report.rows:
         answer.print_line("the bill has no row with an amount or tokens, and the log no call of its time")
-    heads = ("STATE", "ROWS", "BILL", "LOG", "DIFFERENCE")
+    heads = ("STATE", "ROWS", "BILL", "OURS", "DIFFERENCE")
     sums = [
-        (_STATES[total.state], f"{total.rows:,}", *_amounts(total.currency, total.bill, total.log))
+        (_STATES[total.state], f"{total.rows:,}", *_amounts(total.currency, total.bill, total.ours))
         for total in report.totals
     ]
     if sums:
@@ -81,10 +81,10 @@ def _print_text(report: BillReport) -> None:
     if rows:
         answer.print_line("")
         lines = [
-            (row.period, escape(_subject(row)), _STATES[row.state], *_amounts(row.currency, row.bill, row.log))
+            (row.period, escape(_subject(row)), _STATES[row.state], *_amounts(row.currency, row.bill, row.ours))
             for row in rows
         ]
-        text = table(("TIME", "MODEL", "STATE", "BILL", "LOG", "DIFFERENCE"), lines, right=range(3, 6)).splitlines()
+        text = table(("TIME", "MODEL", "STATE", "BILL", "OURS", "DIFFERENCE"), lines, right=range(3, 6)).splitlines()
         answer.print_line(text[0])
         for row, line in zip(rows, text[1:], strict=True):
             answer.print_line(line)
@@ -103,6 +103,9 @@ def _remarks(report: BillReport) -> Iterator[str]:
         yield f"rows without a time, which are totals: {report.undated:,} left out"
     if report.foreign:
         yield f"rows of other products: {report.foreign:,} left out"
+    if report.unknown:
+        words = escape(", ".join(report.unknown))
+        yield f"kinds of tokens that the export does not describe: {words}; tokens of their sums are not compared"
     for name in report.repeated:
         yield f"{escape(name)} has the bytes of another file, and counts once"
     for name in report.unread:
@@ -138,7 +141,13 @@ def _print_csv(report: BillReport) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for row in report.rows:
-        money = (_plain(row.bill), _plain(row.log), _plain(row.difference))
+        money = (_plain(row.bill), _plain(row.ours), _plain(row.difference))
         causes = "; ".join(f"{cause.code}: {cause.detail}" for cause in row.causes)
-        writer.writerow((row.period, row.model, row.id or "", row.state, row.currency or "", *money, row.calls, causes))
+        texts = (row.period, _cell(row.model), _cell(row.id or ""), row.state, row.currency or "")
+        writer.writerow((*texts, *money, row.calls, _cell(causes)))
     answer.print_line(text.getvalue().rstrip("\n"))
+
+
+def _cell(text: str) -> str:
+    """Return a text of a bill as a cell that no spreadsheet takes for a formula."""
+    return escape(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

@@ -147,6 +147,7 @@ def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     """Return the known fields of an entry."""
     data: dict[str, Any] = msgspec.to_builtins(entry, builtin_types=(Decimal,))
     del data["soft_budgets"]  # `soft_budget` says it in words
+    del data["reply_id"], data["reply_model"]  # the store has them
     data["seconds"] = round(entry.seconds, 4)
     if entry.first is not None:
         data["first"] = round(entry.first, 4)
@@ -181,6 +182,8 @@ def logged_call(
         error=Failure(failure, entry.outcome) if failure else None,
         notes=entry.notes,
         registry=entry.registry,
+        reply_id=entry.reply_id,
+        reply_model=entry.reply_model,
         prefix=prefix,
         price=price,
     )

@@ -79,7 +79,7 @@ def against(machine: Machine, *args: str, status: int) -> dict[str, Any]:
 
 def rows(report: dict[str, Any]) -> list[tuple[str | None, ...]]:
     """What a row says: its time, model, state and both amounts."""
-    return [(row["period"], row["model"], row["state"], row["bill"], row["log"]) for row in report["rows"]]
+    return [(row["period"], row["model"], row["state"], row["bill"], row["ours"]) for row in report["rows"]]
 
 
 def codes(report: dict[str, Any], number: int = 0) -> list[str]:
@@ -161,7 +161,7 @@ def test_rows_of_one_side_alone_are_named(machine: Machine, log: Log) -> None:
     path = machine.file("cost.csv", cost + costs(4, "1.5", model="deepseek-v4-flash"))
     report = against(machine, path, status=3)
     assert rows(report)[2:] == [
-        ("2026-08-03", "deepseek-v4-pro", "log-only", None, "0.000028"),
+        ("2026-08-03", "deepseek-v4-pro", "ours-only", None, "0.000028"),
         ("2026-08-04", "deepseek-v4-flash", "bill-only", "1.5", None),
     ]
     assert codes(report, 2) == codes(report, 3) == ["calls"]
@@ -170,13 +170,13 @@ def test_rows_of_one_side_alone_are_named(machine: Machine, log: Log) -> None:
     assert [line.split()[:2] for line in text.out.splitlines()[1:4]] == [
         ["matched", "2"],
         ["bill", "only"],
-        ["log", "only"],
+        ["ours", "only"],
     ]
     assert "2026-08-04  deepseek-v4-flash  bill only" in text.out
     since = against(machine, path, "--since", "2026-08-03", status=3)
     assert [row[0] for row in rows(since)] == ["2026-08-04"]
     listed = list(csv.DictReader(io.StringIO(machine.run("logs", "cost", "--csv", "--against", path).out)))
-    assert [row["state"] for row in listed] == ["matched", "matched", "log-only", "bill-only"]
+    assert [row["state"] for row in listed] == ["matched", "matched", "ours-only", "bill-only"]
     assert (listed[3]["bill"], listed[3]["currency"]) == ("1.5", "CNY")
 
 
@@ -204,6 +204,14 @@ def test_another_price_of_the_bill_is_a_price_that_changed(machine: Machine, log
     assert "input: the bill has 3 for a million tokens" in report["rows"][0]["causes"][0]["detail"]
     assert "the price in force was 2" in report["rows"][0]["causes"][0]["detail"]
     assert report["rows"][0]["difference"] == "1"
+
+
+def test_another_rate_is_seen_without_an_amount(machine: Machine, log: Log) -> None:
+    """A file of tokens alone has a price for each kind: the log must have been charged by it."""
+    log(DAY, MODEL, MILLION, "2")
+    text = AMOUNT_HEAD + amounts(1, "input_cache_miss_tokens", "0.000003", 1_000_000)
+    report = against(machine, machine.file("amount.csv", text), status=3)
+    assert (rows(report)[0][2], codes(report)) == ("different", ["price"])
 
 
 def test_a_price_of_todays_registry_explains_the_bill(machine: Machine, log: Log) -> None:
@@ -290,7 +298,7 @@ def test_a_cost_that_leaves_something_out_agrees_with_nothing(machine: Machine, 
 def test_another_currency_is_never_added(machine: Machine, log: Log) -> None:
     log(DAY, MODEL, MILLION, "2", Price(currency="USD", input=2.0, output=8.0))
     report = difference(machine, "2")
-    assert [(row["currency"], row["bill"], row["log"]) for row in report["rows"]] == [
+    assert [(row["currency"], row["bill"], row["ours"]) for row in report["rows"]] == [
         ("CNY", "2", None),
         ("USD", None, "2"),
     ]
@@ -402,7 +410,7 @@ def test_an_export_of_each_vendor_agrees_and_no_key_of_it_is_shown(machine: Mach
     for encoding in encodings:
         report = against(machine, machine.file(f"bill-{encoding}.csv", text.encode(encoding)), status=0)
         assert [(row["period"], row["state"]) for row in report["rows"]] == [(period, "matched")], report
-        assert report["rows"][0]["log"] == cost
+        assert report["rows"][0]["ours"] == cost
         assert report["rows"][0]["bill"] in (cost, None)
         assert all(theirs == str(ours) for theirs, ours in report["rows"][0]["tokens"].values())
         assert report["exports"] == [built_in_exports()[name].title]
@@ -434,6 +442,49 @@ def test_totals_and_rows_of_other_products_are_counted_and_left_out(machine: Mac
 # ── by the id of a request ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_fees_in_rows_of_their_own_are_told(machine: Machine, log: Log) -> None:
+    log("2026-08-01T03:00:00", "openai/gpt-5.6", BOTH, "1.31", DOLLAR)  # 1.29, and two searches at 0.01
+    fee = (
+        OPENAI_COST.splitlines()[1]
+        .replace("1.2000000000000000", "0.02")
+        .replace('"gpt-5.6-2026-03-17, input"', "web search tool calls")
+    )
+    fee = fee.replace("600000,tokens", "2,")
+    report = against(machine, machine.file("bill.csv", f"{OPENAI_COST}{fee}\n"), status=3)
+    assert [(row["model"], row["bill"], row["ours"]) for row in report["rows"]] == [
+        ("gpt-5.6-2026-03-17", "1.29", "1.31"),
+        ("web search tool calls", "0.02", None),
+    ]
+    assert [report["rows"][number]["causes"][0] for number in range(2)] == 2 * [
+        {"code": "fee", "detail": "the bill has the fees of these calls in rows of their own", "certain": True}
+    ]
+
+
+def test_a_kind_of_token_that_is_not_described_is_never_zero(machine: Machine, log: Log) -> None:
+    log(DAY, MODEL, MILLION, "2")
+    (machine.home / "bill").mkdir()
+    machine.file("bill/cost.csv", COST_HEAD + costs(1, "2"))
+    lines = amounts(1, "input_cache_miss_tokens", "0.000002", 999_000) + amounts(
+        1, "input_dream_tokens", "0.000002", 1000
+    )
+    machine.file("bill/amount.csv", AMOUNT_HEAD + lines)
+    report = against(machine, str(machine.home / "bill"), status=0)
+    assert (report["unknown"], report["rows"][0]["tokens"]) == (["input_dream_tokens"], {})
+    assert "input_dream_tokens" in machine.run("logs", "cost", "--against", str(machine.home / "bill")).err
+
+
+def test_what_a_bill_says_is_shown_without_keys_formulas_and_controls(machine: Machine) -> None:
+    names = (f"deepseek {SECRET}", "=HYPERLINK(1)", "\x1b[31mred")
+    path = machine.file("cost.csv", COST_HEAD + "".join(costs(1, "1", model=name) for name in names))
+    for args in ((), ("--csv",), ("--json",)):
+        done = machine.run("logs", "cost", "--against", path, *args)
+        assert done.status == 3
+        assert SECRET not in done.out
+        assert "deepseek [redacted]" in done.out
+        assert "\x1b" not in done.out
+        assert args != ("--csv",) or ",'=HYPERLINK(1)," in done.out
+
+
 def test_requests_are_compared_by_their_ids_and_the_rest_by_sums(machine: Machine, log: Log) -> None:
     head, row = OPENROUTER.splitlines()
     model = "openrouter/deepseek/deepseek-v4-pro"
@@ -442,7 +493,7 @@ def test_requests_are_compared_by_their_ids_and_the_rest_by_sums(machine: Machin
     log("2026-08-01T04:00:00", model, BOTH, "1.29", DOLLAR, reply_id="another")
     lines = [row.replace("gen-1", f"gen-{number}") for number in (1, 2, 3, 9)]
     report = against(machine, machine.file("bill.csv", "\n".join([head, *lines])), status=3)
-    found = [(row["id"], row["state"], row["bill"], row["log"], row["calls"]) for row in report["rows"]]
+    found = [(row["id"], row["state"], row["bill"], row["ours"], row["calls"]) for row in report["rows"]]
     assert found == [
         (None, "matched", "2.58", "2.58", 2),
         (None, "matched", "1.29", "1.29", 1),  # gen-9 and `another`: other ids, but the same sum

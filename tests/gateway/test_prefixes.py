@@ -195,6 +195,8 @@ def test_calls_of_clients_stand_in_the_logs_without_a_word(tmp_path: Path) -> No
         first, second = record.turns
         assert (first.tag, first.client, first.state, first.messages) == ("agent", "openai-chat", "done", [])
         assert first.cost is not None
+        assert first.reply_id
+        assert first.reply_model
         assert second.prefix.broken.where == "tools[2] (grep)"
         assert second.prefix.cost is None or second.prefix.cost.amount > 0
         report = cache_report(record)

@@ -19,6 +19,7 @@ class Entry(Struct):
     report an error and the calls whose arguments are unusable.
     `soft_budget` names the soft budgets that are spent, `soft_budgets` whose they are: a kind, a name, a currency.
     `broken` says how the chain of calls and results broke. `registry` is the version of the data on the endpoint.
+    `reply_id` and `reply_model` are the endpoint's own: a vendor's bill may have them.
     """
 
     id: str
@@ -49,6 +50,8 @@ class Entry(Struct):
     recovered: bool | None = None
     broken: str = ""
     registry: str = ""
+    reply_id: str | None = None
+    reply_model: str | None = None
     soft_budget: str = ""
     soft_budgets: list[tuple[str, str, str]] = []
     notes: list[Note] = []

@@ -54,6 +54,7 @@ def set_reply(entry: Entry, reply: Reply, notes: Iterable[Note]) -> None:
     entry.usage = reply.usage
     entry.cost = reply.cost
     entry.registry = reply.registry
+    entry.reply_id, entry.reply_model = reply.id, reply.model
     calls = [*reply.tool_calls, *reply.incomplete]
     entry.tool_calls = len(calls)
     entry.tool_errors = (entry.tool_errors or 0) + sum([call.problem is not None for call in reply.tool_calls])
