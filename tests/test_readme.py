@@ -23,6 +23,7 @@ from cnllm.cli.output import answer
 from cnllm.cli.output.json_types import LISTINGS
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized
+from cnllm.registry_export.document import document_schema
 from cnllm.registry_files.schema import json_schema
 from cnllm.store import records
 from cnllm.store.costs import CostReport
@@ -68,6 +69,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
     made = {name: msgspec.json.schema(shape, schema_hook=anything) for name, shape in SHAPES.items()}
     made["providers"] = json_schema()
+    made["registry-export"] = document_schema()
     note = msgspec.json.schema(types.Note)["$defs"]["Note"]
     made["plan"] = {
         "title": "Plan",
@@ -95,7 +97,7 @@ def clean_descriptions(value: Any) -> Any:
     return [clean_descriptions(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", ["plan", "providers", *SHAPES])
+@pytest.mark.parametrize("name", ["plan", "providers", "registry-export", *SHAPES])
 def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) -> None:
     file = ROOT / "schemas" / f"{name}.schema.json"
     meant = json.dumps(schemas()[name], indent=1, ensure_ascii=False, sort_keys=True) + "\n"

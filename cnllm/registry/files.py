@@ -8,7 +8,16 @@ from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 from cnllm.config import paths
 from cnllm.config.settings import read_setting
 
-__all__ = ["RELEASE", "UPDATES", "builtin_file", "catalogue_file", "data_files", "data_folder", "overlay_files"]
+__all__ = [
+    "RELEASE",
+    "UPDATES",
+    "builtin_file",
+    "catalogue_file",
+    "data_files",
+    "data_folder",
+    "overlay_files",
+    "packaged_text",
+]
 
 RELEASE, UPDATES = "release.toml", "updates.toml"
 """The names of the data files: the data release, and the updates, which rank above it."""
@@ -22,6 +31,12 @@ def builtin_file() -> str:
 def catalogue_file() -> str:
     """Return the path of the catalogue.toml in the package, or beside it in a checkout."""
     return _packaged("catalogue.toml")
+
+
+def packaged_text(name: str) -> str:
+    """Return the text of a file in the package, or beside it in a checkout."""
+    with open(_packaged(name), encoding="utf-8") as file:
+        return file.read()
 
 
 def _packaged(name: str) -> str:

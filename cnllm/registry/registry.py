@@ -255,6 +255,16 @@ class Registry:
             routes.update(document.data.get("gateway", {}).get("routes", {}))
         return routes
 
+    @property
+    def families(self) -> dict[str, list[str]]:
+        """Return the families, each with the patterns of its ids."""
+        self._refresh()
+        families: dict[str, list[str]] = {name: [] for name in self._layers.names("families")}
+        for document in self._documents:
+            tables = document.data.get("families", {})
+            families |= {name: list(tables[name]["match"]) for name in tables if "match" in tables[name]}
+        return families
+
     def complete(self, prefix: str) -> list[str]:
         """List the names, aliases and family aliases that begin with `prefix`, those of the catalogue too."""
         checks.require_text("prefix", prefix)
@@ -348,7 +358,8 @@ class Registry:
     def wires(self, name: str) -> list[str]:
         """List the protocols of a model, its own first. Raises as `resolve` does."""
         model = self.resolve(name)
-        others = self._resolver.other_protocols(model.provider)
+        resolver = self._with_catalogue() if self._is_catalogued(model.name) else self._resolver
+        others = resolver.other_protocols(model.provider)
         rest = list(self._layers.names("protocols")) if others is None else others
         return [model.protocol, *(wire for wire in rest if wire != model.protocol)]
 

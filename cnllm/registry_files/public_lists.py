@@ -13,7 +13,18 @@ from msgspec import Struct
 from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 
-__all__ = ["CURRENCY", "NO_CHAT", "ListName", "PublishedModel", "published_models", "read_published"]
+__all__ = [
+    "CURRENCY",
+    "NO_CHAT",
+    "PER_MILLION",
+    "PER_TOKEN",
+    "SUPPORTS",
+    "WORDS",
+    "ListName",
+    "PublishedModel",
+    "published_models",
+    "read_published",
+]
 
 CURRENCY = "USD"
 """The currency of both files."""
@@ -26,19 +37,19 @@ NO_CHAT = re.compile(r"rerank|embed|moderation|whisper|(?:^|[-/])(?:tts|asr|ocr)
 
 _HINT = "supported files: api.json of models.dev, and model_prices_and_context_window.json of litellm"
 _MODES = ("chat", "completion", "responses", None)
-_PER_TOKEN = {
+PER_TOKEN = {
     "price.input": "input_cost_per_token",
     "price.output": "output_cost_per_token",
     "price.cached": "cache_read_input_token_cost",
     "price.cache_write": "cache_creation_input_token_cost",
 }
-_PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached": "cache_read"}
+PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached": "cache_read"}
 _KINDS = ("text", "image", "audio", "video", "file")
 _STATUS: dict[str, Literal["preview", "retired"]] = {"deprecated": "retired", "alpha": "preview", "beta": "preview"}
-_PER_MILLION |= {"price.cache_write": "cache_write"}
-_OFF_PEAK = {flag.replace("price.", "price.off_peak."): name for flag, name in _PER_TOKEN.items()}
-_WORDS = {"pdf": "file"}
-_SUPPORTS = {"image": "vision", "audio": "audio_input", "video": "video_input", "file": "pdf_input"}
+PER_MILLION |= {"price.cache_write": "cache_write"}
+_OFF_PEAK = {flag.replace("price.", "price.off_peak."): name for flag, name in PER_TOKEN.items()}
+WORDS = {"pdf": "file"}
+SUPPORTS = {"image": "vision", "audio": "audio_input", "video": "video_input", "file": "pdf_input"}
 _OFF_WORDS = {"none", "off", "disabled"}
 
 
@@ -107,7 +118,7 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
                 continue
             limit, cost = _table(model.get("limit")), _table(model.get("cost"))
             values = _numbers(limit, {"limits.context": "context", "limits.output": "output"})
-            values |= _numbers(cost, _PER_MILLION)
+            values |= _numbers(cost, PER_MILLION)
             modalities = _table(model.get("modalities"))
             kinds = modalities.get("input")
             yield PublishedModel(
@@ -115,7 +126,7 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
                 id,
                 values,
                 base_url if isinstance(base_url, str) else None,
-                input=frozenset(_WORDS.get(k, k) for k in kinds if isinstance(k, str))
+                input=frozenset(WORDS.get(k, k) for k in kinds if isinstance(k, str))
                 if isinstance(kinds, list)
                 else None,
                 listed_input=_listed_input(kinds),
@@ -142,13 +153,13 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
             continue
         prefix, slash, rest = name.partition("/")
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
-        values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, _PER_TOKEN).items()}
+        values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, PER_TOKEN).items()}
         values |= {
             flag: round(value * 1e6, 9)
             for flag, value in _numbers(_table(entry.get("off_peak_pricing")), _OFF_PEAK).items()
         }
         id = rest if slash and prefix == provider else name
-        kinds = {kind for kind, word in _SUPPORTS.items() if entry.get(f"supports_{word}") is True}
+        kinds = {kind for kind, word in SUPPORTS.items() if entry.get(f"supports_{word}") is True}
         yield PublishedModel(
             provider,
             id,
@@ -167,7 +178,7 @@ def _listed_input(value: object) -> tuple[str, ...] | None:
     """Return the kinds of input in our words; None where they are unknown, or one is no kind of ours."""
     if not isinstance(value, list) or not value or not all(isinstance(kind, str) for kind in value):
         return None
-    kinds = [_WORDS.get(kind, kind) for kind in map(str, value)]
+    kinds = [WORDS.get(kind, kind) for kind in map(str, value)]
     return tuple(dict.fromkeys(kinds)) if set(kinds) <= set(_KINDS) else None
 
 

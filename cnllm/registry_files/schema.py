@@ -13,7 +13,7 @@ import msgspec
 from cnllm.registry.flags import Call, File, Flags, Table
 from cnllm.registry.model import ATOMS
 
-__all__ = ["json_schema"]
+__all__ = ["json_schema", "tidy"]
 
 
 def json_schema() -> dict[str, Any]:
@@ -37,17 +37,17 @@ def json_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cnllm registry",
         **top,
-        "$defs": {name: _tidy(part) for name, part in sorted(parts.items())},
+        "$defs": {name: tidy(part) for name, part in sorted(parts.items())},
     }
 
 
-def _tidy(part: Any) -> Any:
+def tidy(part: Any) -> Any:
     """Return a schema without null and defaults: an unknown value is absent. Descriptions lose their indentation."""
     if isinstance(part, list):
-        return [_tidy(p) for p in part]
+        return [tidy(p) for p in part]
     if not isinstance(part, dict):
         return part
-    out = {k: _tidy(v) for k, v in part.items() if not (k == "default" and v is None)}
+    out = {k: tidy(v) for k, v in part.items() if not (k == "default" and v is None)}
     if isinstance(text := out.get("description"), str):
         out["description"] = inspect.cleandoc(text)  # Python 3.13 and later do it when they compile
     if "anyOf" in out:

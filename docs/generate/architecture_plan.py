@@ -72,7 +72,13 @@ FLOORS = (
             ),
         ),
     ),
-    Floor("Client", (Box("client", "Client and AsyncClient: they perform what the engine asks for", 0, 7),)),
+    Floor(
+        "Client",
+        (
+            Box("client", "Client and AsyncClient: they perform what the engine asks for", 0, 7),
+            Box("registry_export", "for other programs", 9.3, 2.7),
+        ),
+    ),
     Floor(
         "Around a call",
         (

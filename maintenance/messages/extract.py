@@ -50,6 +50,7 @@ SKIPPED = {
     "registry_files/check": "a listing of faults on stdout",
     "registry/toml_advice.py": "a listing of faults on stdout",
     "registry_files/toml_format.py": "a registry file",
+    "registry_export/": "files for other programs",
     "registry/correction.py": "a listing of faults on stdout",
     "registry_files/updates/patch_file.py": "a registry file",
     "schemas/": "what a model reads of its own answer",

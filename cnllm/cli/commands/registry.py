@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import options
+from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_update import update
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.bounded_files import read_bounded
@@ -23,6 +24,7 @@ def registry() -> None:
 
 
 registry.add_command(update)
+registry.add_command(export)
 
 
 @registry.command(

@@ -1,0 +1,357 @@
+"""Build the document that holds the registry for other programs: tables that are stated once, models as differences.
+
+A table has `facts` by flag, and under `without` the flags of the tables below it that do not hold. A model over a wire
+is its wire, its family, its provider on that wire, the provider's part for the family, and its own table, one over the
+other. What no table has is unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import fields, replace
+
+from cnllm._version import VERSION
+from cnllm.model_facts.capabilities import capabilities
+from cnllm.registry.files import packaged_text
+from cnllm.registry.flags import Flags, about, inner_table
+from cnllm.registry.model import Fact, Model
+from cnllm.registry.registry import Registry
+from cnllm.registry_files.schema import tidy
+
+__all__ = ["Document", "build_document", "document_schema", "encode_document", "licenses"]
+
+FORMAT = "1.0.0"  # semantic: a reader of 1.x reads every 1.y
+UNKNOWN: Literal["unknown"] = "unknown"
+_DEFAULT = "default"
+_LONG = 200  # bytes: a longer value stands once
+_UNLISTED = "unlisted"  # an id that no provider has: it gets what a provider says of every model
+_EVERY_MODEL = ("limits.context", "limits.output", "price.input", "price.output", "input")
+
+
+class ExportFact(Struct, frozen=True, eq=False, omit_defaults=True):
+    """A value, or "unknown", and the name of its source. `rounded`: the source has a more exact value.
+
+    A long value stands once, under `values`; then `ref` is its name, and there is no `value`.
+    """
+
+    source: str
+    value: Any = UNSET
+    ref: str | UnsetType = UNSET
+    rounded: bool = False
+
+
+class ExportSource(Struct, frozen=True):
+    """A source: where facts were read, when, and how, or "unknown". How "default": cnllm's own assumption."""
+
+    url: str
+    seen: str
+    how: str
+
+
+class FlagInfo(Struct, frozen=True):
+    """A flag: its value where no table has it, its meaning, why it exists, and the JSON Schema of a known value."""
+
+    value: Literal["unknown"]
+    meaning: str
+    reason: str
+    schema: dict[str, Any]
+
+
+class Part(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A table: facts by flag, and the flags of the tables below it that do not hold."""
+
+    facts: dict[str, ExportFact]
+    without: list[str] = []
+
+
+class Family(Part, frozen=True, kw_only=True):
+    """A family: what belongs to its weights, on every server. `match`: patterns of the ids."""
+
+    match: list[str]
+
+
+class Endpoint(Part, frozen=True, omit_defaults=True, kw_only=True):
+    """A provider on one wire, with a part for each family that it serves in its own way."""
+
+    families: dict[str, Part] = {}
+
+
+class Provider(Struct, frozen=True):
+    """A provider. `described`: somebody has described how it behaves; otherwise all comes from a public list."""
+
+    title: str
+    described: bool
+    wires: dict[str, Endpoint]
+
+
+class ExportModel(Part, frozen=True, omit_defaults=True, kw_only=True):
+    """A model: its difference on its own wire, and in `wires` that on others. `can` is derived from the facts."""
+
+    provider: str
+    id: str
+    wire: str
+    family: str
+    status: Literal["current", "preview", "retired", "unknown"]
+    described: bool
+    can: dict[str, bool | Literal["unknown"]]
+    wires: dict[str, Part] = {}
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """The registry. `format` is the version of this form; `version` that of cnllm, with a digest of the data."""
+
+    schema_file: str = field(name="$schema", default="registry-export.schema.json")
+    format: str = FORMAT
+    version: str
+    read: str
+    """The last day on which a source was read."""
+    licenses: dict[str, str]
+    sources: dict[str, ExportSource]
+    values: dict[str, Any]
+    flags: dict[str, FlagInfo]
+    wires: dict[str, Part]
+    families: dict[str, Family]
+    providers: dict[str, Provider]
+    models: dict[str, ExportModel]
+    aliases: dict[str, str]
+
+
+def licenses() -> dict[str, str]:
+    """Return the licence, and where the data come from: they go with every copy."""
+    return {name: packaged_text(name) for name in ("LICENSE", "DATA_SOURCES.md")}
+
+
+def document_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **tidy(msgspec.json.schema(Document))}
+
+
+def encode_document(document: Document) -> bytes:
+    """Return the document as JSON: keys in order, and a line for each entry, so that two versions can be compared."""
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    parts: list[bytes] = []
+    for member in fields(Document):
+        value = getattr(document, member.name)
+        text = encode(value)
+        if isinstance(value, dict):
+            text = b"{\n" + b",\n".join(encode(key) + b":" + encode(value[key]) for key in sorted(value)) + b"\n}"
+        parts.append(encode(member.encode_name) + b":" + text)
+    return b"{\n" + b",\n".join(parts) + b"\n}\n"
+
+
+def build_document(registry: Registry, *, catalogue: bool = False) -> Document:
+    """Return the document of a registry, with the models of the catalogue if that is asked for."""
+    tables = _Tables()
+    described, names = set(registry.names()), registry.names(catalogue=catalogue)
+    providers = dict.fromkeys(registry.providers, True)
+    providers |= dict.fromkeys(registry.catalogue_providers() if catalogue else (), False)
+    unlisted = {name: _rows(registry, tables, f"{name}/{_UNLISTED}") for name in providers}
+    models = {name: _rows(registry, tables, name) for name in names}
+    endpoints = {
+        (name, wire): tables.difference(tables.wires[wire], wire, row)
+        for name, (_, rows) in unlisted.items()
+        for wire, row in rows.items()
+    }
+    shared: dict[tuple[str, str, str], tuple[Part, dict[str, ExportFact]]] = {}
+
+    def own_part(model: Model, family: str, wire: str, row: _Row) -> Part:
+        key = (model.provider, wire, family)
+        if key not in shared:
+            under = {**tables.wires[wire], **tables.families.get(family, {})}
+            under = _over(under, endpoints[model.provider, wire])
+            facts = {flag: fact for flag, fact in tables.parts.get(key, {}).items() if under.get(flag) is not fact}
+            shared[key] = Part(facts=dict(sorted(facts.items()))), {**under, **facts}
+        return tables.difference(shared[key][1], wire, row)
+
+    out: dict[str, ExportModel] = {}
+    for name, (model, rows) in models.items():
+        family = registry.family(model.id) or UNKNOWN
+        parts = {wire: own_part(model, family, wire, row) for wire, row in rows.items()}
+        own = parts.pop(model.protocol)
+        flags = rows[model.protocol].flags
+        missing = [flag for flag in _EVERY_MODEL if not any(f == flag or f.startswith(f"{flag}.") for f in flags)]
+        status = model.flags.status
+        out[name] = ExportModel(
+            provider=model.provider,
+            id=model.id,
+            wire=model.protocol,
+            family=family,
+            status=status.is_ if status is not None and status.is_ is not None else "unknown",
+            described=name in described,
+            can={k: UNKNOWN if c.value is None else c.value for k, c in capabilities(model, ()).items()},
+            facts=dict(sorted({**own.facts, **dict.fromkeys(missing, tables.unknown)}.items())),
+            without=own.without,
+            wires=parts,
+        )
+    document = Document(
+        version=VERSION,
+        read=max((source.seen for source in tables.sources.values() if source.seen != UNKNOWN), default=UNKNOWN),
+        licenses=licenses(),
+        sources=tables.sources,
+        values=tables.values,
+        flags=dict(_vocabulary(registry)),
+        wires={wire: Part(facts=facts) for wire, facts in tables.wires.items()},
+        families={
+            name: Family(match=patterns, facts=tables.families.get(name, {}))
+            for name, patterns in registry.families.items()
+        },
+        providers={
+            name: Provider(
+                title=unlisted[name][0].flags.title or name,
+                described=described,
+                wires={
+                    wire: Endpoint(
+                        facts=endpoints[name, wire].facts,
+                        without=endpoints[name, wire].without,
+                        families={
+                            k[2]: part for k, (part, _) in shared.items() if k[:2] == (name, wire) and part.facts
+                        },
+                    )
+                    for wire in unlisted[name][1]
+                },
+            )
+            for name, described in providers.items()
+        },
+        models=out,
+        aliases={**registry.family_aliases, **registry.aliases},
+    )
+    digest = hashlib.blake2b(encode_document(document), digest_size=4).hexdigest()
+    return replace(document, version=f"{VERSION}+{digest}")
+
+
+class _Row(Struct, frozen=True):
+    """A model over one wire: its facts that are not those of the wire, and the flags of all."""
+
+    facts: dict[str, ExportFact]
+    flags: frozenset[str]
+
+
+class _Tables:
+    """The shared tables, filled while models are read. Equal facts are one object."""
+
+    def __init__(self) -> None:
+        self.wires: dict[str, dict[str, ExportFact]] = {}
+        self.families: dict[str, dict[str, ExportFact]] = {}
+        self.parts: dict[tuple[str, str, str], dict[str, ExportFact]] = {}
+        self.sources = {name: ExportSource(UNKNOWN, UNKNOWN, name) for name in (UNKNOWN, _DEFAULT)}
+        self.values: dict[str, Any] = {}
+        self.unknown = ExportFact(UNKNOWN, UNKNOWN)
+        self._facts: dict[tuple[bytes, str, bool], ExportFact] = {}
+        self._texts: dict[int, tuple[Any, bytes]] = {}
+        self._names: dict[tuple[str | None, ...], str] = {}
+        self._flags: dict[frozenset[str], frozenset[str]] = {}
+        self._encode = msgspec.json.Encoder(order="deterministic").encode
+
+    def row(self, provider: str, family: str, wire: str, facts: Iterable[Fact]) -> _Row:
+        """Return the row of a model, and take up what belongs to its wire, its family or its provider."""
+        own: dict[str, ExportFact] = {}
+        flags: list[str] = []
+        base = self.wires.setdefault(wire, {})
+        for said in facts:
+            flag, layer = said.flag, said.layer
+            flags.append(flag)
+            fact = self._fact(said)
+            if layer == "defaults" or layer.startswith("protocols."):
+                if base.setdefault(flag, fact) is fact:
+                    continue
+            elif layer.startswith("families."):
+                self.families.setdefault(family, {}).setdefault(flag, fact)
+            elif layer.startswith("providers."):
+                self.parts.setdefault((provider, wire, family), {}).setdefault(flag, fact)
+            own[flag] = fact
+        known = frozenset(flags)
+        return _Row(own, self._flags.setdefault(known, known))
+
+    def difference(self, under: Mapping[str, ExportFact], wire: str, row: _Row) -> Part:
+        """Return the table that makes the row of `under`."""
+        base = self.wires[wire]
+        facts = ((flag, row.facts.get(flag) or base[flag]) for flag in sorted(row.flags))
+        own = {flag: fact for flag, fact in facts if under.get(flag) is not fact}
+        return Part(facts=own, without=sorted(under.keys() - row.flags))
+
+    def _fact(self, said: Fact) -> ExportFact:
+        value = said.value
+        known = self._texts.get(id(value))
+        if known is None:  # with the value, which keeps its id
+            known = self._texts[id(value)] = value, self._encode(value)
+        key = (known[1], self._source(said), said.rounded)
+        fact = self._facts.get(key)
+        if fact is None:
+            ref: str | UnsetType = UNSET
+            if len(known[1]) > _LONG:
+                ref = _name(known[1])
+                self.values[ref], value = value, UNSET
+            fact = self._facts[key] = ExportFact(key[1], value, ref, said.rounded)
+        return fact
+
+    def _source(self, said: Fact) -> str:
+        key = (said.source, said.seen, said.how)
+        name = self._names.get(key)
+        if name is None:
+            if said.source is None:
+                return _DEFAULT if said.layer == "defaults" else UNKNOWN
+            source = ExportSource(said.source, said.seen or UNKNOWN, said.how or UNKNOWN)
+            name = self._names[key] = _name(self._encode(source))
+            self.sources[name] = source
+        return name
+
+
+def _name(content: bytes) -> str:
+    """Return a name for a content, which stays the same while others come and go."""
+    return hashlib.blake2b(content, digest_size=5).hexdigest()
+
+
+def _rows(registry: Registry, tables: _Tables, name: str) -> tuple[Model, dict[str, _Row]]:
+    """Return a model, and its rows by wire, its own first."""
+    model = registry.resolve(name)
+    family = registry.family(model.id) or UNKNOWN
+    over = {wire: registry.resolve(name, protocol=wire) for wire in registry.wires(name)[1:]}
+    return model, {
+        wire: tables.row(model.provider, family, wire, one.explain())
+        for wire, one in {model.protocol: model, **over}.items()
+    }
+
+
+def _over(under: Mapping[str, ExportFact], part: Part) -> dict[str, ExportFact]:
+    """Return the facts of a table over those below it."""
+    return {**{flag: fact for flag, fact in under.items() if flag not in part.without}, **part.facts}
+
+
+def _vocabulary(registry: Registry) -> Iterator[tuple[str, FlagInfo]]:
+    """Yield every flag that the registry can know, and each parameter that it has a rule for."""
+    for name, flag in _flags(Flags, ""):
+        yield name, flag
+        if name == "params":
+            for parameter in sorted(registry.parameters()):
+                schema = flag.schema.get("additionalProperties", {})
+                yield f"params.{parameter}", FlagInfo(UNKNOWN, f"{flag.meaning}", flag.reason, schema)
+
+
+def _flags(table: type[Struct], prefix: str) -> Iterator[tuple[str, FlagInfo]]:
+    for member in fields(table):
+        name, inner, said = f"{prefix}{member.encode_name}", inner_table(member.type), about(member.type)
+        schema = _plain(msgspec.json.schema(member.type, schema_hook=lambda kind: {}))
+        if schema != {"type": "object"} or inner is None:
+            yield name, FlagInfo(UNKNOWN, said.get("does", ""), said.get("why", ""), schema)
+        if inner is not None:
+            yield from _flags(inner, f"{name}.")
+
+
+def _plain(schema: Any) -> Any:
+    """Return the schema of a known value: without null, descriptions and the members of a table."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return {"type": "object"}
+    out = {key: _plain(one) for key, one in schema.items() if key not in ("description", "$defs", "default")}
+    if "anyOf" in out:
+        known = [one for one in out["anyOf"] if one != {"type": "null"}]
+        return known[0] if len(known) == 1 else {"anyOf": known}
+    return out
