@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from cnllm.fork import cached_property
@@ -11,7 +11,20 @@ from cnllm.registry import merge
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
-__all__ = ["Trace", "citations", "facts", "model_sources", "setting_layer", "setting_line", "written_citations"]
+__all__ = [
+    "Trace",
+    "citations",
+    "cited_flags",
+    "facts",
+    "precision_of",
+    "setting_layer",
+    "setting_line",
+    "shared_citations",
+    "written_citations",
+]
+
+SHARED = "models."
+"""Before a flag that a source of a provider, or of `defaults`, backs in the tables of models."""
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
@@ -62,11 +75,61 @@ def facts(
         yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *rest)
 
 
-def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the sources of a model's provider in a file. Those of `models.FLAG` back that flag of the model."""
-    if len(path) > 1 and path[0] == "models":
-        provider = data.get("providers", {}).get(path[1].partition("/")[0], {})
-        yield from (source for _, source in citations(data, provider))
+def shared_citations(
+    data: Mapping[str, Any], path: Sequence[str]
+) -> Iterator[list[tuple[list[str], str, dict[str, Any]]]]:
+    """Yield what a file says once for many models: (path, name, source) of the provider, then of `defaults`.
+
+    A source there that backs `models.FLAG` backs that flag in the table of every model, unless the table cites one for
+    it that is as precise.
+    """
+    if len(path) < 2 or path[0] != "models":
+        return
+    provider = path[1].partition("/")[0]
+    for place, table in (
+        (["providers", provider], data.get("providers", {}).get(provider, {})),
+        (["defaults"], data.get("defaults", {})),
+    ):
+        yield [
+            ([*place, "sources", name], name, {**source, "backs": backs})
+            for name, source in citations(data, table)
+            if (backs := [flag.removeprefix(SHARED) for flag in source["backs"] if flag.startswith(SHARED)])
+        ]
+
+
+def cited_flags(
+    data: Mapping[str, Any], path: Sequence[str], table: Mapping[str, Any]
+) -> Iterator[tuple[list[str], str, dict[str, Any]]]:
+    """Yield (path, name, source) for all that backs a table: its own citations, then the shared ones.
+
+    The flags of a shared one are those that it backs here.
+    """
+    covered: list[str] = []
+    for name, source in citations(data, table):
+        covered += source["backs"]
+        yield [*path, "sources", name], name, source
+    tiers = [tier for tier in shared_citations(data, path) if tier]
+    if not tiers:
+        return
+    values = {key: value for key, value in table.items() if key not in merge.META or key == "when"}
+    flags = [".".join(keys) for keys, _ in merge.flatten(values)]
+    precision = {flag: precision_of(flag, covered) for flag in flags}
+    for tier in tiers:
+        most = {flag: max(precision_of(flag, source["backs"]) for _, _, source in tier) for flag in flags}
+        for place, name, source in tier:
+            backs: list[str] = []
+            for back in source["backs"]:
+                inner = [flag for flag in flags if precision_of(flag, (back,))]
+                mine = [flag for flag in inner if len(back) == most[flag] > precision[flag]]
+                backs += [back] if mine and mine == inner else mine
+            if backs:
+                yield place, name, {**source, "backs": backs}
+        precision = {flag: max(precision[flag], most[flag]) for flag in flags}
+
+
+def precision_of(flag: str, backs: Iterable[str]) -> int:
+    """Return how precisely some flags name this one, or a table around it: the length of the longest; 0 for not."""
+    return max((len(back) for back in backs if flag == back or flag.startswith(back + ".")), default=0)
 
 
 class _Origin(NamedTuple):
@@ -117,30 +180,22 @@ class Trace:
 
     @cached_property
     def _backed(self) -> list[tuple[str, dict[str, Any]]]:
-        """The flags that have a source in the layer's own table (in any file), with it.
-
-        A provider's source may back `models.FLAG`: that flag of all its models in the same file.
-        """
+        """The flags that have a source, with it: in the layer's own table (in any file), then what its file shares."""
         own_first = [self.layer, *(layer for layer in self._layers if layer is not self.layer)]
+        tables = [citations(other.document.data, other.table) for other in own_first if other.path == self.layer.path]
+        shared = shared_citations(self.layer.document.data, self.layer.path)
         return [
             (".".join(merge.unset_path(flag)), source)
-            for other in own_first
-            if other.path == self.layer.path
-            for _, source in citations(other.document.data, other.table)
+            for _, source in chain(*tables, ((name, source) for tier in shared for _, name, source in tier))
             for flag in source["backs"]
-        ] + [
-            (flag.removeprefix("models."), source)
-            for source in model_sources(self.layer.document.data, self.layer.path)
-            for flag in source["backs"]
-            if flag.startswith("models.")
         ]
 
     def _source(self, flag: str) -> dict[str, Any]:
-        """Return the source that backs a flag most precisely."""
+        """Return the source that backs a flag most precisely; of several, the nearest."""
         best: tuple[int, dict[str, Any]] = (0, {})
         for prefix, source in self._backed:
-            if flag.startswith(prefix) and len(prefix) > best[0] and flag[len(prefix) : len(prefix) + 1] in ("", "."):
-                best = (len(prefix), source)
+            if (precision := precision_of(flag, (prefix,))) > best[0]:
+                best = (precision, source)
         return best[1]
 
 

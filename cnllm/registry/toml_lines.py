@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["Lines", "key_lines", "line_of", "open_brackets", "read_keys"]
+__all__ = ["Lines", "items", "key_lines", "line_of", "open_brackets", "read_keys", "value_end"]
 
 Lines = dict[str, int]
 """Path → line, from 1. The keys of a path are joined by NUL, because a key may hold any other character."""
@@ -192,3 +192,40 @@ def _escaped(line: str, position: int) -> bool:
     while position > slashes and line[position - 1 - slashes] == "\\":
         slashes += 1
     return slashes % 2 == 1
+
+
+_PART = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{},\n]', re.DOTALL
+)
+
+
+def value_end(text: str, position: int) -> int:
+    """Return the end of the value that starts at `position`: a comma, a bracket or the end of the line follows."""
+    depth = 0
+    for part in _PART.finditer(text, position):
+        mark = part[0][0]
+        if mark in "[{":
+            depth += 1
+        elif (mark in "]}" and not depth) or (mark in ",#\n" and not depth):
+            return position + len(text[position : part.start()].rstrip())
+        elif mark in "]}":
+            depth -= 1
+    return len(text.rstrip())
+
+
+def items(text: str, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the beginning and end of each item of the list or inline table whose bracket is at `position`."""
+    position += 1
+    while True:
+        while part := _SPACE.match(text, position):
+            position = part.end()
+        if text[position : position + 1] in ("]", "}", ""):
+            return
+        keys, equals = read_keys(text, position)
+        is_member = keys and text[equals : equals + 1] == "="
+        end = value_end(text, equals + 1 if is_member else position)
+        yield position, end
+        position = end
+
+
+_SPACE = re.compile(r"(?:[\s,]|#[^\n]*)+")

@@ -10,7 +10,7 @@ from typing import Any
 from cnllm.registry.correction import corrected_key, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path
-from cnllm.registry.provenance import citations, written_citations
+from cnllm.registry.provenance import SHARED, citations, cited_flags, precision_of, written_citations
 from cnllm.registry_files.sources import unsourced_flags
 
 if typing.TYPE_CHECKING:
@@ -53,14 +53,16 @@ def citation_problems(document: Document) -> Iterator[Problem]:
                 yield from (
                     problem(place, f"{dotted_path(place)} backs '{flag}', which is not there")
                     for flag in citation["backs"]
-                    # `models.FLAG` of a provider is a flag of all its models in this file
-                    if not (flag.startswith("models.") and path[0] == "providers") and not has_flag(table, flag)
+                    # `models.FLAG` is a flag of the models of a provider, or of all, in this file
+                    if not (flag.startswith(SHARED) and path[0] in ("providers", "defaults"))
+                    and not has_flag(table, flag)
                 )
     if document.builtin:
         yield from (problem(place, message) for place, message in _missing_paths(document))
         for flag in unsourced_flags([document]):
             _, _, number = flag.where.rpartition(":")
             yield Problem(document.label, int(number) if number.isdigit() else None, f"{flag.flag} has no source")
+    yield from (problem(place, message) for place, message in _idle_shares(document))
     for name in unused:
         yield Problem(
             document.label,
@@ -68,6 +70,21 @@ def citation_problems(document: Document) -> Iterator[Problem]:
             f"sources.{name} backs nothing",
             "error" if document.builtin else "warning",
         )
+
+
+def _idle_shares(document: Document) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for each shared flag that backs nothing: the tables of models cite sources of their own."""
+    needed: set[tuple[str, ...]] = set()
+    for path, table in layer_tables(document.data):
+        for place, _, source in cited_flags(document.data, path, table) if path[0] == "models" else ():
+            needed.update((*place, flag) for flag in source["backs"])
+    for path, table in layer_tables(document.data):
+        for name, source in citations(document.data, table) if path[0] in ("providers", "defaults") else ():
+            for flag in source["backs"]:
+                place = [*path, "sources", name]
+                back = flag.removeprefix(SHARED)
+                if flag != back and not any(n[:-1] == tuple(place) and precision_of(n[-1], (back,)) for n in needed):
+                    yield place, f"{dotted_path(place)} backs '{flag}', which no model takes from it"
 
 
 def _missing_paths(document: Document) -> Iterator[tuple[list[str], str]]:

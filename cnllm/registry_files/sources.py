@@ -12,7 +12,7 @@ from msgspec import Struct
 from cnllm.registry.documents import CATALOGUE, Document, layer_tables
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
-from cnllm.registry.provenance import citations, model_sources
+from cnllm.registry.provenance import citations, cited_flags, precision_of
 from cnllm.registry.read import builtin_path, data_paths, overlay_paths, read
 
 __all__ = ["CitedSource", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
@@ -76,13 +76,11 @@ def unsourced_paths(document: Document) -> list[str]:
     for path, table in layer_tables(document.data):
         if path[0] in ("defaults", "protocols"):
             continue  # the wire itself, not the behaviour of an endpoint
-        backs = [b for _, s in citations(document.data, table) for b in s["backs"]]
-        shared = [b for s in model_sources(document.data, path) for b in s["backs"]]
-        backs += [b.removeprefix("models.") for b in shared if b.startswith("models.")]
+        backs = [flag for _, _, source in cited_flags(document.data, path, table) for flag in source["backs"]]
         flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in excepted}
         for keys, _ in flatten(flags):
             flag = ".".join(keys)
-            if not any(flag == b or flag.startswith(b + ".") for b in backs):
+            if not precision_of(flag, backs):
                 out.append(dotted_path([*path, *keys]))
     return out
 

@@ -1,7 +1,9 @@
 """Give a registry file its form: aligned keys in a fixed order, blank lines, section rules, table of contents.
 
-Only white space changes, the order of keys, and the lines that are made from the rest (rules and contents). Every value
-and every comment stays as it is written: a text that would say something else afterwards is refused.
+The `sources` of a layer stand on one line where that is short. An inline table on a very long line becomes a table of
+its own, because TOML 1.0 cannot wrap one; a list there gets several lines. Patterns and quotations stay whole.
+
+Every value and every comment stays as it is written: a text that would say something else afterwards is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from msgspec.structs import fields
 
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
-from cnllm.registry.toml_lines import open_brackets, read_keys
+from cnllm.registry.toml_lines import items, open_brackets, read_keys, value_end
 
 __all__ = ["changed_lines", "format_toml"]
 
@@ -28,6 +30,11 @@ _RULE_WIDTH = 79
 _CONTENTS = "# Contents:"
 _LAYERS = ("protocols", "families", "providers", "models")
 _LAST = ("unset", "call", "on", "when", "families", "sources")
+_WIDTH = 120
+_WIDEST_SOURCES = 180
+_LONGEST = 300
+_QUOTED = re.compile(r"""\b(?:pattern|unless|body) = [\["']""")
+"""Members that stay on their line however long that is: patterns, and refusals that are quoted."""
 
 
 class _Statement(Struct, frozen=True):
@@ -52,7 +59,8 @@ def format_toml(text: str, label: str) -> str:
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     plain = text.removeprefix(mark).replace("\r\n", "\n")
     data = parse_toml(plain)
-    tables = [_aligned(_ordered(table)) for table in _tables(_statements(plain.split("\n")))]
+    parts = [part for table in _tables(_statements(plain.split("\n"))) for part in _split(table)]
+    tables = [_aligned(_ordered([_wrapped(one) for one in table])) for table in _with_short_sources(parts)]
     statements = [statement for table in tables for statement in table]
     lines = _with_contents(_spaced(statements))
     out = "".join(f"{line}\n" for line in lines)
@@ -128,9 +136,100 @@ def _ordered(table: list[_Statement]) -> list[_Statement]:
     return [head, *sorted(table[1 : 1 + size], key=lambda s: _ranks().get(s.keys[0], -1)), *rest]
 
 
+def _split(table: list[_Statement]) -> list[list[_Statement]]:
+    """Return a table, and after it the tables that its very long inline tables become."""
+    head = table[0] if table and table[0].is_head and not table[0].first.startswith("[[") else None
+    if head is None or head.keys[-1] == "sources":  # of sources that are equally precise, the first counts
+        return [table]
+    kept: list[_Statement] = []
+    made: list[list[_Statement]] = []
+    for one in table:
+        longest = _WIDEST_SOURCES if one.keys == ("sources",) and _is_layer(head.keys) else _LONGEST
+        inner = _inner_table(head, one) if one.is_key and len(one.first) > longest else []
+        made += _split(inner) if inner else []
+        kept += [] if inner else [one]
+    if made:
+        last = 1 + max(n for n, one in enumerate(kept) if one.keys)
+        made[-1] += kept[last:]  # what stands before the next head
+        kept = kept[:last]
+    return [kept, *made]
+
+
+def _inner_table(head: _Statement, statement: _Statement) -> list[_Statement]:
+    """Return the table that an inline table becomes, with a comment behind it first; nothing for another value."""
+    key, _, value = statement.first.partition(" = ")
+    if not value.startswith("{") or "\n" in value:
+        return []
+    members = [value[begin:end] for begin, end in items(value, 0)]
+    comment = value[value_end(value, 0) :].strip()
+    name = f"{head.first[1 : value_end(head.first, 1)]}.{key}"
+    first = _Statement((f"[{name}]{'  ' if comment else ''}{comment}",), (*head.keys, *statement.keys), is_head=True)
+    return [first, *_statements(members)]
+
+
+def _wrapped(statement: _Statement) -> _Statement:
+    """Return a statement whose very long lines are broken at the items of a list."""
+    lines = statement.first.split("\n")
+    if not statement.is_key or max(map(len, lines)) <= _LONGEST or '"""' in statement.first or "'''" in statement.first:
+        return statement
+    out: list[str] = []
+    while lines:
+        line = lines.pop(0)
+        broken = _broken(line) if len(line) > _LONGEST else []
+        lines[:0] = broken
+        out += [] if broken else [line]
+    return _Statement(("\n".join(out),), statement.keys)
+
+
+def _broken(line: str) -> list[str]:
+    """Return the lines of a very long one, broken inside of its list, or of its inline table's longest list."""
+    _, start = read_keys(line, 0)
+    start += len(line[start:]) - len(line[start:].lstrip(" ="))
+    if line[start : start + 1] == "{" and not _QUOTED.search(line):
+        lists = [begin + line[begin:end].index(" = ") + 3 for begin, end in items(line, start) if line[end - 1] == "]"]
+        start = max(lists, key=lambda begin: value_end(line, begin) - begin, default=start)
+    members = [line[begin:end] for begin, end in items(line, start)] if line[start : start + 1] == "[" else []
+    if len(members) < 2:
+        return []
+    indent = " " * (len(line) - len(line.lstrip()))
+    rows: list[str] = []
+    for member in members:
+        if rows and member[0] != "{" and len(f"{rows[-1]} {member},") <= _WIDTH:
+            rows[-1] += f" {member},"
+        else:
+            rows.append(f"{indent}  {member},")
+    return [line[: start + 1], *rows, indent + line[value_end(line, start) - 1 :]]
+
+
+def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]]:
+    """Return the tables; those of sources that fit on a line are one of the layer that they belong to."""
+    owners: dict[tuple[str, ...], list[_Statement]] = {}
+    divided = {table[0].keys[:-1] for table in tables if table and table[0].is_head}
+    out: list[list[_Statement]] = []
+    for table in tables:
+        head = table[0].keys if table and table[0].is_head else ()
+        owner = owners.get(head[:-1]) if head[-1:] == ("sources",) else None
+        keys = [one.first for one in table if one.is_key]
+        line = f"sources = {{ {', '.join(keys)} }}"
+        has_comment = "#" in "".join(one.first for one in table[: 1 + len(keys)])
+        if owner is None or head in divided or not keys or has_comment or "\n" in line or len(line) > _WIDEST_SOURCES:
+            out.append(table)
+            if _is_layer(head):
+                owners[head] = table
+            continue
+        owner.insert(1 + max(n for n, one in enumerate(owner) if one.keys), _Statement((line,), ("sources",)))
+        out[-1] += table[1 + len(keys) :]  # what stands before the next head
+    return out
+
+
 def _is_layer(keys: tuple[str, ...]) -> bool:
     """Whether a head is that of a layer: `providers.NAME`, or `on.WIRE` and `families.NAME` in it."""
-    return keys[0] in _LAYERS and len(keys) % 2 == 0 and all(key in ("on", "families") for key in keys[2::2])
+    return (
+        keys[:1] != ()
+        and keys[0] in _LAYERS
+        and len(keys) % 2 == 0
+        and all(key in ("on", "families") for key in keys[2::2])
+    )
 
 
 @cache
@@ -145,7 +244,12 @@ def _ranks() -> dict[str, int]:
 
 
 def _aligned(table: list[_Statement]) -> list[_Statement]:
-    """Return a table whose keys of one line have their values in one column; a dotted key stands for itself."""
+    """Return a table whose keys of one line have their values in one column; a dotted key stands for itself.
+
+    Sources stand without columns: a new one moves no other line.
+    """
+    if table and table[0].is_head and table[0].keys[-1] == "sources":
+        return table
     out: list[_Statement] = []
     for is_plain, run in groupby(table, _is_plain):
         statements = list(run)

@@ -226,6 +226,9 @@ def page() -> str:
         "Where the facts come from. A file names each source once, as `[sources]` at its top level, and a table cites "
         'it in its own `sources`: `NAME = ["limits", "price"]` lists what the source backs there.',
         _keys_table(flags.Source),
+        "A provider, and `[defaults.sources]` for the whole file, may state once what backs a flag of many models: "
+        '`NAME = ["models.limits"]`. Of all sources of a flag, the one that names it most precisely counts; of equally '
+        "precise ones, the nearest: the model's own, then the provider's, then the file's.",
         '`NAME = { backs = ["limits"], how = "inferred" }` says what differs; a list may hold both forms. In a '
         "small file a citation may name its own `url`, and then needs no entry in `[sources]`.",
         _keys_table(flags.Citation),

@@ -11,7 +11,7 @@ from cnllm.registry import Registry
 from cnllm.registry.documents import Document, layer_tables
 from cnllm.registry.merge import find_path, flatten, unset_path
 from cnllm.registry.problem import dotted_path
-from cnllm.registry.provenance import citations
+from cnllm.registry.provenance import SHARED, cited_flags
 
 __all__ = ["COMPARED", "Claim", "claims", "inherited"]
 
@@ -45,13 +45,12 @@ class Claim(Struct, frozen=True):
 def claims(document: Document) -> Iterator[Claim]:
     """Yield the values of a file with their sources; a flag that no catalogue has comes with its first value."""
     for path, table in layer_tables(document.data):
-        cited = [(name, source) for name, source in citations(document.data, table)]
-        for name, source in cited:
+        cited = list(cited_flags(document.data, path, table))
+        for place, name, source in cited:
             for back in source["backs"]:
-                where = f"{document.label}:{document.line([*path, 'sources', name]) or ''}"
-                if path[0] == "providers" and back.startswith("models."):
-                    yield from _shared(document, path[1], name, source, back.removeprefix("models."))
-                    continue
+                if back.startswith(SHARED) and path[0] in ("providers", "defaults"):
+                    continue  # the tables of the models have it
+                where = f"{document.label}:{document.line(place if place[: len(path)] == path else path) or ''}"
                 values = _values(table, back)
                 model = path[1] if path[0] == "models" and len(path) == 2 else ""
                 for flag, value in values.items():
@@ -77,18 +76,6 @@ def inherited(registry: Registry, own: list[Claim]) -> Iterator[Claim]:
                     yield Claim(**{f: getattr(claim, f) for f in Claim.__struct_fields__ if f != "heir"}, heir=name)
 
 
-def _shared(document: Document, provider: str, name: str, source: Mapping[str, Any], back: str) -> Iterator[Claim]:
-    """Yield what a provider's source backs in the tables of its models."""
-    for model, table in document.data.get("models", {}).items():
-        if model.partition("/")[0] != provider:
-            continue
-        cited = list(citations(document.data, table))
-        where = f"{document.label}:{document.line(['models', model]) or ''}"
-        for flag, value in _values(table, back).items():
-            if flag in COMPARED and not _is_overruled(flag, "", cited):
-                yield _claim(["models", model], where, model, flag, value, name, source)
-
-
 def _values(table: Mapping[str, Any], back: str) -> dict[str, Any]:
     """Return the values of a table below a path, by flag."""
     keys = unset_path(back)
@@ -102,9 +89,9 @@ def _values(table: Mapping[str, Any], back: str) -> dict[str, Any]:
     return {".".join([back, *inner]): leaf for inner, leaf in flatten(value)}
 
 
-def _is_overruled(flag: str, back: str, cited: list[tuple[str, dict[str, Any]]]) -> bool:
+def _is_overruled(flag: str, back: str, cited: list[tuple[list[str], str, dict[str, Any]]]) -> bool:
     """Whether another source of the table backs a flag more precisely than `back`."""
-    backs = [other for _, source in cited for other in source["backs"]]
+    backs = [other for _, _, source in cited for other in source["backs"]]
     return any((flag == b or flag.startswith(b + ".")) and len(b) > len(back) for b in backs)
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cnllm import Fact, Registry
+from cnllm.registry.read import builtin_path
 from cnllm.registry_files.check import check
+from cnllm.registry_files.sources import load_documents, unsourced_paths
 
 from .support import HOME
 
@@ -88,3 +90,57 @@ def test_a_source_that_backs_nothing_is_a_warning(tmp_path: Path) -> None:
     file.write_text(f'{NAMED}{HOME}{MODEL}[models."home/m".sources]\nlist = ["limits", "tools"]\n')
     (problem,) = check([str(file)])
     assert (problem.severity, problem.line, problem.message) == ("warning", 3, "sources.page backs nothing")
+
+
+# ── said once for many models ────────────────────────────────────────────────
+SHARED = """[defaults.sources]
+list = ["models.limits.output"]
+[providers.home.sources]
+page = ["models.limits"]
+"""
+
+
+def shared(tmp_path: Path, cited: str = "", text: str = SHARED) -> dict[str, tuple[str | None, str | None]]:
+    file = tmp_path / "providers.toml"
+    file.write_text(f"{HOME}{MODEL}{cited}{text}{NAMED}")
+    facts = Registry.load(file).resolve("home/m").explain()
+    return {fact.flag: (fact.source, fact.how) for fact in facts if fact.layer == "models.home/m"}
+
+
+def test_a_provider_and_a_file_state_a_source_once_for_their_models(tmp_path: Path) -> None:
+    """The most precise citation counts, and of equally precise ones the nearest."""
+    page, listed = ("https://example.org/page", "docs"), ("https://example.org/list", "code")
+    nothing = (None, None)
+    assert shared(tmp_path) == {"limits.context": page, "limits.output": listed, "tools.supported": nothing}
+    own = 'sources = { list = { backs = ["limits", "tools"], how = "issue" } }\n'
+    issue = ("https://example.org/list", "issue")
+    assert shared(tmp_path, own) == {"limits.context": issue, "limits.output": listed, "tools.supported": issue}
+
+
+def test_what_is_shared_counts_as_a_source_in_the_checks(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(f"{HOME}{MODEL}{SHARED}{NAMED}")
+    (document,) = [one for one in load_documents([str(file)]) if one.label == str(file)]
+    assert [flag for flag in unsourced_paths(document) if flag.startswith("models")] == [
+        'models."home/m".tools.supported'
+    ]
+    assert check([str(file)]) == []
+
+
+def test_a_shared_source_that_no_model_needs_is_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(f'{HOME}{MODEL}sources = {{ page = ["limits"] }}\n{SHARED}{NAMED}')
+    faults = [(problem.line, problem.message) for problem in check([str(file)])]
+    line = file.read_text().split("\n").index('page = ["models.limits"]') + 1
+    assert faults == [(line, "providers.home.sources.page backs 'models.limits', which no model takes from it")]
+
+
+def test_the_sources_of_the_built_in_file_are_stated_once() -> None:
+    """Citations are under three tenths of the file; most facts take theirs from their provider or the whole file."""
+    text = builtin_path().read_text(encoding="utf-8")
+    size, inside = 0, False
+    for line in text.splitlines(keepends=True):
+        if line.startswith("["):
+            inside = line.startswith("[sources]") or line.rstrip().endswith(".sources]")
+        size += len(line.encode()) if inside or line.startswith("sources") else 0
+    assert size < 0.3 * len(text.encode())

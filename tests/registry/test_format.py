@@ -141,9 +141,58 @@ limits = { context = 1 }
 # ── two ──────────────────────────────────────────────────────────────────────
 [sources]
 a-longer-name = { url = "a" }
-b             = { url = "b" }
+b = { url = "b" }
 """
     )
+
+
+def test_very_long_lines_are_broken() -> None:
+    """An inline table becomes a table, lists get lines; patterns and refusals stay, for nothing can break them."""
+    codes = ", ".join(f'"code_of_an_error_{n}"' for n in range(20))
+    rule = f'  {{ kind = "quota", code = [{codes}] }},'
+    pattern = f"""  {{ kind = "rate", pattern = ['{"too many requests|" * 20}$'] }},"""
+    tiers = ", ".join(f"{{ above = {n}00_000, input = {n}, output = {n} }}" for n in range(1, 9))
+    price = f'price = {{ currency = "USD", input = 0.30, tiers = [{tiers}] }}  # in force'
+    out = kept(f"""[providers.home]
+errors = [
+{rule}
+{pattern}
+]
+[models."home/m"]
+{price}
+limits = {{ context = 1 }}
+# of another
+[models."home/n"]
+""")
+    assert {len(line) > 300 for line in out.splitlines() if line != pattern} == {False}
+    assert pattern in out
+    assert '[models."home/m"]\nlimits = { context = 1 }\n[models."home/m".price]  # in force\n' in out
+    assert 'currency = "USD"\ninput    = 0.30\ntiers = [' in out
+    assert '\n# of another\n[models."home/n"]\n' in out
+
+
+def test_sources_stand_on_the_line_of_their_layer_where_it_is_short() -> None:
+    cited = "".join(f'a-source-{n} = ["limits.context"]\n' for n in range(9))
+    out = kept(f"""[models."home/m"]
+limits = {{ context = 1 }}
+[models."home/m".reasoning]
+mode = "never"
+[models."home/m".sources]
+page = ["limits"]
+list = {{ backs = ["reasoning"], how = "inferred" }}
+
+[models."home/n"]
+[models."home/n".sources]
+{cited}
+[models."home/o"]
+[models."home/o".sources]
+# a comment keeps its place
+page = ["limits"]
+""")
+    line = 'sources = { page = ["limits"], list = { backs = ["reasoning"], how = "inferred" } }'
+    assert f'limits  = {{ context = 1 }}\n{line}\n[models."home/m".reasoning]' in out
+    assert f'[models."home/n".sources]\n{cited}' in out
+    assert '[models."home/o".sources]\n# a comment keeps its place\n' in out
 
 
 @pytest.mark.parametrize(
