@@ -20,7 +20,7 @@ from cnllm.store.costs import BilledCall
 if TYPE_CHECKING:
     from cnllm.bills.exports import Kind
 
-__all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes", "rate_causes"]
+__all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes"]
 
 CauseCode = Literal[
     "calls", "cache", "tier", "hour", "price", "discount", "fee", "incomplete", "currency", "day", "unknown"
@@ -174,7 +174,7 @@ def find_causes(
     amount = None if currency is None else bill.money.get(currency)
     own = None if currency is None else log.money.get(currency)
     if amount is not None and own is not None and currency is not None and abs(amount - own) > bill.slack:
-        found += rate_causes(bill, log, book)
+        found += _rate_causes(bill, log, currency, book)
         listed = bill.list_money.get(currency)
         if listed is not None and listed > amount and abs(listed - own) <= bill.slack:
             found.append(
@@ -237,9 +237,10 @@ def _within(bill: BillSum, log: LogSum, currency: str | None) -> str:
     return "; the bill is within what that can be" if is_within else ""
 
 
-def rate_causes(bill: BillSum, log: LogSum, book: PriceBook) -> Iterator[BillCause]:
+def _rate_causes(bill: BillSum, log: LogSum, currency: str, book: PriceBook) -> Iterator[BillCause]:
     """Yield a cause for each rate of the bill that was not the price in force."""
-    prices = [price for number in log.prices if (price := book.price(number)) is not None]
+    stored = [price for number in log.prices if (price := book.price(number)) is not None]
+    prices = [price for price in stored if price.currency == currency]
     for kind, rates in bill.rates.items():
         name = _RATE_OF.get(kind)
         if name is None or not prices:

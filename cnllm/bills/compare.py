@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.bills.causes import BillCause, PriceBook, Variants, find_causes, rate_causes
+from cnllm.bills.causes import BillCause, PriceBook, Variants, find_causes
 from cnllm.bills.exports import Export
 from cnllm.bills.files import BillFiles
 from cnllm.bills.reader import BillLine, Table, find_table
@@ -286,25 +286,18 @@ class _Bill:
         for currency in _currencies(bill, log):
             amount = bill.money.get(currency) if bill is not None and currency is not None else None
             own = log.money.get(currency) if log is not None and currency is not None else None
-            state, causes = pair.state, list[BillCause]()
-            if state != "matched":
-                causes = find_causes(bill, log, currency, book, variants)
-            elif (
-                bill is not None and log is not None and not bill.money and (causes := [*rate_causes(bill, log, book)])
-            ):
-                state = "different"
             yield BillRow(
                 period=period.label,
                 model="" if name is None else self._labels.get(name, name),
                 id=pair.id,
-                state=state,
+                state=pair.state,
                 currency=currency,
                 bill=_tidy(amount),
                 ours=_tidy(own),
                 difference=None if amount is None or own is None else _tidy(amount - own),
                 calls=0 if log is None else log.calls,
                 tokens=_tokens(bill, log),
-                causes=causes,
+                causes=[] if pair.state == "matched" else find_causes(bill, log, currency, book, variants),
             )
 
 

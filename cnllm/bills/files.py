@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +27,17 @@ _MOST_LINE = 1 << 20  # characters
 _BLOCK = 1 << 18
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _ARCHIVE = b"PK\x03\x04"
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    ValueError,
+    NotImplementedError,
+)
+"""What `zipfile` raises for an archive with wrong bytes."""
 _SAVE_AS_CSV = "save it as CSV, and name that file"
 
 
@@ -138,7 +150,7 @@ class BillFiles:
         name = os.path.basename(path)
         try:
             archive = self._stack.enter_context(zipfile.ZipFile(path))
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        except _DAMAGE as error:
             raise CnllmError(f"{name}: {error}", hint="is it whole? download it again") from error
         members = [member for member in archive.infolist() if not member.is_dir()]
         if any(member.filename == "[Content_Types].xml" for member in members):
@@ -174,7 +186,7 @@ def _opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Cal
     def open_member() -> BinaryIO:
         try:
             return cast(BinaryIO, io.BufferedReader(_Member(archive.open(member), name), _BLOCK))
-        except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+        except (RuntimeError, *_DAMAGE) as error:
             fault = "it has a password" if member.flag_bits & 1 else str(error)
             raise CnllmError(f"{name}: {fault}", hint="unpack it yourself, and name its folder") from error
 
@@ -196,7 +208,7 @@ class _Member(io.RawIOBase):
         """Read what is there into a buffer."""
         try:
             data = self._file.read1(len(buffer))
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        except _DAMAGE as error:
             raise CnllmError(f"{self._name}: {error}", hint="is it whole? download it again") from error
         buffer[: len(data)] = data
         return len(data)

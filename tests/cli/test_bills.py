@@ -206,14 +206,6 @@ def test_another_price_of_the_bill_is_a_price_that_changed(machine: Machine, log
     assert report["rows"][0]["difference"] == "1"
 
 
-def test_another_rate_is_seen_without_an_amount(machine: Machine, log: Log) -> None:
-    """A file of tokens alone has a price for each kind: the log must have been charged by it."""
-    log(DAY, MODEL, MILLION, "2")
-    text = AMOUNT_HEAD + amounts(1, "input_cache_miss_tokens", "0.000003", 1_000_000)
-    report = against(machine, machine.file("amount.csv", text), status=3)
-    assert (rows(report)[0][2], codes(report)) == ("different", ["price"])
-
-
 def test_a_price_of_todays_registry_explains_the_bill(machine: Machine, log: Log) -> None:
     machine.overlay("http://127.0.0.1:9", 'price = { currency = "USD", input = 3.0, output = 10.0 }')
     log(DAY, "home/m", MILLION, "2", DOLLAR)
@@ -570,6 +562,7 @@ def test_options_that_do_not_go_together(machine: Machine) -> None:
         (costs(1, "1e999"), ("line 2", "cost")),
         (costs(1, "1").replace("2026-08-01T", f"2026-99-{SECRET}T"), ("line 2", "column start_time_iso: no time")),
         (costs(1, "1").replace("2026-08-02T", "2026-07-01T"), ("line 2", "no time")),
+        (costs(1, "1").replace("+08:00", "+24:00", 1), ("line 2", "no time")),
         (costs(1, "1").replace("CNY", ""), ("line 2", "currency")),
         ('u,"never closed,' + "x" * (2 << 20), ("longer than",)),
         ('u,"never closed' + "\nx" * (1 << 20), ("not valid CSV",)),
@@ -612,6 +605,9 @@ def test_hostile_archives_are_refused(machine: Machine) -> None:
     fails("CRC")
     path.write_bytes(whole[:-30])
     fails("whole")
+    central = whole.index(b"PK\x01\x02") + 42  # where it says that the file begins
+    path.write_bytes(whole[:central] + b"\xf0\xff\xff\x7f" + whole[central + 4 :])
+    fails("bill.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("inner.zip", whole)
     fails("no table", "inner.zip")
