@@ -8,7 +8,7 @@ other. What no table has is unknown.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -144,13 +144,16 @@ def encode_document(document: Document) -> bytes:
     return b"{\n" + b",\n".join(parts) + b"\n}\n"
 
 
-def build_document(registry: Registry, *, catalogue: bool = False) -> Document:
-    """Return the document of a registry, with the models of the catalogue if that is asked for."""
+def build_document(registry: Registry, *, catalogue: bool = False, providers: Collection[str] = ()) -> Document:
+    """Return the document of a registry, with the catalogue if that is asked for, of these providers or of all."""
     tables = _Tables()
     described, names = set(registry.names()), registry.names(catalogue=catalogue)
-    providers = dict.fromkeys(registry.providers, True)
-    providers |= dict.fromkeys(registry.catalogue_providers() if catalogue else (), False)
-    unlisted = {name: _rows(registry, tables, f"{name}/{_UNLISTED}") for name in providers}
+    origins = dict.fromkeys(registry.providers, True)
+    origins |= dict.fromkeys(registry.catalogue_providers() if catalogue else (), False)
+    if providers:
+        origins = {name: origins[name] for name in origins if name in providers}
+        names = [name for name in names if name.partition("/")[0] in origins]
+    unlisted = {name: _rows(registry, tables, f"{name}/{_UNLISTED}") for name in origins}
     models = {name: _rows(registry, tables, name) for name in names}
     endpoints = {
         (name, wire): tables.difference(tables.wires[wire], wire, row)
@@ -215,10 +218,14 @@ def build_document(registry: Registry, *, catalogue: bool = False) -> Document:
                     for wire in unlisted[name][1]
                 },
             )
-            for name, described in providers.items()
+            for name, described in origins.items()
         },
         models=out,
-        aliases={**registry.family_aliases, **registry.aliases},
+        aliases={
+            alias: name
+            for alias, name in (registry.family_aliases | registry.aliases).items()
+            if name.partition("/")[0] in origins
+        },
     )
     digest = hashlib.blake2b(encode_document(document), digest_size=4).hexdigest()
     return replace(document, version=f"{VERSION}+{digest}")

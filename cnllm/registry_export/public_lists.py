@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from importlib import resources
 from typing import Any
@@ -49,6 +49,11 @@ def _names() -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath("public_names.toml").read_text(encoding="utf-8"))
 
 
+def _served(registry: Registry, providers: Collection[str]) -> Iterator[Model]:
+    """Yield the models of these providers, or of all."""
+    return (registry.resolve(n) for n in registry.names() if not providers or n.partition("/")[0] in providers)
+
+
 def _prices(flags: Flags, names: Mapping[str, str]) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
     """Return the known prices by the list's name of each, and those of each tier by its border.
 
@@ -66,12 +71,11 @@ def _prices(flags: Flags, names: Mapping[str, str]) -> tuple[dict[str, float], d
 
 
 # ── LiteLLM ──────────────────────────────────────────────────────────────────
-def litellm_entries(registry: Registry) -> dict[str, dict[str, Any]]:
+def litellm_entries(registry: Registry, providers: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the entries of the models whose endpoint LiteLLM has, by their names there."""
     names = _names()["litellm"]
     out: dict[str, dict[str, Any]] = {}
-    for name in registry.names():
-        model = registry.resolve(name)
+    for model in _served(registry, providers):
         there = names["providers"].get(model.provider)
         if there is not None:
             entry = {"litellm_provider": there, "mode": "chat", **dict(_litellm_entry(model))}
@@ -79,9 +83,9 @@ def litellm_entries(registry: Registry) -> dict[str, dict[str, Any]]:
     return dict(sorted(out.items()))
 
 
-def litellm_file(registry: Registry) -> bytes:
+def litellm_file(registry: Registry, providers: Collection[str] = ()) -> bytes:
     """Return these entries as LiteLLM's file has them."""
-    return json.dumps(litellm_entries(registry), indent=4, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(litellm_entries(registry, providers), indent=4, ensure_ascii=False).encode() + b"\n"
 
 
 def _litellm_entry(model: Model) -> Iterator[tuple[str, Any]]:
@@ -121,12 +125,11 @@ def _per_token(price: float) -> float:
 
 
 # ── models.dev ───────────────────────────────────────────────────────────────
-def models_dev_files(registry: Registry) -> Iterator[tuple[str, bytes]]:
+def models_dev_files(registry: Registry, providers: Collection[str] = ()) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file, a model or a provider, as in the repository of models.dev."""
     wires = _names()["wires"]
     models: dict[str, list[Model]] = {}
-    for name in registry.names():
-        model = registry.resolve(name)
+    for model in _served(registry, providers):
         models.setdefault(model.provider, []).append(model)
     for provider, served in models.items():
         yield f"providers/{provider}/provider.toml", _provider_file(served[0], wires)

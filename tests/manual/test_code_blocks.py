@@ -26,7 +26,7 @@ from cnllm.simulator.server import running
 from .pages import ROOT, Block, blocks, pages
 from .shell import Failed, execute
 
-LANGUAGES = {"python", "sh", "toml", "json", "text", "before", "after"}
+LANGUAGES = {"python", "ts", "sh", "toml", "json", "text", "before", "after"}
 CHINESE = {"zh", "README.zh-CN.md"}  # a folder and a page for readers whose terminal is Chinese
 SERVER = "http://127.0.0.1:8000"  # where a server of the reader's own stands in the pages
 MODELS = ("my-model", "zai-org/GLM-4.7-FP8")  # and what it serves

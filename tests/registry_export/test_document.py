@@ -198,11 +198,27 @@ def test_own_files_are_in_it_and_named_unless_they_are_left_out(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("small_builtin")
+@pytest.mark.parametrize("form", ["json", "litellm"])
+def test_one_provider_alone(tmp_path: Path, form: str) -> None:
+    out = tmp_path / "some.json"
+    command = ["registry", "export", "--format", form, "--provider", "zai", "-o", str(out)]
+    assert program.completed(command).returncode == 0
+    made = json.loads(out.read_text(encoding="utf-8"))
+    models = made["models"] if form == "json" else made
+    assert "zai/glm-4.7" in models
+    assert {name.partition("/")[0] for name in models} == {"zai"}
+    if form == "json":
+        assert set(made["providers"]) == {"zai"}
+        assert set(made["aliases"].values()) <= set(models)
+
+
+@pytest.mark.usefixtures("small_builtin")
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     for args, word in (
         (["-o", str(tmp_path / "none" / "x.json")], "cannot be written"),
         (["--format", "typescript", "-o", "-"], "is a folder"),
         (["--format", "models.dev", "--catalogue", "-o", str(tmp_path)], "--catalogue"),
+        (["--provider", "nobody", "-o", str(tmp_path / "x.json")], "nobody"),
         (["--format", "xml", "-o", str(tmp_path)], "xml"),
         ([], "-o"),
     ):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from cnllm.cli import options
+from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
@@ -41,9 +41,17 @@ _LITELLM_FILE = "model_prices_and_context_window.json"
     "-o", "--output", "target", metavar="PATH", type=click.Path(), required=True,
     help="The file to write (- is stdout, .gz is compressed), or the folder.",
 )  # fmt: skip
+@click.option(
+    "--provider",
+    "providers",
+    metavar="P",
+    multiple=True,
+    shell_complete=completion.complete_providers,
+    help="Models of P. Repeatable.",
+)
 @click.option("--builtin", is_flag=True, help="Leave your own files, updates and data releases out.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
-def export(form: Form, target: str, *, builtin: bool, catalogue: bool) -> None:
+def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool, catalogue: bool) -> None:
     """Write the registry for other programs, each fact with its source, date and kind of source.
 
     json and typescript hold all that is known; what nobody knows is written as "unknown". Retired models are in them,
@@ -58,40 +66,46 @@ def export(form: Form, target: str, *, builtin: bool, catalogue: bool) -> None:
     is_list = form in ("models.dev", "litellm")
     if is_list and catalogue:
         raise errors.UsageError("the catalogue comes from models.dev", "leave --catalogue out")
+    known = {*registry.providers, *(registry.catalogue_providers() if catalogue else ())}
+    for name in providers:
+        if name not in known:
+            raise errors.UsageError(f"there is no provider {name!r}", "cnllm models list lists them")
     if form == "json" or (form == "litellm" and (target == "-" or target.endswith((".json", ".gz")))):
-        _write_file(target, _one_file(registry, form, catalogue=catalogue))
+        _write_file(target, _one_file(registry, form, providers, catalogue=catalogue))
     elif target == "-":
         raise errors.UsageError(f"--format {form} is a folder", "name it: -o FOLDER")
     else:
-        _write_folder(Path(target), _files(registry, form, catalogue=catalogue))
+        _write_folder(Path(target), _files(registry, form, providers, catalogue=catalogue))
     if own := registry.files[1:]:
         stdio.print_line(f"your own files are in it, too: {', '.join(own)}; --builtin leaves them out")
 
 
-def _one_file(registry: Registry, form: Form, *, catalogue: bool) -> bytes:
+def _one_file(registry: Registry, form: Form, providers: Collection[str], *, catalogue: bool) -> bytes:
     """Return the content of the file."""
     from cnllm.registry_export.document import build_document, encode_document
     from cnllm.registry_export.public_lists import litellm_file
 
     if form == "litellm":
-        return litellm_file(registry)
-    return encode_document(build_document(registry, catalogue=catalogue))
+        return litellm_file(registry, providers)
+    return encode_document(build_document(registry, catalogue=catalogue, providers=providers))
 
 
-def _files(registry: Registry, form: Form, *, catalogue: bool) -> Iterator[tuple[str, bytes]]:
+def _files(
+    registry: Registry, form: Form, providers: Collection[str], *, catalogue: bool
+) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file of the folder."""
     from cnllm.registry_export.document import build_document, licenses
     from cnllm.registry_export.package import package_files
     from cnllm.registry_export.public_lists import models_dev_files
 
     if form == "typescript":
-        yield from package_files(build_document(registry, catalogue=catalogue))
+        yield from package_files(build_document(registry, catalogue=catalogue, providers=providers))
         return
     yield from ((name, text.encode()) for name, text in licenses().items())
     if form == "litellm":
-        yield _LITELLM_FILE, _one_file(registry, form, catalogue=False)
+        yield _LITELLM_FILE, _one_file(registry, form, providers, catalogue=False)
     else:
-        yield from models_dev_files(registry)
+        yield from models_dev_files(registry, providers)
 
 
 def _write_file(target: str, content: bytes) -> None:
