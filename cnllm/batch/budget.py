@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units
 
-__all__ = ["CAP_REACHED", "RetryBudget", "RunBudget"]
+__all__ = ["RetryBudget", "RunBudget"]
 
-CAP_REACHED = "the rest does not fit below the cap"
 _RETRY_SHARE, _RETRY_RESERVE = 0.1, 20.0
 _UNBOUNDED = (
     "the most that a request can cost is not known, so --max-cost cannot be held: give --max-tokens or --assume-output"
@@ -28,6 +29,7 @@ class RunBudget:
         self.reserved = 0
         self.run_spent = 0
         self.unpriced = 0
+        self.wanted = 0  # by the last request that had no room
 
     @property
     def spent_units(self) -> int:
@@ -40,7 +42,17 @@ class RunBudget:
 
     def refusal(self, units: int | None) -> str:
         """Return why a request has no room, and never will."""
-        return _UNBOUNDED if units is None else CAP_REACHED
+        if units is None:
+            return _UNBOUNDED
+        self.wanted = units
+        return (
+            f"the rest does not fit below the cap: {format_units(self.spent_units)} {self.currency} is spent, and the "
+            f"next row may cost {format_units(units)}; the least cap for it is {self.least_cap(units)}"
+        )
+
+    def least_cap(self, units: int) -> str:
+        """Return the least cap below which one more request fits, after those that are paid."""
+        return format_units(self.spent_units + units)
 
     def reserve(self, units: int | None) -> None:
         """Keep the worst case of a request that is about to be sent."""
@@ -56,14 +68,20 @@ class RunBudget:
             self.spent[self.currency] = self.spent.get(self.currency, 0) + charged
             self.run_spent += charged
 
-    def require_room_for_one(self, units: int) -> None:
-        """Raise `CnllmError` where not even one request fits below the cap."""
-        if self.cap is not None and self.spent_units + units > self.cap:
-            raise CnllmError(
-                f"--max-cost {format_units(self.cap)} {self.currency} leaves no room for a request: "
-                f"{format_units(self.spent_units)} is spent, one more may cost {format_units(units)}",
-                hint="raise --max-cost, or lower max_tokens, which bounds the cost of a request",
-            )
+    def require_room_for_one(self, units: int, most_output: Callable[[int], int]) -> None:
+        """Raise `CnllmError` where not even one request fits below the cap.
+
+        `most_output(room)` returns the tokens of a reply with which a request costs no more than `room`.
+        """
+        if self.cap is None or self.spent_units + units <= self.cap:
+            return
+        tokens = most_output(self.cap - self.spent_units)
+        shorter = f", or --max-tokens {tokens} at most" if tokens > 0 else ""
+        raise CnllmError(
+            f"--max-cost {format_units(self.cap)} {self.currency} leaves no room for a request: "
+            f"{format_units(self.spent_units)} is spent, one more may cost {format_units(units)}",
+            hint=f"--max-cost {self.least_cap(units)} at least{shorter}",
+        )
 
 
 class RetryBudget:

@@ -21,10 +21,21 @@ class RowRequest:
     """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
 
     `prepared` is the call, until it is sent. `reserved` is the most that the request can cost, in units; None is
-    unknown.
+    unknown; `added` is the input that was taken for it to be added by the endpoint, -1 before it is estimated.
     """
 
-    __slots__ = ("attempts", "failures", "identity", "lane", "messages", "options", "prepared", "reserved", "tokens")
+    __slots__ = (
+        "added",
+        "attempts",
+        "failures",
+        "identity",
+        "lane",
+        "messages",
+        "options",
+        "prepared",
+        "reserved",
+        "tokens",
+    )
 
     def __init__(self) -> None:
         self.messages: Any = None
@@ -32,6 +43,7 @@ class RowRequest:
         self.lane: Lane | None = None
         self.prepared: Any = None
         self.identity: bytes | None = None
+        self.added: int | None = -1
         self.reserved: int | None = None
         self.tokens = 0.0
         self.attempts = self.failures = 0
@@ -52,7 +64,10 @@ class RowRequest:
         return None
 
     def estimate(self, price: RequestPrice) -> None:
-        """Set the most that the request can cost, and the tokens that it counts for."""
+        """Set the most that the request can cost, and the tokens that it counts for. One that was sent keeps them."""
+        if self.prepared is None or self.added == price.added:
+            return
+        self.added = price.added
         self.reserved = price.cost_of(self.prepared.plan)
         self.tokens = price.tokens_of(self.prepared.plan)
 

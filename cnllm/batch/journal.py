@@ -43,15 +43,15 @@ class _Group(Struct):
 
 
 class Journal:
-    """Writes groups in a thread of its own. `spent` returns the money to store with each group.
+    """Writes groups in a thread of its own. `facts` returns what else to store with each group, by name.
 
     Rows from `first_seq` on are those of this run.
     """
 
-    def __init__(self, output: Output, state: BatchState, spent: Callable[[], dict[str, int]], first_seq: int) -> None:
+    def __init__(self, output: Output, state: BatchState, facts: Callable[[], dict[str, Any]], first_seq: int) -> None:
         self._output = output
         self.state = state
-        self._spent = spent
+        self._facts = facts
         self.first_seq = first_seq
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-batch")
         self._group = _Group([], [], [], [])
@@ -86,7 +86,7 @@ class Journal:
                 await asyncio.sleep(_PAUSE)
             self._wake.clear()
             group, self._group = self._group, _Group([], [], [], [])
-            found = await loop.run_in_executor(self._thread, self._write, group, self._spent())
+            found = await loop.run_in_executor(self._thread, self._write, group, self._facts())
             for finished in group.finished:
                 finished()
             for then, record in zip(group.marked, found, strict=True):
@@ -107,21 +107,21 @@ class Journal:
         """End the thread."""
         self._thread.shutdown(wait=True)
 
-    def _write(self, group: _Group, spent: dict[str, int]) -> Sequence[Record | None]:
+    def _write(self, group: _Group, facts: dict[str, Any]) -> Sequence[Record | None]:
         found: Sequence[Record | None] = ()
 
         def mark() -> None:
             nonlocal found
             found = self.state.mark(group.marks, self.first_seq)
 
-        write_finishes(self._output, self.state, group.finishes, spent, mark)
+        write_finishes(self._output, self.state, group.finishes, facts, mark)
         return found
 
 
 def write_finishes(
-    output: Output, state: BatchState, finishes: Sequence[Finish], spent: dict[str, int], more: Callable[[], object]
+    output: Output, state: BatchState, finishes: Sequence[Finish], facts: dict[str, Any], more: Callable[[], object]
 ) -> None:
-    """Write lines to the output, then in one transaction what `more` writes and what became of the rows."""
+    """Write lines to the output, then in one transaction the facts, what `more` writes, and what became of the rows."""
     places = output.append([finish.line for finish in finishes]) if finishes else []
     with state.writing():
         more()
@@ -132,4 +132,4 @@ def write_finishes(
                     for f, place in zip(finishes, places, strict=True)
                 ]
             )
-        state.put_facts({"spent": spent, **(output_facts(output) if finishes else {})})
+        state.put_facts({**facts, **(output_facts(output) if finishes else {})})

@@ -8,7 +8,7 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.worst_case import output_bound, reply_cost, worst_case
+from cnllm.estimates.worst_case import added_input, output_bound, reply_cost, worst_case
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -17,15 +17,28 @@ __all__ = ["RequestPrice", "request_price"]
 
 _BYTES_PER_TOKEN = 4
 _TYPICAL_OUTPUT = 512
+_OPTION = 64  # bytes in which a limit of output tokens stands in a request
 
 
 class RequestPrice:
-    """The prices of a run. `currency` is None where no price is known."""
+    """The prices of a run. `currency` is None where no price is known.
+
+    `added` is the most input that the endpoint has added to a request of the run, in tokens; None before one was
+    answered. It replaces the much larger assumption that a request otherwise needs; a run under a cap `learns` it.
+    """
 
     def __init__(
-        self, currency: str | None, assumed: Price | None, steps: int = 1, assumed_output: int | None = None
+        self,
+        currency: str | None,
+        assumed: Price | None,
+        steps: int = 1,
+        assumed_output: int | None = None,
+        *,
+        learns: bool = False,
     ) -> None:
         self.currency = currency
+        self.added: int | None = None
+        self.learns = learns
         self._assumed = assumed
         self._steps = steps
         self._assumed_output = assumed_output
@@ -38,8 +51,26 @@ class RequestPrice:
             plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
         if self._assumed_output is not None and output_bound(plan) is None:
             plan = replace(plan, max_output=self._assumed_output)
-        cost = worst_case(plan).cost
+        cost = worst_case(plan, self.added).cost
         return None if cost is None else cost * self._steps
+
+    def output_with_room(self, plan: Plan, room: int) -> int:
+        """Return the most tokens of output with which a request costs no more than `room`; 0 where none fits."""
+        plan = replace(plan, content=plan.content + b" " * _OPTION)
+        output, cost, least = output_bound(plan), self.cost_of(plan), self.cost_of(replace(plan, max_output=0))
+        if output is None or cost is None or least is None or room < least or cost == least:
+            return 0
+        return (room - least) * output // (cost - least)
+
+    def learn(self, plan: Plan, reply: Reply) -> None:
+        """Take in what the endpoint counted for a request that was sent once."""
+        if self.learns and reply.usage.input:
+            self.learn_added(added_input(plan, reply.usage.input))
+
+    def learn_added(self, added: int | None) -> None:
+        """Take in how much input the endpoint has added to a request. The highest number stays."""
+        if added is not None and (self.added is None or added > self.added):
+            self.added = added
 
     def paid(self, reply: Reply) -> int | None:
         """Return what a reply cost, in units; None where that is unknown."""
@@ -57,16 +88,21 @@ class RequestPrice:
 
 
 def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
-    """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against."""
+    """Return the prices of a run. Raises `CnllmError` for a cap that nothing can be counted against.
+
+    A simulated run costs nothing; under a cap it counts what the model would cost.
+    """
     steps = settings.max_steps or 1
-    if settings.simulate:
+    if settings.simulate and settings.max_cost is None:
         return RequestPrice(None, None)
     known, assumed = model.flags.price, settings.assume_price
     has_price = known is not None and None not in (known.currency, known.input, known.output)
     currency = known.currency if known is not None and has_price else None
     if assumed is not None and not has_price:
         currency = assumed.currency or settings.currency
-    price = RequestPrice(currency, None if has_price else assumed, steps, settings.assume_output)
+    if has_price:
+        assumed = known if settings.simulate else None
+    price = RequestPrice(currency, assumed, steps, settings.assume_output, learns=settings.max_cost is not None)
     if settings.max_cost is None:
         return price
     if currency is None:

@@ -197,6 +197,7 @@ class Runner:
                 return
             self._wake_feeder.clear()
             await self._wake_feeder.wait()
+            job.estimate(self._sender.price)  # an answer may have taught how much input the endpoint adds
         self._budget.reserve(job.reserved)
         self._mark(job)
 

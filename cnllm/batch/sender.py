@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from cnllm.batch.controller import Controller, Kind, Ticket
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome, outcome_of_error, outcome_of_reply
+from cnllm.batch.pricing import RequestPrice
 from cnllm.errors import CnllmError, RateLimited, TransportError
 from cnllm.types import Reply
 
@@ -69,19 +70,11 @@ class LanePermit:
 
 
 class Sender:
-    """Sends the requests of a run, each up to `attempts` times. `paid` returns what a reply cost, in units.
+    """Sends the requests of a run, each up to `attempts` times. With `loop_options` a request is a tool loop."""
 
-    With `loop_options` a request is a tool loop.
-    """
-
-    def __init__(
-        self,
-        attempts: int,
-        paid: Callable[[Reply], int | None],
-        loop_options: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, attempts: int, price: RequestPrice, loop_options: Mapping[str, Any] | None = None) -> None:
+        self.price = price
         self._attempts = attempts
-        self._paid = paid
         self._loop_options = loop_options
         self._retries = RetryBudget()
 
@@ -100,7 +93,7 @@ class Sender:
             self._retries.answer()
             seconds, outcome = time.monotonic() - start, outcome_of_reply(reply)
             attempt = AttemptResult(
-                "accepted", "finish", outcome, self._paid(reply), seconds, reply, tokens=_tokens_of(reply)
+                "accepted", "finish", outcome, self.price.paid(reply), seconds, reply, tokens=_tokens_of(reply)
             )
         permit.end(attempt)
         return attempt
@@ -114,6 +107,7 @@ class Sender:
         async for _ in prepared.batches():
             pass
         reply: Reply = prepared.reply
+        self.price.learn(prepared.plan, reply)
         return reply
 
     def _read_failure(self, request: RowRequest, lane: Lane, error: CnllmError, seconds: float) -> AttemptResult:

@@ -52,6 +52,9 @@ __all__ = ["BatchSession", "Interruptible"]
 _CHUNK = 256
 _PROGRESS_SECONDS = 0.5
 _PROBE = "The quick brown fox"
+_ROOM = 1.1  # of an average, since later rows may cost more
+_SHORTEST = "."
+"""The text of a request than which no row is cheaper."""
 
 
 def _part(options: Mapping[str, Any], *, of_loop: bool) -> dict[str, Any]:
@@ -99,6 +102,7 @@ class BatchSession:
         settings, state = self.settings, self.state
         spent = recover(self.output, state)
         self.parts = VendorParts(state)
+        self._refuse_other_origin()
         self.recorder = self._open_recorder()
         self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(
@@ -121,15 +125,29 @@ class BatchSession:
         self.budget = RunBudget(spent, self.price.currency, cap)
         self.vendor = VendorPhase(self, _PROBE, options) if settings.vendor_batch and not by_calls else None
         self.budget.reserve(self.parts.reserved())
-        probe_cost = self.price.cost_of(probe) or 0 if self.vendor is None else self.vendor.probe_cost
-        self.budget.require_room_for_one(probe_cost)
+        self._learned_at = f"{lane.model.name} over {lane.model.protocol}"
+        self.price.learn_added((state.fact("added_input") or {}).get(self._learned_at))
+        price, at = (self.price, lane) if self.vendor is None else (self.vendor.price, self.vendor.lane)
+        shortest = at.prepare(_SHORTEST, options).plan
+        self.budget.require_room_for_one(
+            price.cost_of(shortest) or 0, lambda room: price.output_with_room(shortest, room)
+        )
         self.number = state.setting(self.setting.fingerprint, self.setting.parts)
-        state.set_facts(currency=self.price.currency)
+        state.set_facts(currency=self.price.currency, simulated=settings.simulate)
         self.jobs = JobMaker(self.reader, lane, options, self.price, self.cache)
         self.comparison = self._compare()
         self.jobs.doubled = self.comparison.doubled
         if self.vendor is not None:
             self.vendor.jobs.doubled = self.comparison.doubled
+
+    def _refuse_other_origin(self) -> None:
+        """Raise `CnllmError` where the output holds made-up answers and this run asks a model, or the reverse."""
+        is_simulated = self.state.fact("simulated")
+        if is_simulated is not None and is_simulated != self.settings.simulate and self.state.count():
+            raise CnllmError(
+                f"the answers in {self.settings.out} are {'made up' if is_simulated else 'those of a model'}",
+                hint="choose another -o OUT for this run",
+            )
 
     def _refuse_open_parts(self) -> None:
         """Raise `CnllmError` for rows at a vendor where this run does not ask for them: they would be paid twice."""
@@ -316,13 +334,13 @@ class BatchSession:
     ) -> Report:
         """Ask rows one by one, finish the files, and return the report."""
         settings, found, vendor = self.settings, self.comparison, self.vendor
-        journal = Journal(self.output, self.state, lambda: dict(self.budget.spent), self.state.last_seq() + 1)
+        journal = Journal(self.output, self.state, self._facts, self.state.last_seq() + 1)
         loop_options = None if settings.max_steps is None else self.loop_options
         runner = Runner(
             self,
             journal,
             tally,
-            Sender(settings.attempts, self.price.paid, loop_options),
+            Sender(settings.attempts, self.price, loop_options),
             lambda number: number <= found.scanned or (vendor is not None and number in vendor.retake),
         )
         on_start(runner)
@@ -341,6 +359,13 @@ class BatchSession:
         if settings.plot and tally.answers:
             self._draw(tally, messages)
         return self._report(tally, runner, messages)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the state keeps of the run beside its rows: the money, and the input that the endpoint adds."""
+        facts: dict[str, Any] = {"spent": dict(self.budget.spent)}
+        if self.price.added is not None:
+            facts["added_input"] = {self._learned_at: self.price.added}
+        return facts
 
     def _draw(self, tally: Tally, messages: list[str]) -> None:
         path = plot_path(self.settings.out)
@@ -373,6 +398,17 @@ class BatchSession:
             vendor=None if self.vendor is None else self.vendor.progress,
         )
 
+    def _whole_cap(self, tally: Tally, counts: Mapping[int, int]) -> str | None:
+        """Return a sentence with the cap that all rows need; None where nothing shows it."""
+        total, budget = self.reader.count() if self.total is None else self.total, self.budget
+        if total is None or not budget.run_spent or not tally.done:
+            return None
+        left, average = total - sum(counts.values()), round(_ROOM * budget.run_spent / tally.done)
+        if left < 2:
+            return None
+        needed = format_units(budget.spent_units + (left - 1) * average + max(budget.wanted, average))
+        return f"at the average so far, the {left:,} rows that are left need a cap of about {needed} {budget.currency}"
+
     def _report(self, tally: Tally, runner: Runner, messages: Sequence[str]) -> Report:
         counts = self.state.counts()
         kind, reason = (self.vendor.stopped if self.vendor is not None else None) or (
@@ -380,6 +416,8 @@ class BatchSession:
             runner.stop.reason,
         )
         stopped = reason if kind not in (None, "ended") else None
+        if kind == "cap" and (cap := self._whole_cap(tally, counts)) is not None:
+            messages = [*messages, cap]
         failed = counts.get(FAILED, 0) + counts.get(RETRYABLE, 0)
         return make_report(
             str(self.settings.out),

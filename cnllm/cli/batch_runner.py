@@ -106,8 +106,6 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
         system=params["system"],
         timeout=params["timeout"],
     )
-    if params["max_cost"] is not None and params["currency"] is None:
-        raise errors.UsageError("--max-cost needs a currency", f"--max-cost {params['max_cost']} --currency CNY")
     if box is not None:
         options |= {"tools": box.tools, "approve": box.approve}
     models, keys = _models_and_keys(params, registry)

@@ -16,7 +16,15 @@ from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.documents import file_text
 
-__all__ = ["TokenFamily", "estimate_input", "estimate_sent", "estimate_text", "estimate_tokens", "token_family"]
+__all__ = [
+    "TokenFamily",
+    "estimate_input",
+    "estimate_sent",
+    "estimate_text",
+    "estimate_tokens",
+    "text_bytes",
+    "token_family",
+]
 
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]+")
 _SLICE = 65_536  # characters
@@ -80,6 +88,35 @@ def estimate_text(plan: Plan, messages: Iterable[Message] | None = None) -> int:
         if value:
             total += _text_tokens(msgspec.json.encode(value).decode())
     return max(1, total)
+
+
+def text_bytes(plan: Plan) -> int:
+    """Return the bytes of the text of a request. No text has more tokens."""
+    total = 0
+    for message in plan.messages:
+        for part in message.parts:
+            total += _part_bytes(part)
+    return total + sum(len(msgspec.json.encode(value)) for value in (plan.body.get("tools"), plan.schema) if value)
+
+
+def _part_bytes(part: Any) -> int:
+    """Return the bytes of the text of a part."""
+    match part:
+        case Text() | Reasoning():
+            return _bytes(part.text)
+        case ToolCall():
+            return _bytes(part.name) + _bytes(part.raw)
+        case ToolResult():
+            return _bytes(part.text) + sum(map(_part_bytes, (*part.media, *part.blocks)))
+        case Media():
+            return _bytes(file_text(part) or "")
+        case Opaque():
+            return len(msgspec.json.encode(part.data))
+    return 0
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _family_tokens(plan: Plan, messages: Iterable[Message]) -> int:

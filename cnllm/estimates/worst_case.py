@@ -6,6 +6,7 @@ several prices the highest counts. What is not known makes the whole unknown, ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from cnllm.engine.decode.cost import MILLION, RATES, exact_rate, service_rates
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import units_of
+from cnllm.estimates.tokens import estimate_text, text_bytes
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import wire
 from cnllm.registry.flags import Price
@@ -23,11 +25,22 @@ from cnllm.types import Cost, Media, Message, Opaque, Reply, ToolResult
 from cnllm.types.documents import file_text
 from cnllm.types.media import media_kind
 
-__all__ = ["WorstCase", "input_bound", "output_bound", "reply_cost", "settled_cost", "worst_case", "worst_cost"]
+__all__ = [
+    "WorstCase",
+    "added_input",
+    "input_bound",
+    "output_bound",
+    "reply_cost",
+    "settled_cost",
+    "worst_case",
+    "worst_cost",
+]
 
 _TEMPLATE = 1024  # tokens that an endpoint itself puts around a conversation and its tools
 _PER_MESSAGE = 16
 _PER_PICTURE = 16_384  # the most that an endpoint of the registry counts for a picture
+_MARGIN = 1.25  # for the highest addition that was seen
+_SURE = 0.7  # the share of an estimate that is not too high
 _AGAIN = "again-whole"
 _HOURLY = "cache_write_1h"
 _ONE = Decimal(1)
@@ -51,10 +64,10 @@ class WorstCase(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
-def worst_case(plan: Plan, most_input: int | None = None) -> WorstCase:
-    """Return the bounds of a request that is built. `most_input` is a closer bound of its input than its length."""
+def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
+    """Return the bounds of a request that is built. `added`: see `input_bound`."""
     model, price = plan.model.name, plan.flags.price
-    most_input, most_output = input_bound(plan) if most_input is None else most_input, output_bound(plan)
+    most_input, most_output = input_bound(plan, added), output_bound(plan)
     service, fees = requested_service(plan), _highest_fees(plan)
     unknown = list(fees.missing)
     currency = price.currency if price is not None else None
@@ -182,20 +195,33 @@ def most_calls(name: str, plan: Plan) -> int:
     return min([bound for bound in bounds if type(bound) is int and bound >= 0], default=MOST_CALLS)
 
 
-def input_bound(plan: Plan) -> int | None:
-    """Return the most tokens that a request may count for; None where nothing bounds them."""
+def input_bound(plan: Plan, added: int | None = None) -> int | None:
+    """Return the most tokens that a request may count for; None where nothing bounds them.
+
+    `added` is the most input that its endpoint has added to such requests (`added_input`), None where that is unknown.
+    """
     limits = plan.flags.limits
-    window = limits.most_input if limits is not None else None
+    window = limits.context if limits is not None else None
     if _names_more(plan):
         return window
-    tokens = len(plan.content) + _TEMPLATE + _PER_MESSAGE * len(plan.messages)
-    for medium in _media(plan.messages):
-        if file_text(medium) is not None:
-            continue
-        if media_kind(medium) != "image":
-            return window
-        tokens += _PER_PICTURE - len(medium.data or "")  # its bytes in the body are no text
+    media = [medium for medium in _media(plan.messages) if file_text(medium) is None]
+    if any(media_kind(medium) != "image" for medium in media):
+        return window
+    marks = _PER_MESSAGE * len(plan.messages)
+    text = len(plan.content) - sum(len(medium.data or "") for medium in media)  # pictures are no text
+    tokens = text + _TEMPLATE + marks
+    if added is not None:
+        tokens = min(tokens, text_bytes(plan) + math.ceil(added * _MARGIN) + marks)
+    tokens += _PER_PICTURE * len(media)
     return tokens if window is None else min(tokens, window)
+
+
+def added_input(plan: Plan, counted: int) -> int:
+    """Return the tokens that an endpoint has added to a request, by the tokens that it has counted.
+
+    The estimate of the text may be too high. The smaller share of it is surely text.
+    """
+    return max(0, counted - math.floor(estimate_text(plan) * _SURE))
 
 
 def output_bound(plan: Plan) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,99 @@ def test_an_estimate_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
         model_file = registry(server, tmp_path, PRICE)
         again = estimate_session(make_settings(values, "home/m", out=tmp_path / "out.jsonl", registry=model_file))
     assert (again.rows, again.faults, again.cost) == (41, 1, estimate.cost), "a row with a fault costs nothing"
+
+
+# ── what the endpoint adds ───────────────────────────────────────────────────
+MILLION = 1_000_000
+
+
+def counting(added: int, output: int) -> Any:
+    """The answers of an endpoint that counts a token for each character, and adds some."""
+
+    def rule(prompt: str, server: Stub) -> Answer:
+        count = len(prompt) + added
+        return 200, reply("x", prompt_tokens=count, completion_tokens=output, total_tokens=count + output), {}
+
+    return rule
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize("added", [0, 20, 400])
+def test_a_small_cap_goes_far_once_the_endpoint_has_shown_what_it_adds(
+    tmp_path: Path, concurrency: int, added: int
+) -> None:
+    with stub(latency=0.002, rule=counting(added, 5)) as server:
+        real = sum((len(row["prompt"]) + added) * 2 + 5 * 8 for row in prompts(30))
+        cap = Decimal(real + 2 * (added + 100) * 2) / MILLION  # what is paid, and room for a request or two
+        cap = max(cap, Decimal("0.0025"))  # the first one has to fit before anything is known
+        report = run(server, tmp_path, prompts(30), flags=PRICE, max_cost=cap, max_tokens=5, concurrency=concurrency)
+        assert (report.done, report.stopped, report.currency) == (30, None, "CNY")
+        assert report.cost == Decimal(real) / MILLION <= cap
+
+
+def test_a_cap_holds_when_later_rows_are_longer_and_their_replies_too(tmp_path: Path) -> None:
+    source = [*prompts(20), *({"id": f"long{n}", "prompt": "#" * 900} for n in range(20))]
+
+    def rule(prompt: str, server: Stub) -> Answer:
+        answer: Answer = counting(30, 50 if "#" in prompt else 1)(prompt, server)
+        return answer
+
+    with stub(latency=0.002, rule=rule) as server:
+        cap = Decimal("0.02")
+        report = run(server, tmp_path, source, flags=PRICE, max_cost=cap, max_tokens=50)
+        assert report.cost is not None
+        assert report.cost <= cap
+        assert report.stop_kind == "cap"
+        assert report.done > 20
+        assert report.cost > cap - Decimal(4 * 1000 * 2) / MILLION, "more would have fitted"
+
+
+def test_a_run_that_the_cap_ends_says_which_cap_lets_it_go_on(tmp_path: Path) -> None:
+    with stub(rule=counting(20, 5)) as server:
+        options: dict[str, Any] = {"flags": PRICE, "max_tokens": 5, "concurrency": 1}
+        stopped = run(server, tmp_path, prompts(60), max_cost="0.0028", **options)
+        assert stopped.stop_kind == "cap"
+        assert stopped.stopped is not None
+        (least,) = re.findall(r"the least cap for it is (\S+)$", stopped.stopped)
+        asked = len(server.log)
+        with pytest.raises(CnllmError, match="leaves no room"):
+            run(server, tmp_path, prompts(60), max_cost="0.0028", **options)
+        assert len(server.log) == asked, "nothing helps but a higher cap"
+        assert run(server, tmp_path, prompts(60), max_cost=least, **options).asked == 1, "what was learned is kept"
+        (whole,) = re.findall(r"rows that are left need a cap of about (\S+) CNY", " ".join(stopped.messages))
+        assert run(server, tmp_path, prompts(60), max_cost=whole, **options).done == 60
+
+
+def test_the_advice_before_the_first_request_helps(tmp_path: Path) -> None:
+    with stub() as server:
+        with pytest.raises(CnllmError) as raised:
+            run(server, tmp_path, prompts(1), flags=PRICE, max_cost="0.005")
+        hint = str(raised.value.hint)
+        ((least, tokens),) = re.findall(r"--max-cost (\S+) at least, or --max-tokens (\d+) at most", hint)
+        assert server.log == []
+        assert 100 < int(tokens) < 1000
+        for number, options in enumerate(({"max_cost": least}, {"max_cost": "0.005", "max_tokens": int(tokens)})):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert run(server, folder, ["."], flags=PRICE, **options).done == 1
+        with pytest.raises(CnllmError) as raised:
+            run(server, tmp_path, prompts(1), flags=PRICE, max_cost="0.001")
+        assert "--max-tokens" not in str(raised.value.hint), "the input alone is too dear"
+
+
+def test_a_simulated_run_holds_a_cap_at_the_price_of_the_model(tmp_path: Path) -> None:
+    with stub() as server:
+        options: dict[str, Any] = {"flags": PRICE, "max_tokens": 20, "concurrency": 1}
+        report = run(server, tmp_path, prompts(40), max_cost="0.004", simulate=True, **options)
+        assert report.stop_kind == "cap"
+        assert report.currency == "CNY"
+        assert report.cost is not None
+        assert 0 < report.cost <= Decimal("0.004")
+        assert 1 < report.done < 40
+        assert server.log == []
+        with pytest.raises(CnllmError, match="made up"):
+            run(server, tmp_path, prompts(40), max_cost="0.004", **options)
+        assert run(server, tmp_path, prompts(40), simulate=True, **options).done == 40
+    free = tmp_path / "free"
+    free.mkdir()
+    assert run(server, free, prompts(3), simulate=True, **options).cost is None, "without a cap nothing is counted"

@@ -97,7 +97,7 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
         machine.run("batch", source, "-m", "home/m", "-o", str(tmp_path)).fails(2, "is a folder")
         machine.run("batch", source, "-m", "home/x/y", "-o", "/nowhere/out").fails(2, "No such file")
         for arguments, words in (
-            (("--max-cost", "5"), "--max-cost needs a currency"),
+            (("--max-cost", "5"), "the price of home/m is not known"),
             (("--max-cost", "x", "--currency", "CNY"), "is no amount"),
             (("--max-cost", "5", "--currency", "CNY"), "the price of home/m is not known"),
             (("--concurrency", "0"), "a number from 1, or auto"),

@@ -5,13 +5,18 @@ from __future__ import annotations
 import heapq
 import random
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from batch.stub import stub
+from batch.support import KEY, PRICE, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnllm.batch.shared import Asker, PendingRow, model_settings
 from cnllm.batch.shared.allowance import LEASE, Allowance, RunLedger
 from cnllm.batch.shared.messages import (
     Done,
@@ -227,3 +232,48 @@ def test_a_new_allowance_waits_for_reports_before_it_ends_a_run(tmp_path: Path) 
     assert len(second.exchange(3.0, WorkerReport("a", done, [Need(1, 50)])).tickets) == 1
     assert second.exchange(4.0, WorkerReport("a", [], [Need(1, 50)])).stop is None
     second.close()
+
+
+def test_workers_learn_from_one_another_how_much_input_an_endpoint_adds(tmp_path: Path) -> None:
+    """A worker whose worst cases are too high, because it does not know yet, ends no run."""
+    first = Allowance()
+    both = {name: hello(tmp_path, name, cap=100) for name in "ab"}
+    assert first.exchange(1.0, WorkerReport("a", [], [], None, both["a"])).added is None
+    assert first.exchange(1.0, WorkerReport("b", [], [], None, both["b"])).added is None
+    assert first.exchange(2.0, WorkerReport("a", [], [], added=7)).added == 7
+    told = first.exchange(2.1, WorkerReport("b", [], [Need(1, 900)]))
+    assert (told.stop, told.tickets, told.added) == (None, [], 7)
+    assert len(first.exchange(2.2, WorkerReport("b", [], [Need(1, 90)], added=7)).tickets) == 1
+    assert first.exchange(2.3, WorkerReport("b", [], [], added=3)).added == 7, "the highest one counts"
+    first.close()
+    again = Allowance()
+    assert again.exchange(3.0, WorkerReport("a", [], [], None, both["a"])).added == 7, "the next run knows it"
+    again.close()
+
+
+def test_workers_under_a_small_cap_ask_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two processes, at an endpoint that adds little: the cap would hold for few at the first worst case."""
+
+    class Here:
+        """The link to an allowance in this process, with every message encoded as it travels."""
+
+        async def exchange(self, report: WorkerReport) -> Permissions:
+            return decode_grant(encode(allowance.exchange(time.monotonic(), decode_report(encode(report)))))
+
+        async def find(self, worker: str, keys: Sequence[tuple[bytes, bool]]) -> list[bytes | None]:
+            return allowance.find(worker, list(keys))
+
+    monkeypatch.setenv("HOME_TEST_KEY", KEY)
+    allowance = Allowance(str(tmp_path))
+    with stub(latency=0.002) as server:
+        options: dict[str, Any] = {"max_tokens": 5, "max_cost": "0.0035", "registry": registry(server, tmp_path, PRICE)}
+        made = model_settings("home/m", **options, state=tmp_path / "state", key_env="HOME_TEST_KEY")
+        askers = [Asker(made, name, Here()) for name in "ab"]
+        results = []
+        for part in range(4):
+            asker = askers[part % 2]
+            rows = [asker.row({"prompt": f"p{part}-{n}"}) for n in range(10)]
+            results += asker.ask_and_wait([row for row in rows if isinstance(row, PendingRow)])
+    allowance.close()
+    assert [result["error"] for result in results] == [None] * 40
+    assert len(server.log) == 40

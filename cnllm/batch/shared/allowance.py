@@ -42,6 +42,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS answers_by_key ON answers (key)",
     "CREATE INDEX IF NOT EXISTS answers_by_owner ON answers (owner) WHERE owner IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS spent (currency TEXT PRIMARY KEY, units INTEGER NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS added (endpoint TEXT PRIMARY KEY, tokens INTEGER NOT NULL) STRICT",
 )
 
 
@@ -58,6 +59,14 @@ class _Run:
         # What an allowance before this one had reserved counts as spent until its workers report.
         self.uncertain_until = now + LEASE if self.budget.spent_units else now
         self.written = -1
+        self.added = ledger.added()  # the most input that endpoints have added to a request, in tokens
+
+    def learn(self, endpoint: str, added: int | None) -> int | None:
+        """Take in how much input an endpoint has added to a request, and return the highest number."""
+        if added is not None and added > self.added.get(endpoint, -1):
+            self.added[endpoint] = added
+            self.ledger.put_added(endpoint, added)
+        return self.added.get(endpoint)
 
     def committed(self) -> int:
         return self.budget.spent_units + self.budget.reserved
@@ -75,6 +84,7 @@ class _Sharer:
         self.run = run
         self.seen = 0.0
         self.hungry_at = -_HUNGRY
+        self.is_stale = False  # its worst cases do not know yet how much input the endpoint adds
         self.tickets: dict[int, tuple[Ticket, int | None]] = {}
 
 
@@ -103,6 +113,8 @@ class Allowance:
         if worker is None:
             return Permissions(False, [], None, None, 0)
         worker.seen = now
+        added = worker.run.learn(worker.hello.endpoint.name, report.added)
+        worker.is_stale = report.added is None and added is not None
         self._end_silent(now)
         if report.observed is not None:
             requests, tokens, pause = report.observed
@@ -118,7 +130,7 @@ class Allowance:
         wait = self._grant(now, worker, report.needs, tickets)
         worker.run.commit(answers)
         stop = worker.run.stop if report.needs and not tickets else None
-        return Permissions(True, tickets, wait, stop, worker.run.committed())
+        return Permissions(True, tickets, wait, stop, worker.run.committed(), added)
 
     def find(self, name: str, keys: list[tuple[bytes, bool]]) -> list[bytes | None]:
         """Return answers that are there already: the row is not asked again."""
@@ -209,7 +221,8 @@ class Allowance:
             if wait is None or wait > 0:
                 return _POLL if wait is None else wait
             if not run.budget.has_room(row.reserved):
-                if row.reserved is not None and (run.budget.reserved or now < run.uncertain_until):
+                has_more = run.budget.reserved or now < run.uncertain_until or worker.is_stale
+                if row.reserved is not None and has_more:
                     return _POLL
                 run.stop = run.budget.refusal(row.reserved)
                 return None
@@ -271,6 +284,16 @@ class RunLedger:
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
+
+    def added(self) -> dict[str, int]:
+        """Return the most input that endpoints have added to a request, in tokens."""
+        with self._translate():
+            return dict(self._db.execute("SELECT endpoint, tokens FROM added"))
+
+    def put_added(self, endpoint: str, tokens: int) -> None:
+        """Write the most input that an endpoint has added to a request."""
+        with self._translate():
+            self._db.execute("INSERT OR REPLACE INTO added VALUES (?, ?)", (endpoint, tokens))
 
     def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
         """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""

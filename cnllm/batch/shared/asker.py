@@ -61,7 +61,7 @@ class Asker:
             batch.rpm or self._rates.requests,
             batch.tpm or self._rates.tokens,
         )
-        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price.paid), self._hello, link)
+        self._sender = RowSender(self._lane, Sender(batch.attempts, self._price), self._hello, link)
         self.ask, self.ask_and_wait = self._sender.ask, self._sender.ask_and_wait
 
     def _client(self) -> AsyncClient:

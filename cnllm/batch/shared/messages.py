@@ -74,7 +74,8 @@ class Need(Struct, frozen=True, array_like=True):
 class WorkerReport(Struct, frozen=True, array_like=True):
     """The news and the needs of a worker.
 
-    `observed` has requests and tokens a minute and a pause, as an endpoint told them.
+    `observed` has requests and tokens a minute and a pause, as an endpoint told them. `added` is the most input that
+    the endpoint has added to a request; None before one was answered.
     """
 
     worker: str
@@ -82,13 +83,14 @@ class WorkerReport(Struct, frozen=True, array_like=True):
     needs: list[Need]
     observed: tuple[float | None, float | None, float | None] | None = None
     hello: Hello | None = None
+    added: int | None = None
 
 
 class Permissions(Struct, frozen=True, array_like=True):
     """The permissions for the first of the needs. `wait`: seconds after which to ask for more.
 
     `known` is False where the worker has to say hello. `stop` says why no more is sent. `committed` is what was spent
-    in this run and what requests on their way may cost.
+    in this run and what requests on their way may cost. `added` is the highest one that any worker has reported.
     """
 
     known: bool
@@ -96,6 +98,7 @@ class Permissions(Struct, frozen=True, array_like=True):
     wait: float | None
     stop: str | None
     committed: int
+    added: int | None = None
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -221,15 +221,18 @@ class RowSender:
         return grant.wait if self._waiting else None
 
     async def _report(self, finished: list[Done], needs: Sequence[PendingRow] = ()) -> Any:
+        price = self._sender.price
+        for row in needs:
+            row.estimate(price)  # an answer may have taught how much input the endpoint adds
         rows = [Need(row.tokens, row.reserved) for row in needs]
         observed, self._observed = self._observed, None
         hello = None if self._known else self._hello(self._committed)
-        grant = await self._link.exchange(WorkerReport(self._name, finished, rows, observed, hello))
+        report = WorkerReport(self._name, finished, rows, observed, hello, price.added)
+        grant = await self._link.exchange(report)
         if not grant.known:  # it was silent for too long
-            grant = await self._link.exchange(
-                WorkerReport(self._name, finished, rows, observed, self._hello(self._committed))
-            )
+            grant = await self._link.exchange(msgspec.structs.replace(report, hello=self._hello(self._committed)))
         self._known = True
+        price.learn_added(grant.added)
         return grant
 
     def _refuse_all(self, reason: str) -> None:

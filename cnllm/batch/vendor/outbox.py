@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from cnllm.batch.budget import CAP_REACHED
 from cnllm.batch.jobs import Job
 from cnllm.batch.rows import InputRow
 from cnllm.batch.vendor.context import VendorContext
@@ -31,7 +30,7 @@ class Outbox:
         self.open: list[Part] = []
         self.refusal: str | None = None
         self.messages: list[str] = []
-        self.cap_reason = CAP_REACHED
+        self.cap_reason = ""
 
     async def settle(self) -> None:
         """Find the jobs of parts that an earlier run left, and free the rows of those without one."""

@@ -79,11 +79,6 @@ class VendorPhase:
         return self._batch.window
 
     @property
-    def probe_cost(self) -> int:
-        """Return the most that a request of the run can cost in the vendor's batch, in units."""
-        return self.price.cost_of(self._probe) or 0
-
-    @property
     def stopped(self) -> tuple[str, str] | None:
         """Return the kind of the reason why the phase ended early, and the reason; None where it did not."""
         return None if self._run is None else self._run.stopped

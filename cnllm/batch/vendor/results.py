@@ -268,7 +268,8 @@ class ResultCollector:
             self._parts.remove_rows([finish.seq for finish in finishes] + gone)
             self._parts.ask_again(again)
 
-        write_finishes(self._session.output, self._session.state, finishes, dict(self._budget.spent), rows_done)
+        facts = {"spent": dict(self._budget.spent)}
+        write_finishes(self._session.output, self._session.state, finishes, facts, rows_done)
         for answered in counted:
             self._count(answered)
         if (recorder := self._session.recorder) is not None:

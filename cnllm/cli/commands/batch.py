@@ -54,7 +54,7 @@ EXAMPLES = options.examples(
 @click.option("--rpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most requests a minute.")
 @click.option("--tpm", metavar="N", type=click.FloatRange(0, min_open=True), help="The most tokens a minute.")
 @click.option("--max-cost", metavar="X", help="The most that OUT may cost, earlier runs included.")
-@click.option("--currency", metavar="C", help="The currency of --max-cost: CNY, USD, …")
+@click.option("--currency", metavar="C", help="That of --max-cost (default: the price's) and --assume-price.")
 @click.option("--assume-price", metavar="IN/OUT", help="Prices of a million tokens, where none is known: 2/8.")
 @click.option(
     "--assume-output",

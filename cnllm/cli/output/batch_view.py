@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["BatchView", "duration", "estimate_lines", "progress_line", "report_lines"]
 
 _EXAMPLE = 160
+_GOES_ON = {
+    "interrupted": "run the same command again to go on",
+    "endpoint": "once that is solved, run the same command again to go on",
+    "strict": "once that line is corrected, run the same command again to go on",
+}
+"""How a run goes on, by the kind of the reason why it stopped. Below a cap the reason says it."""
 _EVERY = 15.0  # seconds between two lines in a pipe
 
 
@@ -119,7 +125,8 @@ def report_lines(report: Report) -> Iterator[str]:
         head += f" ({report.asked:,} of them in this run)"
     yield f"{head}; {duration(report.seconds)}"
     if report.stopped is not None:
-        yield f"stopped: {report.stopped}; run the same command again to go on"
+        advice = _GOES_ON.get(report.stop_kind or "")
+        yield f"stopped: {report.stopped}; {advice}" if advice is not None else f"stopped: {report.stopped}"
     if report.by_vendor:
         yield f"in batches of the vendor: {report.by_vendor:,} rows"
     if report.waiting:
