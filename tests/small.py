@@ -18,7 +18,7 @@ from cnllm.registry import files, read
 
 __all__ = ["small_file", "use"]
 
-PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai")
+PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai", "zhipuai")  # the last two are sites of one vendor
 _TABLE = re.compile(r"^\[(?=[a-z])", re.MULTILINE)
 _HEAD = re.compile(r"(models|providers)\.\"?([A-Za-z0-9_-]+)")
 _ITEM = re.compile(r"\"(?P<provider>[\w-]+)/[^\"\n]+\",")
