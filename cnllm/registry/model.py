@@ -27,7 +27,7 @@ ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images",
 class Fact(Struct, frozen=True):
     """An effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source that backs it.
 
-    `rounded` says that the source has a more exact value.
+    `rounded` says that the source has a more exact value, `quote` is a sentence of it.
     """
 
     flag: str
@@ -38,6 +38,7 @@ class Fact(Struct, frozen=True):
     seen: str | None = None
     how: str | None = None
     rounded: bool = False
+    quote: str | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -71,7 +71,7 @@ def facts(
             raise AssertionError(f"no layer sets {'.'.join(keys)}")
         is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
         how = "inferred" if is_foreign and origin.source is not None else origin.how
-        rest = (origin.source, origin.seen, how, origin.rounded)
+        rest = (origin.source, origin.seen, how, origin.rounded, origin.quote)
         yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *rest)
 
 
@@ -142,6 +142,7 @@ class _Origin(NamedTuple):
     seen: str | None = None
     how: str | None = None
     rounded: bool = False
+    quote: str | None = None
 
 
 class Trace:
@@ -173,7 +174,9 @@ class Trace:
             source = self._source(flag)
             seen = str(source["seen"]) if "seen" in source else None
             line, is_rounded = _line(self.layer, spelled), source.get("rounded", False)
-            return _Origin(flag, line, False, source.get("url"), seen, source.get("how"), is_rounded)
+            return _Origin(
+                flag, line, False, source.get("url"), seen, source.get("how"), is_rounded, source.get("quote")
+            )
         if any(_starts_with(path, unset) for unset in self._unset):
             return _Origin(flag, _line(self.layer, ["unset"]), True)
         return None

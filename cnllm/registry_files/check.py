@@ -19,14 +19,17 @@ from cnllm.registry_files.check_references import reference_problems
 __all__ = ["check", "pattern_faults"]
 
 
-def check(paths: list[str] | None = None) -> list[Problem]:
-    """Return every fault of the given files; without any, of the built-in file and the user's files."""
+def check(paths: list[str] | None = None, *, builtin_file: Path | None = None) -> list[Problem]:
+    """Return every fault of the given files; without any, of the built-in file and the user's files.
+
+    `builtin_file` is a file to check in the place of the built-in one: that of a checkout, or a new text of it.
+    """
     from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
     from cnllm.registry.registry import Registry
 
     data = data_paths() if paths is None else []
     overlays = overlay_paths() if paths is None else [Path(path) for path in paths]
-    files = [(builtin_path(), True), *((path, False) for path in (*data, *overlays))]
+    files = [(builtin_file or builtin_path(), True), *((path, False) for path in (*data, *overlays))]
     faults: list[Problem] = []
     documents: list[Document] = []
     for path, builtin in files:

@@ -27,7 +27,16 @@ from cnllm.registry.resolver import registry_spelling
 from cnllm.registry.toml_lines import key_lines
 from cnllm.registry_files.check import check
 
-__all__ = ["Addition", "EditedFile", "add_model", "change_registry_file", "remove_alias", "set_alias", "set_preference"]
+__all__ = [
+    "Addition",
+    "EditedFile",
+    "add_model",
+    "change_registry_file",
+    "is_builtin_kind",
+    "remove_alias",
+    "set_alias",
+    "set_preference",
+]
 
 
 class Addition(Struct, frozen=True, kw_only=True):
@@ -130,8 +139,20 @@ def _require_no_new_fault(path: Path, text: str, files: Sequence[str]) -> None:
         os.unlink(candidate)  # ours: made above
 
 
+def is_builtin_kind(data: dict[str, Any]) -> bool:
+    """Whether a file is the built-in one of a checkout: it describes the wires, which no file of a user's does."""
+    return "defaults" in data and "protocols" in data
+
+
 def _check_candidate(path: Path, candidate: str, files: Sequence[str]) -> None:
     """Raise `RegistryError` with the first fault that the file `candidate` adds in the place of the one at `path`."""
+    if is_builtin_kind(parse(Path(candidate).read_bytes(), str(path))):
+        faults = [p for p in check([], builtin_file=Path(candidate)) if p.severity == "error"]
+        old_messages = {problem.message for problem in check([], builtin_file=path)} if faults else set()
+        for fault in faults:
+            if fault.message not in old_messages:
+                raise RegistryError(fault.message, file=str(path), line=fault.line, hint="nothing was written")
+        return
     is_this = [Path(file).resolve() == path.resolve() for file in files]
     existing = [file for file in files if Path(file).exists()]
     candidates = [candidate if is_same else file for file, is_same in zip(files, is_this, strict=True)]

@@ -8,6 +8,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.commands.registry_export import export
+from cnllm.cli.commands.registry_set import set_command, why
 from cnllm.cli.commands.registry_update import update
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.bounded_files import read_bounded
@@ -23,6 +24,8 @@ def registry() -> None:
     """Check, find and refresh the files that describe endpoints."""
 
 
+registry.add_command(set_command)
+registry.add_command(why)
 registry.add_command(update)
 registry.add_command(export)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.output import terminal
 from cnllm.cli.output.format import to_plain
-from cnllm.cli.output.table import table
+from cnllm.cli.output.table import fields, table
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["file_letters", "flag_table", "short_value", "shown_value", "source_label", "source_place"]
+__all__ = ["fact_card", "file_letters", "flag_table", "short_value", "shown_value", "source_label", "source_place"]
 
 LAYERS = {"models": "model", "providers": "provider", "protocols": "wire", "families": "family"}
 HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
@@ -36,6 +36,18 @@ def flag_table(model: Model) -> str:
         out += [*(["", name] if name else []), *rows[: len(members)]]
         rows = rows[len(members) :]
     return "\n".join(out)
+
+
+def fact_card(fact: Fact) -> str:
+    """Return all that is known about one flag: its row of the table, a column on each line, nothing shortened."""
+    value = fact.value if isinstance(fact.value, str) else json.dumps(to_plain(fact.value), ensure_ascii=False)
+    rounded = " (rounded: the source has a more exact value)" if fact.rounded else ""
+    _, _, place, *rest = _cells(fact, "", {}, "")
+    file = fact.where.rpartition(":")[0]
+    cells = [value + rounded, f"{place.replace(' :', f' {file}:')} ({fact.layer})", fact.source or "", *rest[1:]]
+    pairs = [(head.casefold(), cell) for head, cell in zip(HEADS[1:], cells, strict=True) if cell]
+    quote = [("quote", fact.quote)] if fact.quote else []
+    return f"{terminal.escape(fact.flag)}\n{fields([*pairs, *quote])}"
 
 
 def source_place(fact: Fact, letters: dict[str, str], own: str = "") -> str:

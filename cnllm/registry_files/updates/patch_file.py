@@ -22,7 +22,7 @@ from cnllm.registry.registry import Registry
 from cnllm.registry_files.updates.changes import Change, PublicList
 from cnllm.registry_files.updates.data_store import replace_data_file
 
-__all__ = ["data_text", "updated_models", "updates_text", "write_updates"]
+__all__ = ["data_text", "toml_key", "toml_value", "updated_models", "updates_text", "write_updates"]
 
 _HEAD = """\
 # Limits, prices, kinds of input and new models from public lists, by `cnllm registry update`, which writes this file
@@ -60,15 +60,15 @@ def data_text(comment: str, head: Mapping[str, Any], models: Mapping[str, Any]) 
 
     Raises `RegistryError` for data that TOML cannot hold.
     """
-    lines = [f"{comment}schema = 1", *(f"{key} = {_value(value)}" for key, value in head.items())]
+    lines = [f"{comment}schema = 1", *(f"{key} = {toml_value(value)}" for key, value in head.items())]
     for name, table in sorted(models.items()):
-        lines += ["", f"[models.{_value(name)}]"]
+        lines += ["", f"[models.{toml_value(name)}]"]
         ordered = sorted(table.items(), key=lambda item: _ORDER.index(item[0]))
         for key, value in ordered:
             if key in ("limits", "price", "status", "reasoning", "sources"):
-                lines += [f"{key}.{_key(inner)} = {_value(item)}" for inner, item in value.items()]
+                lines += [f"{key}.{toml_key(inner)} = {toml_value(item)}" for inner, item in value.items()]
             else:
-                lines.append(f"{key} = {_value(value)}")
+                lines.append(f"{key} = {toml_value(value)}")
     text = "\n".join(lines) + "\n"
     data = {"schema": 1, **head, **({"models": models} if models else {})}
     expected = parse(tomli_w.dumps(_plain(data)).encode(), UPDATES)
@@ -145,16 +145,17 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _value(name)
+def toml_key(name: str) -> str:
+    """Return a key as TOML, in quotes where it needs them."""
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else toml_value(name)
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """Return a value as TOML, on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str) and _DATE.fullmatch(value):
         return value
     return tomli_w.dumps({"x": value}).rstrip("\n").removeprefix("x = ")

@@ -1,0 +1,199 @@
+"""Define `cnllm registry set` and `cnllm registry why`: correct a fact with its source, and see where one is from."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio, terminal
+
+if TYPE_CHECKING:
+    from cnllm.registry import Registry
+
+__all__ = ["set_command", "why"]
+
+HOW = ("docs", "recorded", "code", "catalogue", "issue", "probe", "inferred")
+_SOURCE = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+[:#@]\S+")
+
+
+@click.command(
+    "set",
+    epilog=options.examples(
+        "cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/guides/overview/pricing",
+        "cnllm registry set zai/glm-4.7 limits.output=131072 --source zai-org/GLM-4.7#12 --how issue",
+        "cnllm registry set zai/glm-4.7 price.input=0.6 --source https://docs.z.ai/pricing --in providers.toml",
+    ),
+)
+@click.argument("name", metavar="MODEL|PROVIDER", shell_complete=completion.complete_models)
+@click.argument("values", metavar="FLAG=VALUE...", nargs=-1, required=True)
+@click.option(
+    "--source", metavar="URL", required=True, help="Where you read it: a URL, or a source that the file names."
+)
+@click.option("--how", type=click.Choice(HOW), help="The kind of source. Else docs, or issue for a thread.")
+@click.option("--path", metavar="PATH", help="The file in a package or repository that has the value.")
+@click.option("--quote", metavar="TEXT", help="A short sentence of the source.")
+@click.option("--in", "file", metavar="FILE", type=click.Path(), help="The registry file. Else your own.")
+def set_command(
+    name: str,
+    values: tuple[str, ...],
+    source: str,
+    how: str | None,
+    path: str | None,
+    quote: str | None,
+    file: str | None,
+) -> None:
+    """Set flags of a model or a provider, with the source of the values, and show what changes.
+
+    The value, the citation and the source are written where they belong; every other line stays as it is. What
+    `registry check` would call a fault is refused, and nothing is written. VALUE is TOML; a word needs no quotes, and
+    a list may be a,b. In a checkout, --in providers.toml changes the built-in file.
+    """
+    import datetime
+
+    from cnllm.cli.own_registry import change_file
+    from cnllm.registry import Registry
+    from cnllm.registry_files.set_values import Reading, set_facts
+
+    today = datetime.datetime.now(datetime.UTC).date()
+    reading = Reading(source, today, how, path, quote)
+    place = Path(file) if file is not None else None
+    if place is not None and not place.exists():
+        raise errors.UsageError(f"{place} does not exist", "name a registry file")
+    table = _table(Registry.load(), name)
+    facts = dict(_fact(value) for value in values)
+    texts: list[tuple[str, str]] = []
+
+    def change(text: str, label: str) -> str:
+        if not (_SOURCE.fullmatch(source) or source in _source_names(text, label)):
+            raise errors.UsageError(
+                f"--source {source} is no address", "give a URL, owner/repository#number, or the name of a source"
+            )
+        texts.append((text, set_facts(text, table, facts, reading, label)))
+        return texts[-1][1]
+
+    written = change_file(change, place)
+    _print_diff(*texts[-1], str(written))
+
+
+def _source_names(text: str, label: str) -> Sequence[str]:
+    from cnllm.registry.documents import parse
+
+    return list(parse(text.encode(), label).get("sources", {}))
+
+
+def _table(registry: Registry, name: str) -> list[str]:
+    """Return the path of the table of a model or a provider; a model that is not there yet becomes one."""
+    providers = {provider.casefold(): provider for provider in (*registry.providers, *registry.catalogue_providers())}
+    if name.casefold() in providers:
+        return ["providers", providers[name.casefold()]]
+    provider, slash, id = name.partition("/")
+    if not slash:
+        return ["models", registry.resolve(name).name]
+    if provider.casefold() not in providers:
+        from cnllm.registry.problem import did_you_mean
+
+        raise errors.UsageError(
+            f"there is no provider {provider}{did_you_mean(provider, providers)}",
+            "cnllm models add describes a new one",
+        )
+    full = f"{providers[provider.casefold()]}/{id}"
+    known = {one.casefold(): one for one in registry.names(catalogue=True)}
+    if full.casefold() not in known:
+        stdio.print_line(f"{terminal.escape(full)} is new")
+    return ["models", known.get(full.casefold(), full)]
+
+
+def _fact(argument: str) -> tuple[str, Any]:
+    """Return the flag and the value of "FLAG=VALUE"; the kind of the flag says what a word without quotes is."""
+    from cnllm.config.toml_text import parse_toml
+    from cnllm.registry.documents import parse
+
+    flag, equals, text = argument.partition("=")
+    if not equals or not flag or not text:
+        raise errors.UsageError(f"{argument} is not FLAG=VALUE", "as in price.input=0.6")
+    kind = _kind(flag)
+    try:
+        parse_toml(f"x = {text}\n")
+        value = parse(f"x = {text}\n".encode(), argument)["x"]
+    except ValueError:  # no TOML: a word
+        value = text
+    if typing.get_origin(kind) is list and not isinstance(value, list):
+        value = [item.strip() for item in text.split(",")]
+    return flag, text if kind is str and not isinstance(value, str) else value
+
+
+def _kind(flag: str) -> Any:
+    """Return the type of a flag. Raises `UsageError` for a flag that there is not."""
+    import msgspec
+
+    from cnllm.registry.check import bare_type
+    from cnllm.registry.flags import Table
+    from cnllm.registry.problem import did_you_mean
+
+    kind: Any = Table
+    for key in flag.split("."):
+        struct = next(
+            (
+                one
+                for one in (kind, *typing.get_args(kind))
+                if isinstance(one, type) and issubclass(one, msgspec.Struct)
+            ),
+            None,
+        )
+        if struct is None:
+            return None
+        known = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+        if key not in known:
+            raise errors.UsageError(
+                f"there is no flag {flag}{did_you_mean(key, known)}", "docs/reference/flags.md lists them"
+            )
+        kind = bare_type(known[key])
+    return kind
+
+
+def _print_diff(old: str, new: str, file: str) -> None:
+    """Print the lines that change, with the file's name."""
+    import difflib
+
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), file, file, n=0, lineterm=""))
+    for line in lines:
+        answer.print_line(terminal.escape(line))
+    if not lines:
+        stdio.print_line("nothing to change: the file says so already, with this source")
+
+
+@click.command(
+    epilog=options.examples("cnllm registry why zai/glm-4.7 price.input", "cnllm registry why zai/glm-4.7 reasoning")
+)
+@click.argument("model", shell_complete=completion.complete_models)
+@click.argument("flag")
+@click.option(
+    "--in", "file", metavar="FILE", type=click.Path(exists=True), help="A registry file over the built-in one."
+)
+@options.as_json("an array of facts")
+def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
+    """Print why FLAG of MODEL has its value: the line that sets it, the source, and what the source says.
+
+    It is the row of `models show --explain`, with nothing shortened. FLAG may be a table, such as price.
+    """
+    from cnllm.cli.output.flag_table import fact_card
+    from cnllm.cli.output.format import plain_fact
+    from cnllm.registry import Registry
+    from cnllm.registry.provenance import precision_of
+    from cnllm.registry_files.sources import load_documents
+
+    _kind(flag)
+    resolved = (Registry.load() if file is None else Registry(load_documents([file]))).resolve(model)
+    facts = [fact for fact in resolved.explain() if precision_of(fact.flag, (flag,))]
+    if as_json:
+        answer.print_json(list(map(plain_fact, facts)))
+    elif facts:
+        answer.print_line("\n\n".join(map(fact_card, facts)))
+    else:
+        answer.print_line(f"{terminal.escape(flag)}\n  unknown: no file says it of {terminal.escape(resolved.name)}")
