@@ -67,6 +67,7 @@ def test_long_values_are_shortened_and_whole_in_json(machine: Machine) -> None:
         "source": facts["limits.context"]["source"],
         "seen": "2026-11-20",
         "how": "recorded",
+        "quote": None,
     }
     assert facts["errors"]["value"][0] == {"kind": "other", "text": ["x"]}
     deep = "when.reasoning+tools.body.set.a_rather_long_name.that_goes_deeper.than_most.switch"
