@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Quote, checks
+from cnllm.types.message_memory import MessageMemory
 from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
@@ -42,6 +43,8 @@ _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
 _NO_KEY = "sk-no-key-is-needed-here"
+_LONG = 8
+"""Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
 
 
 class _KeyHolder:
@@ -85,6 +88,7 @@ class BaseClient(Generic[AnyTransport]):
         self._cooldowns: Cooldowns | None = None
         self._held_sets: HeldSets | None = None
         self._checker: InputChecker | None = None
+        self._memory: MessageMemory | None = MessageMemory()
         if fallback is not None:
             from cnllm.types.route import Fallback
 
@@ -137,6 +141,17 @@ class BaseClient(Generic[AnyTransport]):
             log_calls = CallRecorder(self._call_log, "simulated" if self.simulate else "endpoint")
         checks.require_type("log_calls", log_calls, CallRecorder, "True, False or None")
         self._recorder = log_calls
+
+    def with_memory(self, memory: MessageMemory | None) -> Self:
+        """Return a client with the same settings and connections that remembers long conversations in this memory.
+
+        A client remembers them in a memory of its own; without one it remembers none. Closing one of the two closes
+        both.
+        """
+        client = object.__new__(type(self))
+        self._input_checker()  # now, so that both share it
+        client.__dict__.update(self.__dict__, _memory=memory)
+        return client
 
     def _open_transport(self) -> None:
         """Set the transport: connections, or the simulator of the registry; with a raw log, what records it."""
@@ -231,7 +246,8 @@ class BaseClient(Generic[AnyTransport]):
             resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
         if not OPTION_NAMES.issuperset(options):
             options = self._registry_params(options)
-        plan = build_request(resolved, messages, stream=stream, **options)
+        memory = self._memory if type(messages) is list and len(messages) >= _LONG else None
+        plan = build_request(resolved, messages, stream=stream, memory=memory, **options)
         timeout = options.get("timeout")
         plan = replace(
             plan,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from operator import attrgetter
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
@@ -11,23 +13,34 @@ from msgspec.structs import replace
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note, Part
+from cnllm.types.client_data import counted
 from cnllm.types.lenient_json import replace_surrogates
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "MessageNote"]
+
+_MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
-class _Cause:
-    """Counts the messages to which one change was made, beyond the first: the place of its note, and the last one."""
+class MessageNote:
+    """A note on several messages: what was done to the first one, how many more there are, and the last one.
 
-    __slots__ = ("last", "more", "place")
+    `note` is that on the message `first`, in words that begin with its place.
+    """
 
-    def __init__(self, place: int, last: str) -> None:
-        self.place = place
-        self.last = last
+    __slots__ = ("first", "last", "more", "note")
+
+    def __init__(self, note: Note, first: int) -> None:
+        self.note = note
+        self.first = self.last = first
         self.more = 0
+
+    def shifted(self, by: int) -> Note:
+        """Return the note on the first message, where the conversation stands further behind."""
+        said = self.note.said
+        return replace(self.note, said=f"messages[{self.first + by}{said[said.find(']') :]}")
 
 
 class Ledger:
@@ -36,7 +49,8 @@ class Ledger:
     `mode` selects the `when` tables that may be the origin of a flag.
 
     `notes` are those to begin with; without them they are the model's. Notes of one cause on several messages are one
-    note with their number: a long history may have hundreds.
+    note with their number: a long history may have hundreds. They are in `on_messages`, by their cause, and `counts`
+    has how often a thing occurs in all messages.
     """
 
     def __init__(
@@ -46,19 +60,31 @@ class Ledger:
         self.policy = policy
         self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
-        self._notes: list[Note] = list(model.notes if notes is None else notes)
-        self._note_set: set[Note] = set(self._notes)
-        self._causes: dict[tuple[str, str, str], _Cause] = {}  # of notes on messages
+        self.plain: list[Note] = list(model.notes if notes is None else notes)
+        self._plain_set: set[Note] = set(self.plain)
+        self.on_messages: dict[tuple[str, str, str], MessageNote] = {}
+        self.counts: dict[tuple[NoteCode, str, str, str], int] = {}
 
     @property
     def notes(self) -> list[Note]:
-        """Return the notes so far."""
-        notes = self._notes.copy()
-        for cause in self._causes.values():
+        """Return the notes so far: on the request, on its messages in their order, and on what was counted."""
+        notes = self.plain.copy()
+        for cause in sorted(self.on_messages.values(), key=attrgetter("first")):
+            note = cause.note
             if cause.more:
-                more = f"; {cause.more} more, the last in {cause.last}"
-                notes[cause.place] = replace(notes[cause.place], said=notes[cause.place].said + more)
+                last = f"messages[{cause.last}]"
+                more = f"; {cause.more} more, the last in {last}"
+                note = replace(note, said=note.said + more)
+            notes.append(note)
+        for (code, flag, subject, did), count in sorted(self.counts.items()):
+            notes.append(self._build_note(code, flag, counted(subject, count), did))
         return notes
+
+    def empty(self) -> Ledger:
+        """Return a ledger of the same request without notes."""
+        ledger = Ledger(self.model, self.policy, self.defaults, ())
+        ledger.mode = self.mode
+        return ledger
 
     def for_option(self, option: str) -> Ledger:
         """Return the ledger for changes that one option causes.
@@ -76,18 +102,40 @@ class Ledger:
     def note(self, code: NoteCode, flag: str, subject: object, did: str) -> None:
         """Record a change that the endpoint's format requires: nothing that the caller asked for is lost."""
         text = str(subject)
-        if not text.startswith("messages["):
+        place = _MESSAGE.match(text)
+        if place is None:
             self._append(self._build_note(code, flag, text, did))
             return
-        message = text[: text.find("]") + 1]
-        cause = self._causes.get((code, flag, did))
+        index = int(place[1])
+        cause = self.on_messages.get((code, flag, did))
         if cause is None:
-            note = self._build_note(code, flag, text, did)
-            self._append(note)
-            self._causes[code, flag, did] = _Cause(self._notes.index(note), message)
-        elif message != cause.last:
+            self.on_messages[code, flag, did] = MessageNote(self._build_note(code, flag, text, did), index)
+        elif index != cause.last:
             cause.more += 1
-            cause.last = message
+            cause.last = index
+
+    def count(self, code: NoteCode, flag: str, subject: str, did: str, number: int = 1) -> None:
+        """Record a change that was made so many times, in any messages: one note has the sum."""
+        key = (code, flag, subject, did)
+        self.counts[key] = self.counts.get(key, 0) + number
+
+    def add_messages(
+        self,
+        on_messages: Mapping[tuple[str, str, str], MessageNote],
+        counts: Mapping[tuple[NoteCode, str, str, str], int],
+        shift: int,
+    ) -> None:
+        """Record what was noted on messages that follow those so far; `shift` is the index of the first."""
+        for key, cause in on_messages.items():
+            known = self.on_messages.get(key)
+            if known is None:
+                self.on_messages[key] = known = MessageNote(cause.shifted(shift), cause.first + shift)
+            else:
+                known.more += 1
+            known.more += cause.more
+            known.last = cause.last + shift
+        for (code, flag, subject, did), number in counts.items():
+            self.count(code, flag, subject, did, number)
 
     def may_change(self, code: NoteCode, flag: str, subject: object, did: str) -> bool:
         """Return whether an unsupported option may be changed, with a note: False means to send it unchanged.
@@ -138,9 +186,9 @@ class Ledger:
 
     def _append(self, note: Note) -> None:
         """Append a note once."""
-        if note not in self._note_set:
-            self._note_set.add(note)
-            self._notes.append(note)
+        if note not in self._plain_set:
+            self._plain_set.add(note)
+            self.plain.append(note)
 
     def _build_note(self, code: NoteCode, flag: str, subject: object, did: str) -> Note:
         """Build a note with the origin of its flag."""

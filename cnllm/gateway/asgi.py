@@ -24,7 +24,7 @@ from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.prefixes import Prefixes
-from cnllm.gateway.service import Receive, Scope, Send, Service
+from cnllm.gateway.service import Memories, Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
 from cnllm.store.call_log import CallLog
@@ -147,6 +147,7 @@ class Gateway:
             log=given.access_log or AccessLog(),
             monitor=Monitor(self._operator(access), self._metrics, given.recent, given.spans),
             client=self._client_of(self.registry if given.client is None else given.client.registry),
+            memories=Memories(),
             prefixes=Prefixes(),
             calls=given.call_log,
             identity=given.identity,
@@ -252,7 +253,8 @@ class Gateway:
                     self._client = AsyncClient(
                         registry, simulate=self._simulate, on_event=self._on_event, log_calls=False
                     )
-                client = self._client if self._client.registry is registry else self._client.with_registry(registry)
+                own = self._client if self._client.registry is registry else self._client.with_registry(registry)
+                client = own.with_memory(None)  # the memory of one would be that of all
             return client
 
         return open_client

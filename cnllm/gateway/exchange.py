@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -59,10 +59,15 @@ from cnllm.types import (
 from cnllm.types.arguments import break_off
 from cnllm.types.media import media_kind
 
-__all__ = ["DIVERGED", "Exchange", "error_body", "read_body", "reply_events"]
+if TYPE_CHECKING:
+    from cnllm.types.message_memory import MessageMemory
+
+__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "reply_events"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
+_TURNS = ("messages", "input", "contents")
+_LONG = 8
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
 
 
@@ -87,6 +92,11 @@ def read_body(content: bytes) -> dict[str, Any]:
     return body
 
 
+def is_long(body: Mapping[str, Any]) -> bool:
+    """Whether a body has so many turns that remembering them pays."""
+    return any(type(turns := body.get(key)) is list and len(turns) >= _LONG for key in _TURNS)
+
+
 def error_body(protocol: str, failure: Failure) -> bytes:
     """Return the body of a failure."""
     return msgspec.json.encode(encode_error(protocol, failure.status, failure.message, failure.code))
@@ -97,7 +107,8 @@ class Exchange:
 
     `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. `count`: the
     client only asks how long the request is. `previous` is the response that the body continues, which is in it
-    already; the reply repeats its id. Raises `RequestFailed`, whose failure is the answer.
+    already; the reply repeats its id. `memory` remembers the turns of this
+    client. Raises `RequestFailed`, whose failure is the answer.
     """
 
     def __init__(
@@ -114,6 +125,7 @@ class Exchange:
         simulate: bool = False,
         count: bool = False,
         previous: str | None = None,
+        memory: MessageMemory | None = None,
     ) -> None:
         self.protocol = protocol
         self.body = body if previous is None else {**body, "previous_response_id": previous}
@@ -122,7 +134,7 @@ class Exchange:
         if count:
             body = self._api.read_count(body)
         try:
-            self.request = decode_request(protocol, body, path=path, headers=dict(headers))
+            self.request = decode_request(protocol, body, path=path, headers=dict(headers), memory=memory)
         except (ValueError, TypeError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
         check_request(self.request)
@@ -136,7 +148,7 @@ class Exchange:
         self._shown_model = self.request.model
         self.id = self._api.id_prefix + os.urandom(12).hex()
         self.authors = Authors(self.request, codec, keys, identity, self.model)
-        self._keys, self._identity = keys, identity
+        self._keys, self._identity, self._memory = keys, identity, memory
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
@@ -332,7 +344,7 @@ class Exchange:
         if turn is None:
             return None, [], b""
         call_ids = [part.id for part in parts if type(part) is ToolCall and not part.excluded]
-        return turn, call_ids, b"" if call_ids else conversation_key([*self.request.messages, message])
+        return turn, call_ids, b"" if call_ids else conversation_key(self.request.messages, message, self._memory)
 
     def _with_id(self, part: Any) -> Any:
         """Return a part; a call has the id that the client sees."""

@@ -15,7 +15,7 @@ from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
-from cnllm.gateway.exchange import DIVERGED, Exchange, reply_events
+from cnllm.gateway.exchange import DIVERGED, Exchange, is_long, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, untrusted_failure
 from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
@@ -31,10 +31,11 @@ from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
-from cnllm.store.prefix import fingerprint
+from cnllm.store.prefix import content_fingerprint
 from cnllm.store.records import PrefixRecord
 from cnllm.types import Reply
 from cnllm.types.delivered import Diverged
+from cnllm.types.message_memory import MessageMemory
 
 __all__ = ["HttpRequest"]
 
@@ -73,6 +74,7 @@ class HttpRequest:
         self._clock = time.monotonic()
         self._thread: Thread | None = None  # the conversation of the request
         self._prefix: PrefixRecord | None = None
+        self._memory: MessageMemory | None = None  # of a long conversation
 
     async def serve(self) -> None:
         """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
@@ -255,6 +257,7 @@ class HttpRequest:
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, sent), body.worked)
+        self._memory = service.memories.of(identity) if is_long(whole) else None
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues."""
@@ -270,6 +273,7 @@ class HttpRequest:
                 simulate=service.simulate,
                 count=count,
                 previous=sent.get("previous_response_id") if whole is not sent else None,
+                memory=self._memory,
             )
 
         exchange = await body.worked(read)
@@ -342,7 +346,10 @@ class HttpRequest:
             options = {**options, "fallback": route[1]}
         try:
             assert self._body is not None
-            prepare = partial(self._service.client().prepare, exchange.model, messages, stream=stream, **options)
+            client = self._service.client()
+            if self._memory is not None:
+                client = client.with_memory(self._memory)
+            prepare = partial(client.prepare, exchange.model, messages, stream=stream, **options)
             call = await self._body.worked(prepare)
             rights = self._caller.rights
             if exchange.estimates_input or (rights is not None and any(record.tpm for record in rights.records)):
@@ -357,7 +364,7 @@ class HttpRequest:
     async def _follow(self, exchange: Exchange, plan: Plan) -> None:
         """Find the conversation of a request, and take note where the endpoint's cache cannot serve its beginning."""
         assert self._body is not None
-        parts = await self._body.worked(lambda: fingerprint(plan.body))
+        parts = await self._body.worked(partial(content_fingerprint, plan.content, self._memory))
         self._thread, self._prefix, note = self._service.prefixes.follow(self._identity, plan, parts)
         if note is not None:
             exchange.notes.append(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,22 +19,46 @@ from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.state import State
 from cnllm.store.call_log import CallLog
+from cnllm.types.message_memory import MessageMemory
 
-__all__ = ["Headers", "Receive", "Scope", "Send", "Service"]
+__all__ = ["Headers", "Memories", "Receive", "Scope", "Send", "Service"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+_MOST_MEMORIES = 8
+_MEMORY_BYTES = 16 * 1024 * 1024
+
+
+class Memories:
+    """Holds what was worked out from the long conversations of clients. Not for several threads at once.
+
+    Each identity has a memory of its own: nobody learns from the time of an answer what somebody else has sent.
+    """
+
+    def __init__(self) -> None:
+        self._memories: OrderedDict[str, MessageMemory] = OrderedDict()
+
+    def of(self, identity: str) -> MessageMemory:
+        """Return the memory of an identity. Those that came last are kept."""
+        memory = self._memories.get(identity)
+        if memory is None:
+            memory = self._memories[identity] = MessageMemory(_MEMORY_BYTES)
+            if len(self._memories) > _MOST_MEMORIES:
+                self._memories.popitem(last=False)
+        self._memories.move_to_end(identity)
+        return memory
+
 
 class Service(Struct, frozen=True):
     """The parts of a gateway that its requests share. `ping` is in seconds.
 
     `requests` and `held` count the requests in flight and the bytes of their bodies, `pace` slows floods of refusals
-    down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `prefixes` notices lost caches, and `calls`
-    is the log of calls on disk. `client` returns the client that calls the endpoints; it is made at its first use,
-    after a fork of the server.
+    down, `logins` wrong keys at `/ui`, and `threads` work on long bodies. `memories` are those of long conversations,
+    `prefixes` notices lost caches, and `calls` is the log of calls on disk. `client` returns the client that calls the
+    endpoints; it is made at its first use, after a fork of the server.
     """
 
     names: ModelNames
@@ -43,6 +68,7 @@ class Service(Struct, frozen=True):
     log: AccessLog
     monitor: Monitor
     client: Callable[[], AsyncClient]
+    memories: Memories
     prefixes: Prefixes
     calls: CallLog | None
     identity: str | None

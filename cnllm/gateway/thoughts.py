@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,9 @@ from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form, is_replayed
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from cnllm.types.message_memory import MessageMemory
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
@@ -315,6 +318,9 @@ def _with_turn(message: Message, turn: Turn) -> Message:
 # ── conversations ─────────────────────────────────────────────────────────────
 
 
+_CHAIN, _CHAIN_SIZE = "chain", 100  # bytes for each message
+
+
 class _Chain:
     """The digest of a conversation, message after message, in a form in which every client sends it again.
 
@@ -353,6 +359,13 @@ class _Chain:
         """Return the digest so far."""
         return self._hash.digest()
 
+    def copy(self) -> _Chain:
+        """Return the digest so far, to which other messages may be added."""
+        other = _Chain()
+        other._hash = self._hash.copy()
+        other._open_calls, other._results, other._others = set(self._open_calls), [*self._results], [*self._others]
+        return other
+
 
 def _visible(parts: Iterable[Part]) -> list[object]:
     """Return what every client sends back of a message, without its results."""
@@ -370,11 +383,26 @@ def _visible(parts: Iterable[Part]) -> list[object]:
     return visible
 
 
-def conversation_key(messages: Iterable[Message]) -> bytes:
-    """Return the key of a conversation that ends with an assistant's turn."""
-    chain = _Chain()
-    for message in messages:
+def conversation_key(messages: Sequence[Message], answer: Message, memory: MessageMemory | None = None) -> bytes:
+    """Return the key of a conversation with an answer. `memory` may have the digest of the messages as far as some."""
+    chain, start = _Chain(), 0
+    if memory is not None:
+        places = list(map(id, messages))
+        for end in range(len(messages), 0, -1):
+            known = memory.find((_CHAIN, places[end - 1]))
+            if known is not None and known[0] == places[:end]:
+                chain, start = known[2].copy(), end
+                break
+    for message in messages[start:]:
         chain.add(message)
+    if memory is not None and start < len(messages):
+        kept = (
+            places,
+            tuple(messages),
+            chain.copy(),
+        )  # the messages too: an address is that of one object while it lives
+        memory.keep((_CHAIN, places[-1]), kept, _CHAIN_SIZE * len(messages))
+    chain.add(answer)
     return chain.key()
 
 

@@ -117,8 +117,8 @@ def plan_at(
     if path is not None:
         headers = {name: value for name, value in headers.items() if name != "content-type"}
         headers["accept"] = "application/json"
-        return replace(plan, method="GET", url=path, headers=headers, body={}, content=b"")
+        return replace(plan, method="GET", url=path, headers=headers, content=b"")
     own_path = (place.stream_path if stream else None) or place.path
     url = plan.url if own_path is None else place.base_url + own_path.replace("{model}", quote(model.id, safe="/:@"))
     data = dict(body or {})
-    return replace(plan, url=url, headers=headers, body=data, content=msgspec.json.encode(data), stream=stream)
+    return replace(plan, url=url, headers=headers, content=msgspec.json.encode(data), stream=stream)

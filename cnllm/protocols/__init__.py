@@ -8,7 +8,7 @@ of a protocol between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -32,6 +32,7 @@ __all__ = [
     "PROTOCOLS",
     "EncodeInput",
     "FastDecoder",
+    "Recall",
     "ServerCodec",
     "ServerStream",
     "Stamp",
@@ -39,6 +40,7 @@ __all__ = [
     "UsualReader",
     "Wire",
     "fields",
+    "read_turn",
     "server_api",
     "server_codec",
     "sse_frame",
@@ -47,6 +49,15 @@ __all__ = [
 
 Stamp = Callable[[Any], Seal]
 """Returns the seal of a part for data that the endpoint wants back unchanged."""
+
+Recall = Callable[[Any, Callable[[], Iterable[Message]]], Iterable[Message]]
+"""Returns the messages of a turn in a body, which the function decodes where nobody remembers them."""
+
+
+def read_turn(turn: Any, read: Callable[[], Iterable[Message]]) -> Iterable[Message]:
+    """Return the messages of a turn, decoded."""
+    return read()
+
 
 _MODULES = {
     "openai-chat": "chat",
@@ -89,10 +100,11 @@ class ServerStream(Protocol):
 class ServerCodec(Struct, frozen=True):
     """The server side of one protocol.
 
-    `read_request(body, path, stamp)`: `path` is the URL's path, on protocols where it names the model or asks for a
-    stream; raises `ValueError` with the place where a body does not have the protocol's form. `write_reply(reply,
-    request)` returns a whole body, `write_error(status, message, code)` the body of an error, `stream(id, model,
-    request)` an encoder of a stream; `request` is the body that is answered, of which some protocols repeat a part.
+    `read_request(body, path, stamp, recall)`: `path` is the URL's path, on protocols where it names the model or asks
+    for a stream; `recall(turn, read)` returns the messages of a turn that `read` decodes from this turn alone; raises
+    `ValueError` with the place where a body does not have the protocol's form. `write_reply(reply, request)` returns a
+    whole body, `write_error(status, message, code)` the body of an error, `stream(id, model, request)` an encoder of a
+    stream; `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
     `read_search(data)` returns the web search that a tool or the further keys of a body ask for, None where they ask
     for none. `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the
@@ -111,7 +123,7 @@ class ServerCodec(Struct, frozen=True):
     can hold a medium. `batch`: the words of the protocol's batch interface.
     """
 
-    read_request: Callable[[dict[str, Any], str, Stamp], Request]
+    read_request: Callable[[dict[str, Any], str, Stamp, Recall], Request]
     write_reply: Callable[[Reply, Mapping[str, Any] | None], dict[str, Any]]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     stream: Callable[[str, str, Mapping[str, Any] | None], ServerStream]

@@ -12,17 +12,18 @@ from cnllm.types import Note
 from cnllm.types.client_data import EMPTY, ClientData, counted
 from cnllm.types.web_search import WebSearch
 
-__all__ = ["client_options"]
+__all__ = ["KeyCounts", "client_options"]
 
 _COUNTED = ("keep", "forward", "drop")
 _READ = ("translate", "media", "describe", "search", "return", "keep")
 """The outcomes of blocks whose own keys have rows."""
+_TURNS = ("messages", "input", "contents")
 _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemInstruction")
 
 
 def client_options(
     options: Mapping[str, Any],
-    protocol: str,
+    counts: KeyCounts,
     feature_headers: Collection[str],
     headers: Mapping[str, str] | None,
     read_search: Callable[[Mapping[str, Any]], WebSearch | None],
@@ -32,10 +33,11 @@ def client_options(
 
     Other keys of the body, these headers, functions with further keys, and tools that are no functions become
     `ClientData`, which has the web search that `read_search` finds in them, and the counts of the keys inside messages
-    and tools.
+    and tools. `counts` may have those of the turns already.
     """
     out = dict(options)
-    own, dropped = _inner_keys(protocol, body)
+    counts.count_rest(body)
+    protocol, own, dropped = counts.protocol, counts.own, counts.dropped
     if own or "extra_body" in out:
         extra = out.get("extra_body", {})
         out["extra_body"] = ClientData(protocol, extra, read_search(extra), own)
@@ -117,15 +119,46 @@ def _places(table: Mapping[str, Mapping[str, Field]], names: list[str], parent: 
     return out
 
 
-def _inner_keys(protocol: str, body: Mapping[str, Any]) -> tuple[dict[tuple[str, str | None], int], dict[str, int]]:
-    """Count the keys inside messages and tools that mean something on this protocol only, and those that no wire gets.
+class KeyCounts:
+    """Counts the keys inside messages and tools of a body that mean nothing elsewhere.
 
-    Those of the first kind have the name by which other wires may know them.
+    `own` mean something on the body's protocol only, and have the name by which other wires may know them; no wire
+    gets `dropped`.
     """
-    own: dict[tuple[str, str | None], int] = {}
-    dropped: dict[str, int] = {}
 
-    def visit(place: _Place, items: Any) -> None:
+    __slots__ = ("_has_turns", "dropped", "own", "protocol")
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
+        self.own: dict[tuple[str, str | None], int] = {}
+        self.dropped: dict[str, int] = {}
+        self._has_turns = False
+
+    def count_turn(self, turn: Any) -> None:
+        """Count the keys of one turn."""
+        for key, place in _roots(self.protocol):
+            if key in _TURNS:
+                self._visit(place, (turn,))
+                break
+
+    def add(self, turn: KeyCounts) -> None:
+        """Add the counts of a turn."""
+        self._has_turns = True
+        if turn.own:
+            for own, count in turn.own.items():
+                self.own[own] = self.own.get(own, 0) + count
+        if turn.dropped:
+            for dropped, count in turn.dropped.items():
+                self.dropped[dropped] = self.dropped.get(dropped, 0) + count
+
+    def count_rest(self, body: Mapping[str, Any]) -> None:
+        """Count the keys of a body, except for those of turns that were added."""
+        for key, place in _roots(self.protocol):
+            inner = body.get(key)
+            if inner is not None and type(inner) is not str and not (self._has_turns and key in _TURNS):
+                self._visit(place, inner if type(inner) is list else (inner,))
+
+    def _visit(self, place: _Place, items: Any) -> None:
         """Count the keys of the objects at a place, and of those below them."""
         silent_by_kind, children = place.silent, place.children
         plain = None if place.has_types else silent_by_kind[None]
@@ -141,26 +174,20 @@ def _inner_keys(protocol: str, body: Mapping[str, Any]) -> tuple[dict[tuple[str,
             if not silent.issuperset(item):
                 for key, value in item.items():
                     if key not in silent and value not in EMPTY:
-                        count(place, kind, key)
+                        self._count(place, kind, key)
             for key, child in children:
                 inner = item.get(key)
                 if type(inner) is list:
-                    visit(child, inner)
+                    self._visit(child, inner)
                 elif type(inner) is dict:
-                    visit(child, (inner,))
+                    self._visit(child, (inner,))
 
-    def count(place: _Place, kind: str | None, key: str) -> None:
+    def _count(self, place: _Place, kind: str | None, key: str) -> None:
         """Count a key by its row."""
         row = place.row(kind, key)
         path = f"{place.name}.{key}"
         if row is not None and row.outcome == "drop":
-            dropped[path] = dropped.get(path, 0) + 1
+            self.dropped[path] = self.dropped.get(path, 0) + 1
         elif row is None or row.outcome in (*_COUNTED, "return"):  # keys with `return` in a row of their own are silent
             meaning = row.meaning if row is not None and row.outcome == "forward" else None
-            own[path, meaning] = own.get((path, meaning), 0) + 1
-
-    for key, place in _roots(protocol):
-        inner = body.get(key)
-        if inner is not None and type(inner) is not str:
-            visit(place, inner if type(inner) is list else (inner,))
-    return own, dropped
+            self.own[path, meaning] = self.own.get((path, meaning), 0) + 1

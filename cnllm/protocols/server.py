@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+import marshal
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from cnllm.protocols import ServerCodec, Stamp, server_codec, sse_frame
-from cnllm.protocols.client_options import client_options
+from cnllm.protocols import ServerCodec, Stamp, read_turn, server_codec, sse_frame
+from cnllm.protocols.client_options import KeyCounts, client_options
 from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
 from cnllm.types import (
@@ -35,6 +37,10 @@ from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
 
+if TYPE_CHECKING:
+    from cnllm.types.message_memory import MessageMemory
+
+_MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _EVENTS = frozenset(get_args(Event))
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
@@ -49,6 +55,7 @@ def decode_request(
     path: str = "",
     headers: Mapping[str, str] | None = None,
     origin: Model | None = None,
+    memory: MessageMemory | None = None,
 ) -> Request:
     """Return the messages and options of a request body.
 
@@ -59,7 +66,8 @@ def decode_request(
     sealed with the protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets
     it. The client's own data in other messages (cache marks) is sealed in the same way, and goes to endpoints of that
     protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts
-    only with the protocol of the body, because no other model can have written these data.
+    only with the protocol of the body, because no other model can have written these data. `memory` remembers the
+    turns of the client that sent the body.
 
     Raises `ValueError` with the place that is wrong.
     """
@@ -78,11 +86,34 @@ def decode_request(
         """Return a seal of the author."""
         return Seal(protocol, provider, id, data)
 
-    request = codec.read_request(body, path.partition("?")[0], stamp)
     name = None if author is None else author.name
+    counts = KeyCounts(protocol)
+    recall = read_turn if memory is None or name is not None else partial(_recall, memory, counts, stamp)
+    request = codec.read_request(body, path.partition("?")[0], stamp, recall)
     messages = [_with_author(message, name, stamp) for message in request.messages]
-    options, notes = client_options(request.options, protocol, codec.feature_headers, headers, codec.read_search, body)
+    options, notes = client_options(request.options, counts, codec.feature_headers, headers, codec.read_search, body)
     return msgspec.structs.replace(request, messages=messages, options=options, notes=[*request.notes, *notes])
+
+
+def _recall(
+    memory: MessageMemory, counts: KeyCounts, stamp: Stamp, turn: Any, read: Callable[[], Iterable[Message]]
+) -> Iterable[Message]:
+    """Return the messages of a turn with their author, as the memory has them, and count the keys of the turn."""
+    try:
+        key = marshal.dumps((counts.protocol, turn), _MARSHAL)
+    except ValueError:  # nested too deeply
+        key = b""
+    found: tuple[tuple[Message, ...], KeyCounts] | None = memory.find(key) if key else None
+    if found is None:
+        messages = tuple([_with_author(message, None, stamp) for message in read()])
+        found = messages, KeyCounts(counts.protocol)
+        found[1].count_turn(turn)
+        if key:
+            memory.keep(key, found, len(key))
+            for message in messages:
+                memory.keep_message(message, len(key))
+    counts.add(found[1])
+    return found[0]
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:

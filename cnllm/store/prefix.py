@@ -10,16 +10,22 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
+
+from cnllm.types.lenient_json import replace_surrogates
+
+if TYPE_CHECKING:
+    from cnllm.types.message_memory import MessageMemory
 
 __all__ = [
     "Fingerprint",
     "PrefixBreak",
     "PrefixLoss",
     "changed_parameters",
+    "content_fingerprint",
     "fingerprint",
     "first_break",
     "first_loss",
@@ -37,7 +43,10 @@ _SYSTEM_LABELS = ("(system)", "(developer)")
 _CACHE_MARK = b'"cache_control"'
 _MARGIN = 24
 _BYTES_PER_TOKEN = 4
+_MARK_SIZE = 200  # bytes
 _encode = msgspec.json.Encoder().encode
+_sections = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _TIME = re.compile(
     r"\d{1,2}:\d{2}(:\d{2})?|\d{4}-\d{2}-\d{2}|\d{4}/\d{1,2}/\d{1,2}|\b1[6-9]\d{8}(\d{3})?\b|\d年|\d月|\d日"
 )
@@ -65,7 +74,7 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
     if found is None:
         return None
     names = _SECTIONS[found.section]
-    old, new = ([_plain(item) for _, item in _raw_items(body, names)][found.number :] for body in (before, after))
+    old, new = ([_plain(item) for item in _raw_items(body, names)][found.number :] for body in (before, after))
     if found.cause == _CHANGED:
         path, cause, texts = _difference(old[0], new[0])
         return PrefixBreak(found.where + (f": {path}" if path else ""), cause, *texts)
@@ -75,16 +84,25 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
 
 
 class Fingerprint(Struct, frozen=True):
-    """The parts of a request without their words: of each its place, a digest, and its length in bytes."""
+    """The parts of a request without their words: of each its role or name, a digest, and its length in bytes.
+
+    `names` are those of the sections in the body, with brackets where a section is a list.
+    """
 
     tools: tuple[_Mark, ...]
     system: tuple[_Mark, ...]
     messages: tuple[_Mark, ...]
+    names: tuple[str, str, str]
 
     @property
     def sections(self) -> tuple[tuple[_Mark, ...], ...]:
         """Return the three parts in the order of the prompt."""
         return self.tools, self.system, self.messages
+
+    def place(self, section: int, number: int) -> str:
+        """Return the place of a part in the body, with its role or name."""
+        name, label = self.names[section], self.sections[section][number][0]
+        return f"{name[:-2]}[{number}]{label}" if name.endswith("[]") else f"{name}{label}"
 
     @property
     def size(self) -> int:
@@ -99,8 +117,8 @@ class Fingerprint(Struct, frozen=True):
     @property
     def first_turn(self) -> bytes:
         """Return the digest of the first message that is not the system's; empty where there is none."""
-        for place, digest, _ in self.messages:
-            if not place.endswith(_SYSTEM_LABELS):
+        for label, digest, _ in self.messages:
+            if not label.endswith(_SYSTEM_LABELS):
                 return digest
         return b""
 
@@ -115,7 +133,33 @@ class PrefixLoss(Struct, frozen=True):
 
 def fingerprint(body: Mapping[str, Any]) -> Fingerprint:
     """Return the parts of a body without their words."""
-    return Fingerprint(*(tuple([_mark(*item) for item in _raw_items(body, names)]) for names in _SECTIONS))
+    return content_fingerprint(_encode(_sendable(body)))
+
+
+def content_fingerprint(content: bytes, memory: MessageMemory | None = None) -> Fingerprint:
+    """Return the parts of a body without their words. `memory` remembers those of earlier requests of this client."""
+    body = _sections(content)
+    sections: list[tuple[_Mark, ...]] = []
+    names: list[str] = []
+    for keys in _SECTIONS:
+        key = next((key for key in keys if key in body and bytes(body[key]) != b"null"), "")
+        data = bytes(body[key]) if key else b"[]"
+        is_list = data.startswith(b"[")
+        items = map(bytes, _elements(data)) if is_list else (data,)
+        sections.append(tuple([_remembered_mark(item, memory) for item in items]))
+        names.append(f"{key}[]" if is_list else key)
+    return Fingerprint(sections[0], sections[1], sections[2], (names[0], names[1], names[2]))
+
+
+def _remembered_mark(data: bytes, memory: MessageMemory | None) -> _Mark:
+    """Return a part without its words, as the memory has it."""
+    if memory is None:
+        return _mark(data)
+    found: _Mark | None = memory.find(data)
+    if found is None:
+        found = _mark(data)
+        memory.keep(data, found, len(data) + _MARK_SIZE)
+    return found
 
 
 def first_loss(before: Fingerprint, after: Fingerprint) -> PrefixLoss | None:
@@ -145,16 +189,16 @@ def _first_difference(before: Fingerprint, after: Fingerprint) -> _Difference | 
     """Return the first part of the later request that differs from the earlier one; None where all begin alike."""
     last = len(_SECTIONS) - 1
     for section, (old, new) in enumerate(zip(before.sections, after.sections, strict=True)):
-        for number, ((place, digest, _), (new_place, new_digest, _)) in enumerate(zip(old, new, strict=False)):
+        for number, ((_, digest, _), (_, new_digest, _)) in enumerate(zip(old, new, strict=False)):
             if digest != new_digest:
                 is_later = any(digest == mark[1] for mark in new[number + 1 :])
                 was_later = any(new_digest == mark[1] for mark in old[number + 1 :])
-                where = place if was_later and not is_later else new_place
+                where = (before if was_later and not is_later else after).place(section, number)
                 return _Difference(section, number, where, _CAUSES[is_later, was_later])
         if section != last and len(old) != len(new):
             number = min(len(old), len(new))
-            longer, cause = (new, _ADDED) if len(new) > len(old) else (old, _REMOVED)
-            return _Difference(section, number, longer[number][0], cause)
+            longer, cause = (after, _ADDED) if len(new) > len(old) else (before, _REMOVED)
+            return _Difference(section, number, longer.place(section, number), cause)
     return None
 
 
@@ -179,9 +223,6 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-_Item = tuple[str, Any]
-
-
 _ADDED, _REMOVED, _CHANGED = "it was added", "it was removed", "it changed"
 _PUT_IN, _LEFT_OUT = "it was put in here", "it is left out now"
 _CAUSES = {
@@ -193,27 +234,28 @@ _CAUSES = {
 """The cause of a difference, by whether the old part stands later now, and whether the new one stood later before."""
 
 
-def _mark(place: str, value: Any) -> _Mark:
+def _mark(data: bytes) -> _Mark:
     """Return a part without its words."""
+    value = msgspec.json.decode(data)
+    label = _label(value)
+    if _CACHE_MARK in data:
+        data = _encode(_plain(value))
+    return label, hashlib.blake2b(data, digest_size=12).digest(), len(data)
+
+
+def _sendable(body: Mapping[str, Any]) -> Any:
+    """Return a body that UTF-8 can hold."""
     try:
-        data = _encode(value)
-        if _CACHE_MARK in data:
-            data = _encode(_plain(value))
+        _encode(body)
     except UnicodeEncodeError:  # half a surrogate pair
-        data = _bytes(_plain(value)).encode("utf-8", "surrogatepass")
-    return place, hashlib.blake2b(data, digest_size=12).digest(), len(data)
+        return replace_surrogates(body)
+    return body
 
 
-def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[_Item]:
+def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """Return the parts of a section as they are, cache marks included."""
-    for name in names:
-        if (value := body.get(name)) is not None:
-            break
-    else:
-        return []
-    if not isinstance(value, list):
-        return [(f"{name}{_label(value)}", value)]
-    return [(f"{name}[{number}]{_label(item)}", item) for number, item in enumerate(value)]
+    value: Any = next((value for name in names if (value := body.get(name)) is not None), [])
+    return value if isinstance(value, list) else [value]
 
 
 def _label(item: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, request_body, tokens
+from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, request_body, service, tokens
 from cnllm.gateway.monitoring import recent
 from cnllm.gateway.store import Bounds as StoreBounds
 
@@ -62,6 +62,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "one body": [default.body_bytes],
         "bytes of all bodies*, and of unread answers": [default.held_bytes],
         "what is read of a refused request": [http_protocol._DISCARDED, http_protocol._DISCARD_SECONDS],
+        "what is remembered of long conversations, in memory alone": [service._MEMORY_BYTES, service._MOST_MEMORIES],
         "wrong keys of an address": [admission._GUESSES[0], seconds[1]],
         "wrong keys at `/ui` and `/metrics`": [asgi._LOGINS[0], seconds[0]],
         "addresses that are remembered for it": [bounds._MOST_ADDRESSES],

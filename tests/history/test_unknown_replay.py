@@ -35,7 +35,7 @@ def test_reasoning_is_left_out_with_one_note(tmp_path: Path, reasoning: str) -> 
     request = plan(tmp_path, reasoning, [TURN, TURN])
     assert "a thought" not in json.dumps(request.body)
     (note,) = [note for note in request.notes if note.code == "reasoning-replay"]
-    assert "messages[1] and 1 more" in str(note)
+    assert "messages[1]: reasoning; 1 more" in str(note)
 
 
 @pytest.mark.parametrize(

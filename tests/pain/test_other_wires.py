@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from cases import each
+from msgspec.structs import replace
 
 import cnllm
 from cnllm import Client, Message, Plan, Reasoning, Registry, Seal, Text, ToolCall, ToolResult, engine
@@ -41,10 +42,7 @@ def plan(of: Model, history: list[Any], **options: Any) -> Plan:
 
 def answer(body: dict[str, Any], of: Plan) -> tuple[int, str]:
     """What the endpoint says to this body."""
-    changed = cnllm.Plan(
-        **{name: getattr(of, name) for name in of.__struct_fields__}
-        | {"body": body, "content": json.dumps(body).encode()}
-    )
+    changed = replace(of, content=json.dumps(body).encode())
     status, _, pieces = SimTransport().send(changed)
     return status, b"".join(pieces).decode()
 

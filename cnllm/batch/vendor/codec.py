@@ -115,9 +115,7 @@ def _plan(probe: Plan, method: str, path: str, content: bytes = b"", content_typ
         headers.pop("content-type", None)
     else:
         headers["content-type"] = content_type
-    return replace(
-        probe, method=method, url=base.rstrip("/") + path, headers=headers, content=content, body={}, stream=False
-    )
+    return replace(probe, method=method, url=base.rstrip("/") + path, headers=headers, content=content, stream=False)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────

@@ -67,16 +67,16 @@ def rename_keys(body: dict[str, Any], flags: Flags) -> dict[str, Any]:
     return out
 
 
-def encode(body: dict[str, Any], ledger: Ledger) -> tuple[dict[str, Any], bytes]:
-    """Return the body and its bytes; both are repaired, with a note, where a text is no valid Unicode."""
+def encode(body: dict[str, Any], ledger: Ledger) -> bytes:
+    """Return the bytes of a body; it is repaired, with a note, where a text is no valid Unicode."""
     try:
-        return body, _encode(body)
+        return _encode(body)
     except UnicodeEncodeError:
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
         body = replace_surrogates(body)
     except TypeError:
         body = _plain(body)
-    return body, _encode(body)
+    return _encode(body)
 
 
 def output_limit(body: dict[str, Any], flags: Flags) -> int | None:

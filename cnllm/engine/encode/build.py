@@ -7,7 +7,8 @@ same for all calls with these options: the model's cache keeps it, as far as it 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -22,6 +23,7 @@ from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import draft
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
+from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit, is_plain
 from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
@@ -38,6 +40,7 @@ from cnllm.types.policy import Limits
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions
+    from cnllm.types.message_memory import MessageMemory
     from cnllm.types.message_types import Messages
 
 __all__ = ["build_request"]
@@ -51,9 +54,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def build_request(
-    model: Model, messages: Messages, *, stream: bool | None = None, **options: Unpack[CallOptions]
+    model: Model,
+    messages: Messages,
+    *,
+    stream: bool | None = None,
+    memory: MessageMemory | None = None,
+    **options: Unpack[CallOptions],
 ) -> Plan:
     """Build the request for a conversation. Pure: the same input gives the same bytes, and no argument is changed.
+
+    `memory` remembers the messages of its owner, so that a conversation that goes on costs what is new in it.
 
     The options are those of `Client.call`. An option that is not given is as the model's `call` table says, `stream`
     too. Raises `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the
@@ -79,15 +89,25 @@ def build_request(
         if key is not None:  # a copy, which nobody changes later
             settings = {**settings, **marshal.loads(key)[0]}
         wish = read_options(settings, call, model.flags.params or ())
-    turns = as_messages(messages)
+    turns = as_messages(messages) if memory is None else memory.messages(messages)
+    if turns is None:
+        turns, memory = as_messages(messages), None
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]
+        if memory is not None:
+            turns = memory.messages(turns) or turns
     try:
-        images = not is_plain(turns) and media.has_media(turns)
+        kept = None if entries is None else entries.get(False)
+        plan = None
+        if kept is not None and memory is not None:
+            plan = _build_joined(kept, turns, memory)
+        images = plan is None and not is_plain(turns) and media.has_media(turns)
         kept = None if entries is None else entries.get(images)
-        if kept is not None:
+        if plan is not None:
+            pass
+        elif kept is not None:
             plan = _build(kept.prepared, turns, kept)
         else:
             if wish is None:  # the options are known with other messages
@@ -121,36 +141,29 @@ def _notes_first(notes: list[Note], plan: Plan, model: Model) -> Plan:
 class _Frame(Struct, frozen=True):
     """The bytes of a body around its turns, on wires where nothing else depends on them.
 
-    The turns stand under the key `turns`. `before` and `after` are bytes, `values` the keys on both sides for a copy.
     `plan` has what the body decides, `notes` are those on the body. `without_reasoning` says that the frame holds only
-    for conversations without reasoning: for others the endpoint wants a further setting.
+    for conversations without reasoning: for others the endpoint wants a further setting. `joins`: the turns are the
+    segments of a conversation, one after the other. `key` is equal to that of no other frame.
     """
 
     plan: Plan
     encode_turns: Callable[..., list[dict[str, Any]]]
-    turns: str
     before: bytes
     after: bytes
-    values: bytes
     notes: tuple[Note, ...]
     without_reasoning: bool
+    joins: bool
+    key: object
 
-    def fill(self, history: list[Message], names: dict[str, str]) -> tuple[dict[str, Any], bytes] | None:
-        """Return the body of a fitted conversation and its bytes; None where the frame does not hold for it.
-
-        The values of the body are copies, which a caller may change.
-        """
+    def fill(self, history: list[Message], names: dict[str, str]) -> bytes | None:
+        """Return the body of a fitted conversation; None where the frame does not hold for it."""
         if self.without_reasoning and any(type(p) is Reasoning for m in history for p in m.parts):
             return None
         turns = self.encode_turns(history, self.plan.flags, names)
         try:
-            content = b"%b%b%b" % (self.before, _encode(turns), self.after)
+            return b"%b%b%b" % (self.before, _encode(turns), self.after)
         except (UnicodeEncodeError, TypeError):  # the turns hold more than plain JSON
             return None
-        body, rest = marshal.loads(self.values)
-        body[self.turns] = turns
-        body.update(rest)
-        return body, content
 
 
 class _CacheEntry(Struct, frozen=True):
@@ -224,18 +237,20 @@ def _frame(kept: _CacheEntry, plan: Plan) -> _Frame | None:
         place = names.index(key)
         first = {name: body[name] for name in names[:place]}
         rest = {name: body[name] for name in names[place + 1 :]}
-        head, tail, values = _encode(first)[1:-1], _encode(rest)[1:-1], marshal.dumps((first, rest))
+        head, tail = _encode(first)[1:-1], _encode(rest)[1:-1]
     except (CnllmError, ValueError, TypeError):  # a value of the caller's own type, or half of a character
         return None
     return _Frame(
-        plan=replace(plan, headers=dict(plan.headers), body={}, content=b"", notes=[], prompt="", messages=()),
+        plan=replace(plan, headers=dict(plan.headers), content=b"", notes=[], prompt="", messages=()),
         encode_turns=codec.encode_turns,
-        turns=key,
         before=b"{%b%b%b:" % (head, b"," if head else b"", _encode(key)),
         after=b"%b%b}" % (b"," if tail else b"", tail),
-        values=values,
         notes=tuple(ledger.notes),
         without_reasoning=flags.reasoning is not None and flags.reasoning.replay_patch is not None,
+        joins=prepared.prompted is None
+        and plan.answer is None
+        and (flags.tools is None or flags.tools.supported is not False),
+        key=object(),
     )
 
 
@@ -262,15 +277,17 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
         messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prepared.prompted))
     if plan.answer is not None:
         messages = structured.add_instruction(messages, plan.answer)
-    history = fit(messages, model, flags, options.tools, ledger, request.images, options.pdf_text)
+    own = ledger.empty()
+    history = fit(messages, model, flags, options.tools, own, request.images, options.pdf_text)
+    ledger.extend(own.notes)
     if prepared.later_notes:
         ledger.extend(prepared.later_notes)
     frame = None if kept is None else kept.frame
-    filled = None if frame is None else frame.fill(history, prepared.names)
-    if frame is not None and filled is not None:
+    content = None if frame is None else frame.fill(history, prepared.names)
+    if frame is not None and content is not None:
         if frame.notes:
             ledger.extend(frame.notes)
-        plan, (body, content) = frame.plan, filled
+        plan = frame.plan
     else:
         body = _body(prepared if kept is None else kept.copy(), history, ledger)
         if options.prefill:
@@ -279,12 +296,40 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
             plan = replace(plan, flags=flags, url=url, headers=headers)
         max_output, stops = bodies.output_limit(body, flags), bodies.stop_texts(options, body, flags)
         plan = replace(plan, max_output=max_output, stops=stops)
-        body, content = bodies.encode(bodies.rename_keys(body, flags), ledger)
+        content = bodies.encode(bodies.rename_keys(body, flags), ledger)
     return replace(
         plan,
         headers=dict(plan.headers),
-        body=body,
         content=content,
+        notes=ledger.notes,
+        prompt=_last_user_text(turns),
+        messages=tuple(turns),
+    )
+
+
+def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory) -> Plan | None:
+    """Build the plan from the segments of a conversation that `memory` has; None where it is built as a whole."""
+    frame, prepared = kept.frame, kept.prepared
+    if frame is None or not frame.joins:
+        return None
+    model, flags, options = prepared.request.model, frame.plan.flags, prepared.request.options
+
+    def fit_part(messages: Sequence[Message], ledger: Ledger, before_user: bool) -> list[Message]:
+        """Return a segment as the endpoint gets it."""
+        return fit(messages, model, flags, options.tools, ledger, False, options.pdf_text, before_user=before_user)
+
+    ledger = _ledger(prepared, prepared.notes)
+    by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"
+    encode = partial(frame.encode_turns, flags=flags, names=prepared.names)
+    joined = join_segments(turns, memory, frame.key, fit_part, encode, ledger.empty(), by_user=by_user)
+    if joined is None or (frame.without_reasoning and joined.has_reasoning):
+        return None
+    for notes in (joined.notes, prepared.later_notes, frame.notes):
+        ledger.extend(notes)
+    return replace(
+        frame.plan,
+        headers=dict(frame.plan.headers),
+        content=b"%b[%b]%b" % (frame.before, joined.content, frame.after),
         notes=ledger.notes,
         prompt=_last_user_text(turns),
         messages=tuple(turns),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
@@ -21,9 +23,9 @@ __all__ = ["Plan"]
 class Plan(Struct, frozen=True, kw_only=True):
     """A request, ready except for the key, and the decisions that were made for it.
 
-    The request: `method`, `url`, `headers` (the key is the placeholder `{key}`), `body` and `content`, the bytes of the
-    body. `notes` name every change to what the caller asked for. `flags` are those of the request's mode; the reply is
-    read by them. `stream` is what goes over the wire, `asked_stream` what the caller wanted.
+    The request: `method`, `url`, `headers` (the key is the placeholder `{key}`) and `content`, the bytes of the body;
+    `body` is what they say. `notes` name every change to what the caller asked for. `flags` are those of the request's
+    mode; the reply is read by them. `stream` is what goes over the wire, `asked_stream` what the caller wanted.
 
     For the reply: `tools` are those that were offered, `callable` those that may be called, `renamed` maps a
     function's name on the wire to the caller's, `call_rules` say which calls the reply may hold (None: any),
@@ -37,12 +39,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
     when the reply breaks off), `prefill` (how a cut reply can be continued). `search` are the rules of the web search
     that was requested, `echo` is the function whose calls are answered with their arguments to run that search.
+    `decoded` is the body with the bytes that it was read from, once somebody wants it.
     """
 
     method: str
     url: str
     headers: dict[str, str]
-    body: dict[str, Any]
     content: bytes
     notes: list[Note]
     model: Model
@@ -71,6 +73,19 @@ class Plan(Struct, frozen=True, kw_only=True):
     prefill: Prefill | None = None
     search: WebSearch | None = None
     echo: str | None = None
+    decoded: tuple[bytes, dict[str, Any]] | None = None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Return the body, decoded when it is first read; empty for a request without one, or with one of a file."""
+        if self.decoded is None or self.decoded[0] is not self.content:
+            try:
+                body = msgspec.json.decode(self.content)
+            except msgspec.DecodeError:
+                body = {}
+            force_setattr(self, "decoded", (self.content, body if type(body) is dict else {}))
+        assert self.decoded is not None
+        return self.decoded[1]
 
     @property
     def turns(self) -> list[dict[str, Any]]:

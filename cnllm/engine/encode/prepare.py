@@ -129,7 +129,6 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
         method="POST",
         url=url,
         headers=headers,
-        body={},
         content=b"",
         notes=[],
         model=request.model,

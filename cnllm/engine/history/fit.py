@@ -20,7 +20,7 @@ from cnllm.registry import flags as registry_flags
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.client_data import EMPTY, counted
+from cnllm.types.client_data import EMPTY
 
 __all__ = ["fit", "is_plain"]
 
@@ -36,11 +36,14 @@ def fit(
     ledger: Ledger,
     has_media: bool,
     pdf_text: bool = False,
+    *,
+    before_user: bool = False,
 ) -> list[Message]:
     """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
 
     `tools` are those of the request; their schemas show which arguments were encoded twice. `has_media` says whether
-    any message holds an image, a sound or a file, `pdf_text` whether the text of a PDF stands for it.
+    any message holds an image, a sound or a file, `pdf_text` whether the text of a PDF stands for it. `before_user`:
+    the messages are part of a conversation, and a turn of the user follows behind them.
     """
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
@@ -50,7 +53,9 @@ def fit(
         if (filling := _filling(flags)) is not None:
             turns = reasoning.replay_reasoning(turns, model, filling, ledger)
     else:
-        turns = _repair(messages, model, flags, tools, ledger, has_media=has_media, pdf_text=pdf_text)
+        turns = _repair(
+            messages, model, flags, tools, ledger, has_media=has_media, pdf_text=pdf_text, before_user=before_user
+        )
     if rules.system in ("first", "user"):
         turns = _gather_system(turns, rules.system, ledger)
     elif rules.system is None and None not in codec.separate_system and _has_late_system(turns):
@@ -80,7 +85,7 @@ def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger
             counts.pop(path.partition(".")[0], None)
         for key, count in counts.items():
             did = "left out: the endpoint is not known to take it"
-            ledger.note("key-foreign", "messages.fields", counted(f"messages[].{key}", count), did)
+            ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
 
 
 def _filling(flags: Flags) -> registry_flags.Reasoning | None:
@@ -109,7 +114,8 @@ def _repair(
     ledger: Ledger,
     *,
     has_media: bool,
-    pdf_text: bool = False,
+    pdf_text: bool,
+    before_user: bool,
 ) -> list[Turn]:
     """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
     codec = wire(model.protocol)
@@ -128,7 +134,8 @@ def _repair(
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
-    turns = reasoning.replay_reasoning(turns, model, flags.reasoning or registry_flags.Reasoning(), ledger)
+    rules_of_reasoning = flags.reasoning or registry_flags.Reasoning()
+    turns = reasoning.replay_reasoning(turns, model, rules_of_reasoning, ledger, before_user=before_user)
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)
@@ -275,7 +282,7 @@ def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> l
     the conversation goes on.
     """
     out: list[Turn] = []
-    assigner = _IdAssigner(pattern)
+    assigner = _IdAssigner(pattern, ledger)
     new_ids: list[str] = []
     for index, message in turns:
         if message.role == "assistant":
@@ -293,37 +300,28 @@ def _rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> l
             if type(result) is ToolResult and result.id != id:
                 message = replace(message, parts=(replace(result, id=id),))
         out.append((index, message))
-    assigner.add_notes(ledger)
     return out
 
 
 class _IdAssigner:
-    """The ids so far, and the faults of those in the history."""
+    """Gives each call of the history a valid id of its own."""
 
-    def __init__(self, pattern: str | None) -> None:
+    def __init__(self, pattern: str | None, ledger: Ledger) -> None:
         self._unique = UniqueIds(pattern)
-        self._invalid: list[int] = []
-        self._repeats: list[int] = []
-        self._missing: list[int] = []
+        self._ledger = ledger
 
     def id(self, old: str, index: int, order: int) -> str:
-        """Return the id for a call of the history."""
-        unique = self._unique
+        """Return the id for a call of the message at `index`."""
+        unique, note = self._unique, self._ledger.note
         fits = bool(old) and unique.matches(old)
         if fits and unique.claim(old):
             return old
-        (self._missing if not old else self._repeats if fits else self._invalid).append(index)
+        if not old:
+            note("ids-absent", "messages", f"messages[{index}] has a call without an id", "given one")
+        elif fits:
+            note("ids-repeated", "messages", f"messages[{index}] has a call with an id that came before", "made unique")
+        else:
+            did = "changed to match the endpoint's pattern"
+            note("ids-renamed", "tools.call_id_pattern", f"messages[{index}] has a call whose id does not match", did)
         new = unique.derive(old or f"call_{index}_{order}", fits)
         return old if new is None else new  # no id is known to match the pattern
-
-    def add_notes(self, ledger: Ledger) -> None:
-        """Add a note for each kind of fault, however often it occurs."""
-        if self._invalid:
-            subject = f"{len(self._invalid)} call ids, the first in messages[{self._invalid[0]}]"
-            ledger.note("ids-renamed", "tools.call_id_pattern", subject, "changed to match the endpoint's pattern")
-        if self._repeats:
-            subject = f"{len(self._repeats)} call ids that came before, the first in messages[{self._repeats[0]}]"
-            ledger.note("ids-repeated", "messages", subject, "made unique")
-        if self._missing:
-            subject = f"{len(self._missing)} calls without an id, the first in messages[{self._missing[0]}]"
-            ledger.note("ids-absent", "messages", subject, "given one")

@@ -78,7 +78,7 @@ def drop_unreadable(
 def note_lost_marks(count: int, ledger: Ledger) -> None:
     """Note how many parts lost their mark of the prompt cache."""
     if count:
-        ledger.note("cache-mark", "messages.fields", f"{CACHE_MARK} of {count} parts", "left out")
+        ledger.count("cache-mark", "messages.fields", CACHE_MARK, "left out", count)
 
 
 def _spaced(parts: Sequence[Part], before: Sequence[Part]) -> tuple[Part, ...]:

@@ -18,7 +18,7 @@ from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
-from cnllm.types.client_data import EMPTY, counted
+from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
 
@@ -30,11 +30,17 @@ _INNER_SEALS = ("item", "part", "functionCall", "functionResponse")
 """Keys of sealed data under which the keys of an item, and of a part in it, stand."""
 
 
-def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
-    """Return the turns; those of the assistant hold only reasoning, seals and blocks that this endpoint accepts."""
-    last_user = _last_user_index([message for _, message in turns]) if rules.replay == "since-user" else -1
+def replay_reasoning(
+    turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger, *, before_user: bool = False
+) -> list[Turn]:
+    """Return the turns; those of the assistant hold only reasoning, seals and blocks that this endpoint accepts.
+
+    `before_user`: a turn of the user follows behind them.
+    """
+    last_user = -1
+    if rules.replay == "since-user":
+        last_user = len(turns) if before_user else _last_user_index([message for _, message in turns])
     own_authors: dict[str | None, bool] = {}
-    unsent: list[int] = []
     lost: list[Seal] = []
     out: list[Turn] = []
     for position, (index, message) in enumerate(turns):
@@ -43,14 +49,16 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
             is_own = own_authors.get(author)
             if is_own is None:
                 is_own = own_authors[author] = model.is_author(author)
-            if is_own and rules.replay == "unknown" and any(type(p) is Reasoning and p.text for p in message.parts):
-                unsent.append(index)
+            if (
+                is_own
+                and rules.replay == "unknown"
+                and rules.mode in ("toggle", "always")
+                and any(type(p) is Reasoning and p.text for p in message.parts)
+            ):
+                did = "left out: whether the endpoint wants it back is unknown"
+                ledger.note("reasoning-replay", "reasoning.replay", f"messages[{index}]: reasoning", did)
             message = _replay_turn(message, index, is_own, position > last_user, model, rules, ledger, lost)
         out.append((index, message))
-    if unsent and rules.mode in ("toggle", "always"):
-        subject = f"messages[{unsent[0]}]" + (f" and {len(unsent) - 1} more" if len(unsent) > 1 else "")
-        did = "left out: whether the endpoint wants it back is unknown"
-        ledger.note("reasoning-replay", "reasoning.replay", f"{subject}: reasoning", did)
     _note_lost_keys(lost, model, ledger)
     return out
 
@@ -71,9 +79,7 @@ def _note_lost_keys(seals: Sequence[Seal], model: Model, ledger: Ledger) -> None
             if key in returned if is_client else key not in answered:
                 counts[key] = counts.get(key, 0) + 1
     for key, count in counts.items():
-        ledger.note(
-            "key-foreign", "messages", counted(key, count), "left out: only the endpoint that wrote it takes it"
-        )
+        ledger.count("key-foreign", "messages", key, "left out: only the endpoint that wrote it takes it", count)
 
 
 def _sealed_keys(data: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ import re
 from cnllm.probe.exchange import Ask
 from cnllm.probe.question import Finding, ProbeContext, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
-from cnllm.protocols import server_codec, wire
+from cnllm.protocols import read_turn, server_codec, wire
 from cnllm.types import Media, Message, Seal, Text
 from cnllm.types.media import media_kind
 
@@ -70,7 +70,9 @@ def _has_part(context: ProbeContext, ask: Ask, kind: str) -> bool:
     """Whether the wire's own documentation has a part for this kind: a server of the wire reads it back."""
     protocol = context.bodies.model.protocol
     try:
-        request = server_codec(protocol).read_request(ask.body or {}, "", lambda data: Seal(protocol, "", "", data))
+        request = server_codec(protocol).read_request(
+            ask.body or {}, "", lambda data: Seal(protocol, "", "", data), read_turn
+        )
     except (TypeError, ValueError):
         return False
     return any(type(p) is Media and media_kind(p) == kind for m in request.messages for p in m.parts)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from cnllm.protocols import ServerCodec, Stamp
+from cnllm.protocols import Recall, ServerCodec, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.batch_form import BatchForm
 from cnllm.protocols.chat.fields import FIELDS
@@ -59,7 +60,7 @@ _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "cont
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
+def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
     require_types(body, FIELDS)
     require_one_reply(body.get("n"), "n")
@@ -71,7 +72,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         if not isinstance(message, dict):
             raise ValueError(f"messages[{index}] is not an object")
         try:
-            messages_read.append(_message(message, stamp))
+            messages_read += recall(message, partial(_messages, message, stamp))
         except (TypeError, ValueError) as error:
             raise ValueError(f"messages[{index}]: {error}") from error
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
@@ -176,6 +177,11 @@ know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a ser
 _PLAIN_ROLES = ("user", "assistant", "system")
 _PRIVATE_KEYS = (_DETAILS, "by", "parts", "images", "audio")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
+
+
+def _messages(message: dict[str, Any], stamp: Stamp) -> tuple[Message]:
+    """Decode a message."""
+    return (_message(message, stamp),)
 
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import Stamp
+from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
@@ -33,7 +33,7 @@ _SEARCHES = ("googleSearch", "googleSearchRetrieval")
 _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
-def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
+def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the key that is wrong."""
     body = _camel(body)
     require_types(body, FIELDS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from cnllm.protocols import Stamp
+from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
@@ -30,7 +31,7 @@ _BILLING = "x-anthropic-billing-header"
 Block = dict[str, Any]
 
 
-def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
+def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
     require_types(body, FIELDS)
     turns = body.get("messages")
@@ -48,7 +49,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         if isinstance(turn, dict) and turn.get("role") == "system":
             content = _content_blocks(turn.get("content"), f"messages.{index}.content")
             turn = {**turn, "content": _without_billing(content, notes)}
-        messages += _turn(turn, f"messages.{index}", stamp)
+        messages += recall(turn, partial(_turn, turn, f"messages.{index}", stamp))
     options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = FIELDS.rest(body)
     _tools(body, options)

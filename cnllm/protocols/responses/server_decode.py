@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from cnllm.protocols import Stamp
+from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.responses.fields import FIELDS
@@ -42,7 +42,7 @@ _OUTPUTS = (
 )
 
 
-def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
+def read_request(body: dict[str, Any], path: str, stamp: Stamp, recall: Recall) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the item or key that is wrong."""
     require_types(body, FIELDS)
     messages: list[Message] = []

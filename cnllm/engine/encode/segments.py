@@ -1,0 +1,157 @@
+"""Keep what the parts of conversations became at endpoints, so that a longer conversation costs what is new in it.
+
+An agent sends all turns again with each request. A conversation is cut before each turn of the model that follows
+another's: into segments, which an endpoint gets one after the other, each as if it were alone. Where that is not so
+(a result of an earlier call, a call's id that comes again, a late system message, a picture), nothing is kept, and the
+whole conversation is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.engine.adjustments import Ledger, MessageNote
+from cnllm.engine.history.media import has_media
+from cnllm.errors import CnllmError
+from cnllm.types import Message, Note, Reasoning, ToolCall
+
+if TYPE_CHECKING:
+    from cnllm.types.message_memory import MessageMemory
+
+__all__ = ["JoinedSegments", "join_segments"]
+
+_encode = msgspec.json.Encoder().encode
+_WHOLE = frozenset(
+    ["turn-empty", "result-orphan", "result-paired", "result-moved", "ids-absent", "ids-repeated", "reasoning-missing"]
+)
+"""Notes on changes that depend on the rest of the conversation."""
+
+_SYSTEM = frozenset(["system", "developer"])
+_SIZE = 600  # bytes that a segment takes beside its content
+
+Fit = Callable[[Sequence[Message], Ledger, bool], list[Message]]
+"""Fits messages to the endpoint. The last argument: a turn of the user follows behind them."""
+
+
+class _Segment(Struct, frozen=True):
+    """A part of a conversation as the endpoint gets it.
+
+    `content` are the objects of its turns with commas between them, None where they depend on other parts. `calls` are
+    the ids of its calls, the caller's and those that are sent.
+    """
+
+    messages: tuple[Message, ...]
+    places: list[int]
+    content: bytes | None
+    calls: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    on_messages: dict[tuple[str, str, str], MessageNote] = {}
+    counts: dict[tuple[Any, str, str, str], int] = {}
+    has_reasoning: bool = False
+
+
+class JoinedSegments(Struct, frozen=True):
+    """The turns of a conversation as bytes, without the brackets around them; `notes` are on all its messages."""
+
+    content: bytes
+    notes: list[Note]
+    has_reasoning: bool
+
+
+def join_segments(
+    turns: Sequence[Message],
+    memory: MessageMemory,
+    key: Hashable,
+    fit: Fit,
+    encode: Callable[[Sequence[Message]], list[dict[str, Any]]],
+    ledger: Ledger,
+    *,
+    by_user: bool,
+) -> JoinedSegments | None:
+    """Return the turns of a conversation; None where they have to be fitted as a whole.
+
+    `key` stands for all that `fit` and `encode` depend on beside the messages. `ledger` is empty. `by_user`: a later
+    turn of the user changes earlier ones.
+    """
+    pieces: list[bytes] = []
+    calls: list[str] = []
+    count, position = len(turns), 0
+    last_user = _last_user(turns) if by_user else -1
+    has_reasoning = False
+    while position < count:
+        first = turns[position]
+        place = (key, id(first), position <= last_user)
+        found = memory.find(place)
+        if found is None or not _continues(found, turns, position):
+            found = _segment(turns, position, fit, encode, ledger, before_user=position <= last_user)
+            memory.keep(place, found, _SIZE + len(found.content or b""))
+        if found.content is None or (found.notes and position):
+            return None
+        pieces.append(found.content)
+        calls += found.calls
+        has_reasoning = has_reasoning or found.has_reasoning
+        if found.notes:
+            ledger.extend(found.notes)
+        if found.on_messages or found.counts:
+            ledger.add_messages(found.on_messages, found.counts, position)
+        position += len(found.places)
+    if len(set(calls)) != len(calls):
+        return None
+    return JoinedSegments(b",".join(pieces), ledger.notes, has_reasoning)
+
+
+def _continues(segment: _Segment, turns: Sequence[Message], position: int) -> bool:
+    """Whether a segment is the one at this position: it has these messages, and ends where the next one begins."""
+    end = position + len(segment.places)
+    if list(map(id, turns[position:end])) != segment.places:
+        return False
+    return end == len(turns) or (turns[end].role == "assistant" != turns[end - 1].role)
+
+
+def _segment(
+    turns: Sequence[Message],
+    start: int,
+    fit: Fit,
+    encode: Callable[[Sequence[Message]], list[dict[str, Any]]],
+    ledger: Ledger,
+    *,
+    before_user: bool,
+) -> _Segment:
+    """Return the segment that begins at a message."""
+    end = start + 1
+    while end < len(turns) and not (turns[end].role == "assistant" != turns[end - 1].role):
+        end += 1
+    messages = tuple(turns[start:end])
+    own = ledger.empty()
+    alone = _Segment(messages, list(map(id, messages)), None)
+    roles = [message.role for message in messages]
+    is_head = roles[0] != "assistant"
+    if has_media(messages):
+        return alone
+    if (start == 0) != is_head or (is_head and "user" not in roles) or (not is_head and not _SYSTEM.isdisjoint(roles)):
+        return alone
+    try:
+        fitted = fit(messages, own, before_user)
+        content = _encode(encode(fitted))[1:-1]
+    except (CnllmError, UnicodeEncodeError, TypeError):  # the whole conversation fails in the same way, with its place
+        return alone
+    codes = {note.note.code for note in own.on_messages.values()}
+    texts = [note.note.said for note in own.on_messages.values()]
+    is_apart = is_head or (fitted and fitted[0].role == "assistant")
+    if not content or not is_apart or fitted[-1].role == "assistant" != roles[-1] or not _WHOLE.isdisjoint(codes):
+        return alone
+    if any(text.count("messages[") > 1 for text in texts):  # it names another message
+        return alone
+    calls = dict.fromkeys(p.id for m in (*messages, *fitted) for p in m.parts if type(p) is ToolCall)
+    has_reasoning = any(type(p) is Reasoning for m in fitted for p in m.parts)
+    notes = tuple(own.plain)
+    return _Segment(messages, alone.places, content, tuple(calls), notes, own.on_messages, own.counts, has_reasoning)
+
+
+def _last_user(turns: Sequence[Message]) -> int:
+    """Return the index of the last message of the user, -1 without one."""
+    return next((i for i in range(len(turns) - 1, -1, -1) if turns[i].role == "user"), -1)
