@@ -23,9 +23,9 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 class MessageMemory:
     """Holds what was worked out from the messages of one owner.
 
-    An owner is a client, or somebody who has a key of a gateway; nobody else shares the memory. `size` is the most that is kept, in bytes. What was
-    not used for longest goes first: values are in two halves, and when the younger one is full, the older one is
-    dropped. Values must not change. Safe for several threads.
+    An owner is a client, or somebody who has a key of a gateway; nobody else shares the memory. `size` is the most that
+    is kept, in bytes. What was not used for longest goes first: values are in two halves, and when the younger one is
+    full, the older one is dropped. Values must not change. Safe for several threads.
     """
 
     __slots__ = ("_half", "_old", "_older", "_used", "_young")
