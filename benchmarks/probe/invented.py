@@ -193,9 +193,9 @@ def _bounds(name: str, low: float, highs: tuple[float, ...]) -> Callable[[random
         kind = rng.choice(("range", "range", "open", "fixed", "refused"))
         if path is None:
             return {}
-        if kind == "refused":
+        if kind == "refused" and path == name:  # the simulator refuses a name, and no path of a wire
             return {f"params.{name}": False}
-        if kind == "fixed":
+        if kind in ("fixed", "refused"):
             return {f"params.{name}": {"as": path, "fixed": 1}}
         high = rng.choice(highs)
         bounds = {"above": low, "max": high} if kind == "open" else {"min": low, "max": high}
@@ -206,9 +206,12 @@ def _bounds(name: str, low: float, highs: tuple[float, ...]) -> Callable[[random
 
 def _refusable(name: str) -> Callable[[random.Random, str], Flags]:
     def draw(rng: random.Random, wire: str) -> Flags:
-        if name not in _PARAMS[wire]:
-            return {}
-        return {f"params.{name}": rng.choice((False, False, "ignored"))}
+        path = _PARAMS[wire].get(name)
+        return (
+            {}
+            if path is None
+            else {f"params.{name}": rng.choice((False, False, "ignored") if path == name else ("ignored",))}
+        )
 
     return draw
 
@@ -222,11 +225,11 @@ def _some(flag: str, words: tuple[str, ...], most: int) -> Callable[[random.Rand
 
 
 def _stop(rng: random.Random, wire: str) -> Flags:
-    if "stop" not in _PARAMS[wire]:
+    path = _PARAMS[wire].get("stop")
+    if path is None:
         return {}
-    return {
-        "params.stop": rng.choice((False, "ignored", *({"as": _PARAMS[wire]["stop"], "items": n} for n in (1, 4, 5))))
-    }
+    rules = [{"as": path, "items": items} for items in (1, 4, 5)]
+    return {"params.stop": rng.choice([*rules, "ignored", *([False] if path == "stop" else [])])}
 
 
 def _methods(rng: random.Random, wire: str) -> Flags:

@@ -39,6 +39,9 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
         value = msgspec.to_builtins(fact.value)
         truth = variants.get(endpoint.flags, flag)
         changed = variants.changed(endpoint.flags, flag, value)
+        for other in facts if flag.startswith("usage.") else ():  # the paths of counts are paths in the object at `at`
+            if other.flag.startswith("usage.") and other.answer != "unknown":
+                changed = variants.changed(changed, other.flag, msgspec.to_builtins(other.value))
         told = None if _is_same(flag, value, truth) else endpoint.tells_apart(changed, foreign=True)
         if told is None:
             verdicts[flag] = Verdict(flag, "recovered" if flag in shown else "silent", value, truth)
@@ -46,11 +49,16 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
             verdicts[flag] = Verdict(flag, "another", value, truth)
         else:
             verdicts[flag] = Verdict(flag, "wrong", value, truth, told.content.decode()[:600])
+    said: set[str] = set()
     for flag in shown:
         if flag not in verdicts:
             default = variants.get(endpoint.plain, flag)
             unsaid = variants.changed(endpoint.flags, flag, default)
-            word = "missed" if endpoint.tells_apart(unsaid) is not None else "default"
+            for other in facts:  # what holds in one mode alone may be said of that mode
+                if other.flag.startswith("when.") and other.flag.endswith(f".{flag}") and other.answer != "unknown":
+                    unsaid = variants.changed(unsaid, other.flag, msgspec.to_builtins(other.value))
+                    said.add(flag)
+            word = "missed" if endpoint.tells_apart(unsaid) is not None else "recovered" if flag in said else "default"
             verdicts[flag] = Verdict(flag, word, default, variants.get(endpoint.flags, flag))
     return [v for v in verdicts.values() if v.word != "silent"]
 

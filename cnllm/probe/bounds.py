@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.probe.exchange import Ask, ProbeAnswer
 
@@ -64,7 +65,7 @@ def find_bound(
         candidates = [hint]
     outward = step if wild > 0 else -step
     for value in candidates:
-        at = yield ask(value)
+        at = yield replace(ask(value), control=True)  # that it is taken is proven by one answer
         if at.refused:
             inside = yield ask(_plus(value, -outward))
             if inside.passed:

@@ -69,6 +69,7 @@ _PROSE = (
     "answer",
     "final",
 )
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "maxoutputtokens")
 _MOST_COUNT = 10**8
 """Larger numbers are times."""
 
@@ -294,10 +295,8 @@ def _kind(exchange: ProbeExchange) -> str | None:
     answer = exchange.answer
     if answer.calls:
         return "tool_calls"
-    limits = [
-        value for path, value in leaves(exchange.ask.body or {}).items() if "max" in path and "token" in path.casefold()
-    ]
-    limits = [value for value in limits if type(value) is int]
+    values = leaves(exchange.ask.body or {})
+    limits = [n for path, n in values.items() if path.rpartition(".")[2].casefold() in _LIMITS and type(n) is int]
     output = answer.reply.usage.output if answer.reply is not None else None
     if limits and output is not None and output >= min(limits):
         return "length"

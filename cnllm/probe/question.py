@@ -17,6 +17,9 @@ from cnllm.protocols import wire
 from cnllm.types import Message
 
 __all__ = [
+    "SAME",
+    "TIME",
+    "WEATHER",
     "Finding",
     "ProbeContext",
     "Question",
@@ -25,6 +28,9 @@ __all__ = [
     "question",
     "reasons_by_choice",
 ]
+
+SAME = "_same."
+"""The beginning of a finding that the flags whose names begin so hold while the model reasons, too."""
 
 Steps = Generator[Ask, ProbeAnswer, list[Finding]]
 """A run of a question: it yields requests, receives their answers, and returns what they prove."""
@@ -104,7 +110,7 @@ class ProbeContext(Struct, frozen=True):
     @property
     def has_roles(self) -> bool:
         """Whether the messages of this wire have system messages among them."""
-        return not wire(self.bodies.model.protocol).separate_system
+        return "any" not in wire(self.bodies.model.protocol).separate_system
 
     @property
     def is_flat(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -55,7 +56,9 @@ def sentence(fact: Fact) -> str:
     return f"{fact.flag} = {value} ({fact.answer})"
 
 
-def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[ProbeExchange], date: str) -> str:
+def report(
+    url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[ProbeExchange], *, date: str, left: Sequence[str] = ()
+) -> str:
     """Return the report as Markdown. It holds no key: requests are shown without their headers."""
     differ = differences(facts)
     unknown = [fact.flag for fact in facts if fact.answer == "unknown"]
@@ -79,7 +82,18 @@ def report(url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[ProbeEx
     lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
     if unknown:
         lines += ["## What is not known", "", *_wrap(", ".join(unknown)), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "## What is left to ask", "", *_wrap(_left(left, len(exchanges))), ""])
+
+
+def _left(names: Sequence[str], count: int) -> str:
+    """Return what as many requests more would ask, or that nothing is left."""
+    if not names:
+        return "Nothing: no question is left that could decide an unknown flag."
+    costs = {question.name: 2 * question.requests for question in QUESTIONS}
+    spent = itertools.accumulate(costs.get(name, 1) for name in names)
+    within = [name for name, cost in zip(names, spent, strict=True) if cost <= count] or names[:1]
+    more = f", and {len(names) - len(within)} others after that" if len(within) < len(names) else ""
+    return f"The next {count} requests would ask for: {', '.join(within)}{more}."
 
 
 def _evidence_lines(exchanges: list[ProbeExchange]) -> list[str]:

@@ -45,7 +45,8 @@ class Report(Struct, frozen=True):
     `overlay` is a registry file with what was proven; `facts` are all flags that were asked about, the unknown ones
     too; `requests` counts what was sent; `stopped` says why the probe ended early, "" where it asked everything;
     `exchanges` are the requests and answers that the facts number. `name` is the model's in the overlay,
-    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price.
+    `remarks` are sentences about the endpoint as a whole; `spent` is the cost at the given price; `left` are the
+    names of the questions that more requests would ask.
     """
 
     overlay: str
@@ -57,12 +58,14 @@ class Report(Struct, frozen=True):
     name: str = ""
     remarks: tuple[str, ...] = ()
     spent: float = 0.0
+    left: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the report for people, as Markdown: what differs from the protocol's documentation, and the rest."""
         url = self.found.place.base_url if self.found is not None else ""
         id = self.found.id if self.found is not None else ""
-        return reports.report(url, id, self.facts, self.exchanges, datetime.date.today().isoformat())
+        date = datetime.date.today().isoformat()
+        return reports.report(url, id, self.facts, self.exchanges, date=date, left=self.left)
 
 
 class ProbeSettings(Struct, frozen=True, kw_only=True):
@@ -143,7 +146,7 @@ def run_target(target: ProbeTarget, registry: Registry, settings: ProbeSettings)
             parent=PROVIDER if is_plain else None,
             new=target.provider is None,
         )
-    own = {name: getattr(outcome, name) for name in ("stopped", "exchanges", "found", "remarks", "spent")}
+    own = {name: getattr(outcome, name) for name in ("stopped", "exchanges", "found", "remarks", "spent", "left")}
     return Report(text, leaf_facts(outcome.facts), len(outcome.exchanges), name=name, **own)
 
 

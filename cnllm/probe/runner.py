@@ -19,7 +19,7 @@ from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
 from cnllm.probe.facts import Fact, Finding
 from cnllm.probe.observed import Learnt, is_proven, learn, learn_usage, message_of, observed, with_learnt
 from cnllm.probe.place import ProbeTarget, model_at, plan_at
-from cnllm.probe.question import ProbeContext, Question
+from cnllm.probe.question import SAME, ProbeContext, Question
 from cnllm.probe.questions import QUESTIONS
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
@@ -41,6 +41,8 @@ _LONGEST_WAIT = 30.0
 _MOST_REFUSED = 8
 _PASSED, _PROMPTS = 10, 4
 _MOST_FAILURES = 3
+_TOPICS = ("tool_choice.", "schema.", "params.temperature", "params.top_p")
+"""The flags that may depend on whether the model reasons, for which a question asks in that mode."""
 _REASONING = ("reasoning.", "when.reasoning.", "when.no-reasoning.")
 _ENDS = {"key": "the endpoint refuses the key", "quota": "the quota is spent"}
 """Problems that end the probe, unless the endpoint takes the base request right after."""
@@ -87,7 +89,7 @@ class ProbeOutcome(Struct, frozen=True):
     """The results of a probe.
 
     `stopped` says why it ended before its last question, "" where it did not. `remarks` are sentences about the
-    endpoint as a whole.
+    endpoint as a whole, `left` the names of the questions that are still to be asked.
     """
 
     found: ProbedEndpoint | None
@@ -96,6 +98,7 @@ class ProbeOutcome(Struct, frozen=True):
     stopped: str = ""
     remarks: tuple[str, ...] = ()
     spent: float = 0.0
+    left: tuple[str, ...] = ()
 
 
 class Stopped(Exception):
@@ -122,6 +125,8 @@ class _ProbeState:
         self.spent = 0.0
         self.failures = 0
         self.learnt = Learnt()
+        self.left: tuple[str, ...] = ()  # the questions that are still to be asked
+        self.known: Mapping[str, Any] = {}
         self.reserve = 1  # a request for the last check
         self.current: list[int] = []  # the exchanges of the question that is being asked
 
@@ -296,18 +301,19 @@ def investigate(
             by_choice = "reasoning.mode" in facts and facts["reasoning.mode"].value == "toggle"
             flag = "when.reasoning.reasoning.tags_at" if by_choice else "reasoning.tags_at"
             facts[flag] = replace(own, flag=flag, value="start-open")
+        facts = _by_mode(facts, run.known)
         flags = model_at(registry, run.found.place, run.found.id).flags
         facts |= {fact.flag: fact for fact in observed(flags, run.learnt, run.exchanges)}
     remarks = run.found.remarks if run.found is not None else ()
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
-    return ProbeOutcome(
-        run.found, shown, tuple(run.exchanges), stopped, (*remarks, *_strange(run.exchanges)), run.spent
-    )
+    remarks = (*remarks, *_strange(run.exchanges))
+    return ProbeOutcome(run.found, shown, tuple(run.exchanges), stopped, remarks, run.spent, run.left)
 
 
 def _ask_all(
     run: _ProbeState, facts: dict[str, Fact], on_step: Callable[[ProbeStep], object] | None
 ) -> Generator[SendPlan | Wait, RawResponse | None, None]:
+    """Ask the questions in their order, each as soon as newer facts make it one, until none is left."""
     assert run.found is not None
     found = run.found
     model = model_at(run.registry, found.place, found.id)
@@ -315,33 +321,69 @@ def _ask_all(
     if run.target.claims is not None:
         candidates = with_claims(candidates, run.target.claims)
     known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
-    for question in QUESTIONS:
-        bodies = Bodies(model, found.base, found.drop)
+    bodies = Bodies(model, found.base, found.drop)
+    asked: set[str] = set()
+
+    def left() -> list[Question]:
         context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
-        if not question.applies(context):
-            continue
-        runs: list[list[Finding]] = []
-        run.current = []
-        try:
-            runs.append((yield from run.question(question, context)))
-            while _needs_another(question, runs):
-                hints = {f.flag: f for f in runs[0]}
-                again = replace(context, hints=hints, run=len(runs) + 1, learnt=run.learnt)
-                runs.append((yield from run.question(question, again)))
-        finally:
-            new = [
-                fact for fact in _agreed(question, runs, tuple(dict.fromkeys(run.current))) if not _repeats(fact, known)
-            ]
-            for fact in new:
-                old = facts.get(fact.flag)
-                if old is None or old.answer == "unknown":
-                    facts[fact.flag] = fact
-                    if fact.answer != "unknown":
-                        known[fact.flag] = fact.value
-            if on_step is not None:
-                findings = tuple(fact for fact in new if fact.flag[0] != "_")
-                on_step(ProbeStep(question.name, findings, len(run.exchanges), run.max_requests))
+        return [question for question in QUESTIONS if question.name not in asked and question.applies(context)]
+
+    while questions := left():
+        run.left = tuple(question.name for question in questions)
+        context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
+        yield from _ask_one(run, questions[0], context, facts, known, on_step)
+        asked.add(questions[0].name)
         yield from _check(run)
+    run.left = ()
+
+
+def _ask_one(
+    run: _ProbeState,
+    question: Question,
+    context: ProbeContext,
+    facts: dict[str, Fact],
+    known: dict[str, Any],
+    on_step: Callable[[ProbeStep], object] | None,
+) -> Generator[SendPlan | Wait, RawResponse | None, None]:
+    """Ask a question as often as it takes, and put what two runs agree on into the facts."""
+    runs: list[list[Finding]] = []
+    run.current = []
+    try:
+        runs.append((yield from run.question(question, context)))
+        while _needs_another(question, runs):
+            hints = {f.flag: f for f in runs[0]}
+            again = replace(context, hints=hints, run=len(runs) + 1, learnt=run.learnt)
+            runs.append((yield from run.question(question, again)))
+    finally:
+        known |= {finding.flag: True for finding in (runs[0] if runs else ()) if finding.flag.startswith(SAME)}
+        every = _agreed(question, runs, tuple(dict.fromkeys(run.current)))
+        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if _repeats(fact, known)}
+        new = [fact for fact in every if not _repeats(fact, known)]
+        for fact in new:
+            old = facts.get(fact.flag)
+            if old is None or old.answer == "unknown":
+                facts[fact.flag] = fact
+                if fact.answer != "unknown":
+                    known[fact.flag] = fact.value
+        run.known = known
+        if on_step is not None:
+            findings = tuple(fact for fact in new if fact.flag[0] != "_")
+            on_step(ProbeStep(question.name, findings, len(run.exchanges), run.max_requests))
+
+
+def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact]:
+    """Return the facts, those of requests without reasoning under that mode where nobody asked in the other one."""
+    if known.get("reasoning.mode") != "toggle":
+        return facts
+
+    def name(fact: Fact) -> str:
+        flag = fact.flag
+        topic = next((topic for topic in _TOPICS if flag.startswith(topic) and fact.answer != "unknown"), None)
+        if topic is None or any(key.startswith((f"{SAME}{topic}", f"when.reasoning.{topic}")) for key in known):
+            return flag
+        return f"when.no-reasoning.{flag}"
+
+    return {name(fact): replace(fact, flag=name(fact)) for fact in facts.values()}
 
 
 def _agreed(question: Question, runs: list[list[Finding]], exchanges: tuple[int, ...]) -> list[Fact]:
@@ -379,7 +421,8 @@ def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
     A question that depends on the model and showed no effect is asked three times.
     """
     if len(runs) == 1:
-        return bool(runs[0]) or question.by_model
+        is_settled = bool(runs[0]) and all(finding.flag.startswith(SAME) for finding in runs[0])
+        return not is_settled and (bool(runs[0]) or question.by_model)
     if len(runs) >= 3:
         return False
     first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])

@@ -161,3 +161,93 @@ def test_the_place_of_an_error() -> None:
     found = values(probed(Odd(seed)))
     assert found["params.seed"] is False
     assert (found["error.at"], found["error.message"]) == (["fault"], ["explanation"])
+
+
+# ── a claim needs its counter-question ───────────────────────────────────────
+def forced_while_it_thinks(request: Json) -> str | None:
+    choice = request.get("tool_choice")
+    return "a forced call is not possible now" if enabled(request) and choice not in (None, "auto") else None
+
+
+def test_choices_that_are_refused_while_the_model_reasons_stand_under_that_mode() -> None:
+    found = values(probed(Odd(forced_while_it_thinks, thinks=enabled, field="reasoning_content")))
+    assert set(found["tool_choice.allowed"]) == {"auto", "none", "required", "named"}
+    assert found["when.reasoning.tool_choice.allowed"] == ["auto"]
+
+
+def test_what_was_asked_in_one_mode_alone_is_said_of_that_mode() -> None:
+    """The probe ends right after the choices, before the same with reasoning."""
+    endpoint = Odd(forced_while_it_thinks, thinks=enabled, field="reasoning_content")
+    whole = probed(endpoint)
+    last = max(e.number for e in whole.exchanges if e.ask.why == "tool_choice required, small talk")
+    found = values(probed(endpoint, last + 2))
+    assert "tool_choice.allowed" not in found
+    assert "required" in found["when.no-reasoning.tool_choice.allowed"]
+
+
+def test_words_that_repeat_a_key_of_the_request_say_nothing_of_the_model() -> None:
+    words = "Unrecognized request argument supplied: thinking is not supported"
+    assert "reasoning.mode" not in values(probed(Odd(refuses("thinking", words)), 60))
+    found = values(probed(Odd(refuses("thinking", words), thinks=enabled, field="reasoning_content"), 60))
+    assert found["reasoning.mode"] == "toggle"
+
+
+def test_words_about_the_model_do_where_no_other_switch_helps() -> None:
+    words = "This model is no reasoning model and cannot think."
+    assert values(probed(Odd(refuses("thinking", words)), 60))["reasoning.mode"] == "never"
+    found = values(probed(Odd(refuses("thinking", words), thinks=enabled, field="reasoning_content"), 60))
+    assert found["reasoning.mode"] == "toggle"
+
+
+def test_json_in_a_form_that_cannot_be_read_is_no_proof_against_a_schema() -> None:
+    class Fenced(Odd):
+        def reply(self, request: Json) -> Any:
+            status, kind, content = super().reply(request)
+            return status, kind, content.replace(b'"{', b'"Here it is: {')
+
+    assert "schema.methods" not in values(probed(Fenced()))
+
+
+def test_reasoning_that_is_taken_back_is_not_demanded() -> None:
+    def strict(request: Json) -> str | None:
+        keys = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content", "name"}
+        odd = [key for turn in request["messages"] for key in turn if key not in keys]
+        return f"unknown key {odd[0]}" if odd else None
+
+    found = values(probed(Odd(strict, thinks=always, field="reasoning_content")))
+    assert "reasoning.replay" not in found
+    assert found["reasoning.fields"] == ["reasoning_content"]
+
+
+# ── keywords of JSON Schema ──────────────────────────────────────────────────
+NINE = ("title", "format", "pattern", "minLength", "default", "minimum", "multipleOf", "minItems", "uniqueItems")
+
+
+def keys_of(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        return set(schema) | {key for value in schema.values() for key in keys_of(value)}
+    return {key for item in schema for key in keys_of(item)} if isinstance(schema, list) else set()
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [("the keywords {all} are not taken", 4), ("the keyword '{first}' is not supported", 13), ("bad schema", 75)],
+)
+def test_nine_keywords_cost_few_requests(words: str, most: int) -> None:
+    def rule(request: Json) -> str | None:
+        found = [key for key in NINE for tool in request.get("tools") or () if key in keys_of(tool)]
+        return words.format(all=", ".join(f"`{key}`" for key in found), first=found[0]) if found else None
+
+    report = probed(Odd(rule), 300)
+    assert set(values(report)["tools.schema_drop"]) == set(NINE)
+    assert sum("keyword" in e.ask.why or "a schema with" in e.ask.why for e in report.exchanges) - 1 <= most
+
+
+# ── the budget ───────────────────────────────────────────────────────────────
+def test_the_report_says_what_is_left_to_ask() -> None:
+    short, whole = probed(Odd(), 40), probed(Odd(), 400)
+    assert short.stopped
+    assert short.left
+    assert f"requests would ask for: {short.left[0]}" in short.text()
+    assert (whole.stopped, whole.left) == ("", ())
+    assert "Nothing: no question is left that could decide an unknown flag." in whole.text()

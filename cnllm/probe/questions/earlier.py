@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, nest, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.facts import Finding
 from cnllm.probe.observed import message_of
-from cnllm.probe.question import TIME, WEATHER, Finding, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.question import TIME, WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls"]
@@ -29,7 +30,7 @@ class TurnForm(Struct, frozen=True):
 
     `named`: results carry the tool's name. `thoughtful`: the turn has its reasoning. `content` is what stands beside
     the calls (... for no key), `reasoning` what stands in place of the reasoning, `full` the indexes of further turns
-    that have reasoning, `id` the call's id, `extra` a further key of the turn.
+    that have reasoning, `id` the call's id.
     """
 
     named: bool = False
@@ -38,7 +39,6 @@ class TurnForm(Struct, frozen=True):
     reasoning: Any = ...
     full: tuple[int, ...] = ()
     id: str | None = None
-    extra: str | None = None
 
 
 class Earlier:
@@ -103,7 +103,12 @@ class Earlier:
                 flat |= nest(self.field, form.reasoning)
         if index in form.full or (form.reasoning is ... and form.thoughtful and flat.get("tool_calls")):
             flat |= self._thought(flat)
-        return flat if form.extra is None or not flat.get("tool_calls") else {**flat, form.extra: True}
+        return flat
+
+    @property
+    def has_form(self) -> bool:
+        """Whether it is known in which form the endpoint writes reasoning: another one would prove nothing."""
+        return not self.context.is_flat or "reasoning.shape" in self.context.known
 
     @property
     def field(self) -> str:
@@ -124,6 +129,9 @@ class Earlier:
             thoughts = [p for p in raw["content"] if isinstance(p, dict) and p.get("type") != "text"]
             own = flat.get("content")
             return {"content": [*thoughts, *([{"type": "text", "text": own}] if isinstance(own, str) and own else [])]}
+        if self.context.known.get("reasoning.shape") == "tags":
+            before, after = self.context.known["reasoning.tags"]
+            return {"content": f"{before}{_THOUGHT}{after}\n\n{flat.get('content') or ''}"}
         return nest(self.field, _THOUGHT)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from cnllm.jsonpath import leaves
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Finding, ProbeContext, Steps, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.registry.levels import LEVELS
 from cnllm.types import Message
 

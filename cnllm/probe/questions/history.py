@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cnllm.probe.question import Finding, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier
 
 __all__ = ["replay", "replay_off"]
@@ -22,14 +23,12 @@ def replay(context: ProbeContext) -> Steps:
     Proof: a turn without its reasoning is refused and one with it passes, or the reverse; what passes in its place.
     """
     builder = yield from earlier(context, context.on if context.on is not None else {})
-    if builder is None:
+    if builder is None or not builder.has_form:
         return []
     missing = yield builder.ask("an earlier call without its reasoning", thoughtful=False)
     present = yield builder.ask("an earlier call with its reasoning", thoughtful=True)
     if present.refused and missing.passed and context.is_flat:
         return [Finding("reasoning.replay", "never", "refused", present.message)]
-    if missing.passed and present.passed and context.is_flat:
-        return (yield from _welcome(builder))
     if not (missing.refused and present.passed):
         return []
     quote = missing.message
@@ -41,21 +40,6 @@ def replay(context: ProbeContext) -> Steps:
         if answer.passed:
             return [*found, Finding("reasoning.if_missing", word, "works", quote)]
     return found
-
-
-def _welcome(builder: Earlier) -> Steps:
-    """Ask whether reasoning is taken in every turn by an endpoint that refuses keys which it does not know."""
-    nonsense = yield builder.ask("an earlier call with a key that does not exist", thoughtful=False, extra="zq_extra")
-    if not nonsense.refused:
-        return []
-    talk = (ANSWERED, THANKS, ANSWERED, THANKS)
-    full = yield builder.ask("reasoning in every earlier turn", thoughtful=True, after=talk, full=(3, 5))
-    if not full.passed:
-        return []
-    return [
-        Finding("reasoning.replay", "always", "works", nonsense.message),
-        Finding("reasoning.if_missing", "omit", "works"),
-    ]
 
 
 def _extent(context: ProbeContext, builder: Earlier, quote: str) -> Steps:
@@ -95,7 +79,7 @@ def replay_off(context: ProbeContext) -> Steps:
     Proof: a turn with reasoning is refused.
     """
     builder = yield from earlier(context)
-    if builder is None:
+    if builder is None or not builder.has_form:
         return []
     missing = yield builder.ask("an earlier call, reasoning off", thoughtful=False, control=True)
     present = yield builder.ask("an earlier call with reasoning, reasoning off", thoughtful=True)

@@ -6,7 +6,8 @@ import base64
 import re
 
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import Finding, ProbeContext, Steps, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.probe.questions.tool_rules import PIXEL
 from cnllm.protocols import read_turn, server_codec, wire
 from cnllm.types import Media, Message, Seal, Text

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Finding, ProbeContext, Steps, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.types import Message, Text
 
 __all__ = ["consecutive", "content_parts", "developer", "fields", "first", "prefill", "system"]

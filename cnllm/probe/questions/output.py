@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from cnllm.probe.bounds import ProvenBound, find_bound, numbers
 from cnllm.probe.exchange import Ask, ProbeAnswer
-from cnllm.probe.question import Finding, ProbeContext, Steps, question, reasons_by_choice
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import SAME, ProbeContext, Steps, question, reasons_by_choice
 from cnllm.types import Message
 
 __all__ = ["json_word", "methods", "methods_reasoning", "output_limit", "window"]
@@ -21,6 +21,7 @@ _SCHEMA = {
     "required": ["zq_name", "zq_size"],
     "additionalProperties": False,
 }
+_JSON = ("json_schema", "json_object")
 _OUT_OF_SIGHT = 10**9
 _HANG_UP = 4096
 _WORDS = 2_200_000
@@ -39,17 +40,22 @@ def _is_whole(answer: ProbeAnswer) -> bool:
     return answer.reply is not None and answer.reply.finish == "stop"
 
 
-def _methods(context: ProbeContext, flag: str, patch: Mapping[str, Any] | None) -> Steps:
-    """Ask for prose and for JSON, in each way to JSON that the wire has."""
-    control = yield context.ask(_PROSE, why="prose", control=True, patch=patch)
-    if not control.passed or _object(control.text) is not None:
+@question("answers in JSON", "schema.methods", requests=2, by_model=True, capable=True)
+def methods(context: ProbeContext) -> Steps:
+    """Ask for prose and for JSON, in each way to JSON that the wire has.
+
+    Proof: the answer is JSON, with the keys of the schema, where the prompt asks for prose; another way is refused, or
+    answered with prose.
+    """
+    control = yield context.ask(_PROSE, why="prose", control=True)
+    if not control.passed or "{" in control.text:
         return []
     works: list[str] = []
     quote = ""
     has_object = False
-    for method in ("json_schema", "json_object"):
-        ask = context.ask(_PROSE, why=method, method=method, schema=_SCHEMA, patch=patch)
-        if ask.body == context.ask(_PROSE, patch=patch).body:
+    for method in _JSON:
+        ask = context.ask(_PROSE, why=method, method=method, schema=_SCHEMA)
+        if ask.body == context.ask(_PROSE).body:
             continue  # the wire has no such way
         has_object = has_object or method == "json_object"
         answer = yield ask
@@ -58,44 +64,52 @@ def _methods(context: ProbeContext, flag: str, patch: Mapping[str, Any] | None) 
             quote = quote or answer.message
         elif value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
             works.append(method)
-        elif value is None and (answer.text.lstrip().startswith(("{", "```")) or not _is_whole(answer)):
-            return []  # it began JSON and did not end it: nobody can tell
-    if "json_schema" in works and "json_object" in works:
+        elif "{" in answer.text or not _is_whole(answer):
+            return []  # something like JSON, which the schema may have made or not
+    if works == list(_JSON):
         works.remove("json_object")  # an endpoint that takes a schema takes a bare object, too
-    elif has_object and works:
-        pass
-    elif context.known.get("tools.supported") is True:
-        works.append("tool")
-    if works in ([], ["tool"]):
-        if "tools.supported" not in context.known:
+    if not (works and has_object):
+        if "tools.supported" not in context.known and not works:
             return []  # a tool may be the way, and nobody knows whether there are any
-        works.append("prompt")
-    return [Finding(flag, works, "works", quote)]
-
-
-@question("answers in JSON", "schema.methods", requests=2, by_model=True, capable=True)
-def methods(context: ProbeContext) -> Steps:
-    """Ask for JSON where the prompt asks for prose.
-
-    Proof: the answer is JSON, with the keys of the schema, where the prompt asks for prose.
-    """
-    return _methods(context, "schema.methods", context.plain)
+        works += ["tool"] if context.known.get("tools.supported") is True else []
+        works += ["prompt"] if works in ([], ["tool"]) else []
+    return [Finding("schema.methods", works, "works", quote)]
 
 
 @question(
     "answers in JSON while it reasons",
     "when.reasoning.schema.methods",
-    requests=2,
+    requests=3,
     by_model=True,
     capable=True,
-    applies=reasons_by_choice,
+    applies=lambda c: reasons_by_choice(c) and bool(c.known.get("schema.methods")),
 )
 def methods_reasoning(context: ProbeContext) -> Steps:
-    """Ask for JSON while the model reasons.
+    """Ask for JSON in the ways that were taken, while the model reasons.
 
-    Proof: the same, with reasoning on.
+    Proof: a way that is taken without reasoning is refused with it; that one answer is such JSON is enough.
     """
-    return _methods(context, "when.reasoning.schema.methods", context.on)
+    known = context.known["schema.methods"]
+    own = [method for method in _JSON if method in known]
+    works: list[str] = []
+    quote = ""
+    for method in dict.fromkeys([*own, "json_object"] if own == ["json_schema"] else own):
+        ask = context.ask(_PROSE, why=method, method=method, schema=_SCHEMA, patch=context.on)
+        if method not in own and (works or ask.body == context.ask(_PROSE, patch=context.on).body):
+            continue
+        answer = yield ask
+        if answer.refused:
+            quote = quote or answer.message
+        elif _object(answer.text) is None:
+            return []
+        else:
+            works.append(method)
+    if not quote:
+        return [Finding(f"{SAME}schema.", True, "works")]
+    others = [
+        method for method in ("tool", "prompt") if context.known.get("tools.supported") is True or method == "prompt"
+    ]
+    return [Finding("when.reasoning.schema.methods", works or others, "refused", quote)]
 
 
 @question(

@@ -10,10 +10,11 @@ from msgspec import Struct
 from cnllm.jsonpath import get
 from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.facts import Finding
 from cnllm.probe.question import (
+    SAME,
     TIME,
     WEATHER,
-    Finding,
     ProbeContext,
     Question,
     Steps,
@@ -246,7 +247,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             if mode and not context.hints:
                 inside = yield ask(values.inside)
                 if inside.passed:
-                    return []
+                    return [Finding(f"{SAME}params.{values.name}", True, "works")]
             found = yield from _range(context, flag, path, values, ask)
             if isinstance(found, ProbeAnswer):
                 refusal = refusal or found

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
+from cnllm.probe.facts import Finding
 from cnllm.probe.observed import THINKING, message_of, tagged
-from cnllm.probe.question import Finding, ProbeContext, Steps, question
+from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.registry.model import conditions
 from cnllm.types import Message
 
@@ -33,8 +34,15 @@ def _request(context: ProbeContext, patch: dict[str, Any], why: str) -> Ask:
     return context.ask([Message("user", _TEXT)], why=why, patch=patch, control=not patch)
 
 
-def _says(answer: ProbeAnswer, *patterns: re.Pattern[str]) -> bool:
-    return answer.refused and all(pattern.search(answer.message) for pattern in patterns)
+def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) -> bool:
+    """Whether a refusal is about reasoning and says this in words that do not only repeat the keys of the request."""
+    keys = {key for path in leaves(patch) for key in path.split(".")}
+    values = {str(value) for value in leaves(patch).values() if isinstance(value, str)}
+    own = re.compile(
+        "|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in sorted(keys | values, key=len, reverse=True))
+    )
+    rest = own.sub(" ", answer.message)
+    return answer.refused and bool(THINKING.search(rest)) and bool(pattern.search(rest))
 
 
 @question(
@@ -104,16 +112,18 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
 def switch_off(context: ProbeContext) -> Steps:
     """Try the known switches for off until reasoning is gone.
 
-    Proof: reasoning is gone with the switch and there without it; a refusal says that it cannot be turned off.
+    Proof: reasoning is gone with the switch and there without it; or no switch does that, and a refusal says that
+    reasoning cannot be turned off, in other words than the keys of the request.
     """
+    always: list[Finding] = []
     for patch in _candidates(context, context.candidates.off):
         answer = yield _request(context, patch, f"reasoning off by {_describe(patch)}")
         if answer.passed and not reasons(answer):
             toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
             return [toggle, Finding("reasoning.off.set", patch, "works")]
-        if _says(answer, THINKING, _ALWAYS):
-            return [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
-    return []
+        if not always and _says(answer, patch, _ALWAYS):
+            always = [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
+    return always
 
 
 @question(
@@ -132,8 +142,10 @@ def switch_off(context: ProbeContext) -> Steps:
 def switch_on(context: ProbeContext) -> Steps:
     """Try the known switches for on until reasoning appears.
 
-    Proof: reasoning is there with the switch and not without it; a refusal says that the model has none.
+    Proof: reasoning is there with the switch and not without it; or each switch is refused or idle, and a refusal says
+    that the model has none, in other words than the keys of the request.
     """
+    never: list[Finding] = []
     for patch in _candidates(context, context.candidates.on):
         answer = yield _request(context, patch, f"reasoning on by {_describe(patch)}")
         if answer.passed and reasons(answer):
@@ -141,9 +153,9 @@ def switch_on(context: ProbeContext) -> Steps:
             off = yield from _is_off(context)
             default = [Finding("reasoning.default", "off", "works")] if off else []
             return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
-        if _says(answer, THINKING, _NOT):
-            return [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
-    return []
+        if not never and _says(answer, patch, _NOT):
+            never = [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
+    return never
 
 
 def _is_off(context: ProbeContext) -> Generator[Ask, ProbeAnswer, bool]:

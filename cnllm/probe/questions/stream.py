@@ -6,8 +6,9 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
+from cnllm.probe.facts import Finding
 from cnllm.probe.observed import repeats
-from cnllm.probe.question import WEATHER, Finding, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Message
 
 _HELLO = [Message("user", "Say hello in one short sentence.")]

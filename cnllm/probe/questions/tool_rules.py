@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,7 +11,8 @@ from msgspec.structs import replace
 from cnllm.probe.bodies import PlainTool
 from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import WEATHER, Finding, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import earlier
 from cnllm.types import Media, Message, Text
 
@@ -50,6 +52,11 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     "root-object": {"anyOf": [_property({"type": "string"})]},
 }
 """For each rule of `tools.schema` a schema that breaks it and no other."""
+_EVERY: dict[str, Any] = {
+    **_DEFS,
+    "anyOf": [{"type": "object"}],
+    "properties": {key: schema["properties"]["city"] for key, schema in _SCHEMAS.items() if "properties" in schema},
+}
 
 
 def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
@@ -58,13 +65,17 @@ def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, con
 
 @question("schemas of tools", "tools.schema", requests=8, applies=offers_tools)
 def schema(context: ProbeContext) -> Steps:
-    """Offer a tool with each schema that some endpoints refuse.
+    """Offer a tool with all that some endpoints refuse in a schema; where that is refused, with each alone.
 
     Proof: a schema with this is refused, one without it passes.
     """
     refused: list[str] = []
     quote = ""
     hint = context.hint("tools.schema")
+    if hint is None:
+        every = yield _with_schema(context, _EVERY, "a schema with all of this")
+        if not every.refused:
+            return []
     for rule, schema in _SCHEMAS.items():
         settled = hint is not None and rule not in hint  # one answer of acceptance is enough
         answer = yield _with_schema(context, schema, f"a schema with {rule}", control=settled or context.run == 1)
@@ -117,27 +128,51 @@ def _with_keywords(keywords: list[str]) -> dict[str, Any]:
 
 @question("keywords of schemas", "tools.schema_drop", requests=len(_KEYWORDS), applies=offers_tools)
 def keywords(context: ProbeContext) -> Steps:
-    """Offer a tool with all keywords at once; where it is refused, with each alone.
+    """Offer a tool with all keywords at once, without those that a refusal names; where it names none, with half.
 
-    Proof: a schema with this keyword is refused, one without it passes.
+    Proof: a schema with this keyword is refused in words that name it, or alone; one with all of the others passes.
     """
-    hint = context.hint("tools.schema_drop")
-    if hint is None:
-        every = yield _with_schema(context, _with_keywords(list(_KEYWORDS)), "a schema with many keywords")
-        if not every.refused:
-            return []
+    hint: list[str] | None = context.hint("tools.schema_drop")
     refused: list[str] = []
+    left = list(_KEYWORDS)
     quote = ""
-    for keyword in _KEYWORDS:
-        settled = hint is not None and keyword not in hint
-        ask = _with_schema(
-            context, _with_keywords([keyword]), f"a schema with {keyword}", control=settled or hint is None
-        )
-        answer = yield ask
-        if answer.refused:
-            refused.append(keyword)
-            quote = quote or answer.message
-    return [Finding("tools.schema_drop", refused, "refused", quote)] if refused else []
+
+    def ask(keywords: list[str], why: str = "") -> Ask:
+        return _with_schema(context, _with_keywords(keywords), why or f"a schema with {', '.join(keywords)[:60]}")
+
+    if hint is not None:  # once more what decided it
+        others = [keyword for keyword in left if keyword not in hint]
+        again = yield ask(list(hint), "a schema with the keywords that were refused")
+        rest = yield ask(others, "a schema with the keywords that were taken")
+        return [Finding("tools.schema_drop", hint, "refused", again.message)] if again.refused and rest.passed else []
+    while left:
+        answer = yield ask(left, "a schema with many keywords")
+        if not answer.refused:
+            break
+        quote = quote or answer.message
+        named = [keyword for keyword in left if _is_named(keyword, answer.message)]
+        suspects = left
+        while not named and len(suspects) > 1:
+            half = suspects[: len(suspects) // 2]
+            answer = yield ask(half)
+            suspects = half if answer.refused else suspects[len(half) :]
+        if not named:
+            alone = yield ask(suspects)
+            if not alone.refused:
+                return []  # it refuses their number, or what nobody knows
+            named = suspects
+        refused += named
+        left = [keyword for keyword in left if keyword not in named]
+    in_order = [keyword for keyword in _KEYWORDS if keyword in refused]
+    return [Finding("tools.schema_drop", in_order, "refused", quote)] if refused and left else []
+
+
+def _is_named(keyword: str, words: str) -> bool:
+    """Whether words name a keyword: in quotes, or bare where it is no word of a sentence."""
+    name = re.escape(keyword)
+    if re.search(rf"""['"`‘“]{name}['"`’”]""", words):
+        return True
+    return not keyword.islower() and re.search(rf"(?<![\w$]){name}(?!\w)", words) is not None
 
 
 @question("names of tools", "tools.name_max_length", requests=4, applies=offers_tools)

@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, set_value
 from cnllm.probe.exchange import Ask
-from cnllm.probe.question import TIME, WEATHER, Finding, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.facts import Finding
+from cnllm.probe.question import (
+    SAME,
+    TIME,
+    WEATHER,
+    ProbeContext,
+    Steps,
+    offers_tools,
+    question,
+    reasons_by_choice,
+)
 from cnllm.types import Message
 
 __all__ = ["choice", "choice_reasoning", "tools"]
@@ -35,58 +45,18 @@ def tools(context: ProbeContext) -> Steps:
     return []
 
 
-def _choices(context: ProbeContext, flag: str, patch: Mapping[str, Any] | None) -> Steps:
-    """Ask with each choice of a tool."""
-    allowed: list[str] = []
-    quote = ""
-
-    def request(choice: str | None, text: str = _TEXT, why: str = "") -> Ask:
-        return context.ask(
-            [Message("user", text)],
-            why=why or f"tool_choice {choice}",
-            tools=(WEATHER, TIME),
-            choice=choice,
-            tool_name=TIME.name if choice == "named" else None,
-            control=choice is None,
-            patch=patch,
-        )
-
-    control = yield request(None, why="tools without a choice")
-    if not control.calls:
-        return []
-    auto = yield replace(request("auto"), control=context.run > 1)
-    if auto.refused:
-        quote = auto.message
-    elif auto.calls:
-        allowed.append("auto")
-    none = yield request("none")
-    if none.refused:
-        quote = quote or none.message
-    elif not none.calls:
-        allowed.append("none")
-    named = yield request("named")
-    if named.refused:
-        quote = quote or named.message
-    elif named.calls == [TIME.name] and control.calls != [TIME.name]:
-        allowed.append("named")
-    required = yield request("required")
-    if required.refused:
-        quote = quote or required.message
-    elif required.calls:
-        idle = yield request(None, _SMALL_TALK, "small talk, with tools")
-        forced = "none" in allowed or "named" in allowed  # it calls anyway, and obeys what can be seen
-        if not idle.calls:
-            talk = yield request("required", _SMALL_TALK, "tool_choice required, small talk")
-            forced = bool(talk.calls)
-        elif not forced and not quote:
-            nonsense = yield _nonsense(request("required", why="a tool_choice that does not exist"))
-            if not nonsense.refused:
-                return []  # nothing tells it from auto
-            forced = True
-        if forced:
-            allowed.append("required")
-    value = [choice for choice in _ORDER if choice in allowed]
-    return [Finding(flag, value, "works", quote)]
+def _request(
+    context: ProbeContext, choice: str | None, patch: Mapping[str, Any], text: str = _TEXT, why: str = ""
+) -> Ask:
+    return context.ask(
+        [Message("user", text)],
+        why=why or f"tool_choice {choice}",
+        tools=(WEATHER, TIME),
+        choice=choice,
+        tool_name=TIME.name if choice == "named" else None,
+        control=choice in (None, "auto", "required"),  # that it is taken is proven by one answer
+        patch=patch,
+    )
 
 
 def _nonsense(ask: Ask) -> Ask:
@@ -103,22 +73,58 @@ def _nonsense(ask: Ask) -> Ask:
 def choice(context: ProbeContext) -> Steps:
     """Ask with each choice of a tool.
 
-    Proof: auto calls, none does not, a named tool is the one called, required calls where auto does not.
+    Proof: auto calls, none does not, a named tool is the one called, required calls where auto does not; where the
+    model calls anyway, required passes and another choice, or one that does not exist, is refused.
     """
-    return _choices(context, "tool_choice.allowed", context.plain)
+    plain = context.plain
+    control = yield _request(context, None, plain, why="tools without a choice")
+    if not control.calls or control.calls == [TIME.name]:
+        return []
+    answers = {}
+    for word in ("auto", "none", "named"):
+        answers[word] = yield _request(context, word, plain)
+    if answers["auto"].passed and not answers["auto"].calls:
+        return []
+    obeyed = {"auto": True, "none": not answers["none"].calls, "named": answers["named"].calls == [TIME.name]}
+    required = answers["required"] = yield _request(context, "required", plain)
+    if required.passed:
+        idle = yield _request(context, None, plain, _SMALL_TALK, "small talk, with tools")
+        if idle.calls:  # it calls anyway, so that only the words can be checked
+            checks = any(answer.refused for answer in answers.values())
+            if not checks:
+                why = "a tool_choice that does not exist"
+                checks = (yield _nonsense(_request(context, "required", plain, why=why))).refused
+            if not checks:
+                return []
+            obeyed["required"] = True
+        else:
+            talk = yield _request(context, "required", plain, _SMALL_TALK, "tool_choice required, small talk")
+            obeyed["required"] = bool(talk.calls)
+    quote = next((answer.message for answer in answers.values() if answer.refused), "")
+    allowed = [word for word in _ORDER if answers[word].passed and obeyed[word]]
+    return [Finding("tool_choice.allowed", allowed, "works", quote)]
 
 
 @question(
     "tool_choice while it reasons",
     "when.reasoning.tool_choice.allowed",
-    requests=6,
-    by_model=True,
-    capable=True,
-    applies=lambda c: offers_tools(c) and c.known.get("reasoning.mode") == "toggle" and c.on is not None,
+    requests=5,
+    applies=lambda c: offers_tools(c) and reasons_by_choice(c) and bool(c.known.get("tool_choice.allowed")),
 )
 def choice_reasoning(context: ProbeContext) -> Steps:
-    """Ask with each choice of a tool while the model reasons.
+    """Ask with each choice that was taken, while the model reasons.
 
-    Proof: the same, with reasoning on.
+    Proof: a choice that is taken without reasoning is refused with it; that one answer takes it is enough.
     """
-    return _choices(context, "when.reasoning.tool_choice.allowed", context.on)
+    on = context.on or {}
+    control = yield _request(context, None, on, why="tools without a choice")
+    if not control.passed:
+        return []
+    flag = "when.reasoning.tool_choice.allowed"
+    taken, quote = [], ""
+    for word in context.known["tool_choice.allowed"]:
+        answer = yield _request(context, word, on)
+        if answer.passed:
+            taken.append(word)
+        quote = quote or (answer.message if answer.refused else "")
+    return [Finding(flag, taken, "refused", quote)] if quote else [Finding(f"{SAME}tool_choice.", True, "works")]
