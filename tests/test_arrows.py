@@ -44,7 +44,7 @@ MAY: dict[str, set[str]] = {
     "engine": FLAGS | {"engine/decode", "engine/encode", "protocols"},
     "transports": VALUES | {"config", "engine/encode"},
     "cassette": VALUES | {"config"},
-    "estimates": FLAGS | {"engine/decode", "engine/encode", "protocols"},
+    "estimates": FLAGS | {"engine/decode", "engine/encode", "engine/options", "protocols"},
     "client": FLAGS
     | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "store", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cnllm.client.fallback import Cooldowns
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.tool_sets import HeldSets
+    from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
     from cnllm.types.message_types import Messages
     from cnllm.types.route import Fallback
@@ -45,6 +47,9 @@ _SIMULATED = Note(
 _NO_KEY = "sk-no-key-is-needed-here"
 _LONG = 8
 """Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
+_SYSTEM_ROLES = ("system", "developer")
+_BEGUN = 8
+"""The calls of a model whose beginning a client remembers."""
 
 
 class _KeyHolder:
@@ -89,6 +94,7 @@ class BaseClient(Generic[AnyTransport]):
         self._held_sets: HeldSets | None = None
         self._checker: InputChecker | None = None
         self._memory: MessageMemory | None = MessageMemory()
+        self._begun: dict[str, deque[Start]] = {}  # by model: how the last calls began, for quotes
         if fallback is not None:
             from cnllm.types.route import Fallback
 
@@ -210,17 +216,17 @@ class BaseClient(Generic[AnyTransport]):
     def quote(self, model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Quote:
         """Return the tokens and the bounds of the cost of a call. Nothing is sent, and no key is needed.
 
-        `high` is what the budget of a gateway's key reserves for the call; `low` takes from the cache what the model
-        had before it wrote its last turn in `messages` (`Message.by`), and has one token of output. With `fallback`
-        each model may be charged, one after the other. A simulated client quotes the model's price.
+        `high` is what the budget of a gateway's key reserves for the call; `low` has one token of output, and takes
+        from the cache what the model had before it wrote its last turn in `messages` (`Message.by`), or the tools and
+        the system message of an earlier call of this client. With `fallback` each model may be charged, one after the
+        other. A simulated client quotes the model's price.
         """
         from cnllm.estimates.quote import quote, quote_route
 
         rules, given = self._fallback_rules(options), as_messages(messages)
         targets = [model] if rules is None else [model, *rules.targets]
-        return quote_route(
-            [quote(self._plan(target, given, dict(options), stream=False, is_free=False)) for target in targets]
-        )
+        plans = [self._plan(target, given, dict(options), stream=False, is_free=False) for target in targets]
+        return quote_route([quote(plan, tuple(self._begun.get(plan.model.name, ()))) for plan in plans])
 
     def _plan(
         self,
@@ -347,6 +353,11 @@ class BaseClient(Generic[AnyTransport]):
         if "stream" in options:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
+        if plan.messages and plan.messages[0].role in _SYSTEM_ROLES:
+            if (begun := self._begun.get(plan.model.name)) is None:
+                begun = self._begun.setdefault(plan.model.name, deque(maxlen=_BEGUN))
+            if not begun or begun[-1][0] is not plan.messages[0]:
+                begun.append((plan.messages[0], plan.tools))
         api_key = _check_key(options.get("api_key")) or client_key
         if self.simulate:
             key: str | None = api_key or _NO_KEY

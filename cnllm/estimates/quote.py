@@ -9,21 +9,21 @@ from cnllm.engine.decode.cost import Facts, cost_of, exact_rate
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.money import amount_of
-from cnllm.estimates.tokens import estimate_input, estimate_sent, token_family
+from cnllm.estimates.tokens import Start, estimate_input, estimate_sent, token_family
 from cnllm.estimates.worst_case import most_calls, reply_count, requested_factor, requested_service, worst_case
 from cnllm.types import Quote, Usage
 
 __all__ = ["quote", "quote_route"]
 
 
-def quote(plan: Plan) -> Quote:
+def quote(plan: Plan, begun: Iterable[Start] = ()) -> Quote:
     """Return the tokens and the bounds of the cost of a request that is built.
 
     `high` is what the budget of a key reserves for it. `low` has the start that was sent before from the cache, one
-    token of output, and no call that the model may leave out.
+    token of output, and no call that the model may leave out. `begun` are the starts of earlier requests to the model.
     """
     worst = worst_case(plan)
-    input, sent = estimate_input(plan), estimate_sent(plan)
+    input, sent = estimate_input(plan), estimate_sent(plan, begun)
     cached = None if sent is None else min(sent, input)
     low, missing = _lowest_cost(plan, input, cached or 0)
     unknown = [*worst.unknown, *(name for name in missing if name not in worst.unknown), *_conditions(plan)]

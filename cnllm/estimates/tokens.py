@@ -12,11 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine.encode.plan import Plan
+from cnllm.engine.options import Function
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.documents import file_text
 
 __all__ = [
+    "Start",
     "TokenFamily",
     "estimate_input",
     "estimate_sent",
@@ -25,6 +27,9 @@ __all__ = [
     "text_bytes",
     "token_family",
 ]
+
+Start = tuple[Message, tuple[Function, ...]]
+"""The first message of a request, and its tools."""
 
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]+")
 _SLICE = 65_536  # characters
@@ -72,13 +77,18 @@ def estimate_input(plan: Plan) -> int:
     return _family_tokens(plan, plan.messages)
 
 
-def estimate_sent(plan: Plan) -> int | None:
+def estimate_sent(plan: Plan, begun: Iterable[Start] = ()) -> int | None:
     """Return about how many tokens at the start of a request were sent before; None where nothing shows it.
 
-    A turn that this very model wrote shows it: the request that it answered had all that stands before it.
+    A turn that this very model wrote shows it: the request that it answered had all that stands before it. An
+    earlier call that has `begun` with the same tools and the same system message shows it, too.
     """
     written = [number for number, message in enumerate(plan.messages) if message.by == plan.model.name]
-    return _family_tokens(plan, plan.messages[: written[-1]]) if written else None
+    if written:
+        return _family_tokens(plan, plan.messages[: written[-1]])
+    if plan.messages and any(first == plan.messages[0] and tools == plan.tools for first, tools in begun):
+        return _family_tokens(plan, plan.messages[:1])
+    return None
 
 
 def estimate_text(plan: Plan, messages: Iterable[Message] | None = None) -> int:

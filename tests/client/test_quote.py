@@ -90,6 +90,25 @@ def test_the_start_that_the_model_had_before_comes_from_the_cache(registry: Regi
     assert unknown.low == ((unknown.input - (unknown.cached or 0)) * 2 + 8) / MILLION
 
 
+def test_a_client_knows_the_system_messages_that_it_has_sent(registry: Registry) -> None:
+    def tool(city: str) -> str:
+        """Return the weather."""
+        return city
+
+    begin = Message.system("Be kind. " * 500)
+    with cnllm.Client(registry, simulate=True) as client:
+        assert client.quote("home/m", [begin, Message.user("Hi")]).cached is None
+        client.call("home/m", [begin, Message.user("Hi")])
+        found = client.quote("home/m", [Message.system("Be kind. " * 500), Message.user("Something else")])
+        assert found.cached is not None
+        assert 900 < found.cached < found.input
+        assert found.low == ((found.input - found.cached) * 2 + found.cached * Decimal("0.5") + 8) / MILLION
+        assert client.quote("home/m", "Hi", system="Be kind. " * 500).cached == found.cached
+        assert client.quote("home/m", [begin, Message.user("Hi")], tools=[tool]).cached is None, "tools come first"
+        assert client.quote("home/m", [Message.system("Be brief."), Message.user("Hi")]).cached is None
+        assert client.quote("home/dollars", [begin, Message.user("Hi")]).cached is None, "another cache"
+
+
 def test_what_is_not_known_is_named_and_bounds_nothing(registry: Registry) -> None:
     endless = ask(registry, "home/endless")
     assert (endless.high, endless.output_max) == (None, None)
