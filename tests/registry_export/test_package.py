@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import program
 import pytest
+from manual.pages import blocks
 
 from cnllm import Registry
 from cnllm.registry.read import builtin_path, read
-from tests.manual.pages import blocks
 
 from .support import flat, same
 
