@@ -254,8 +254,8 @@ def _sendable(body: Mapping[str, Any]) -> Any:
 
 def _raw_items(body: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     """Return the parts of a section as they are, cache marks included."""
-    value: Any = next((value for name in names if (value := body.get(name)) is not None), [])
-    return value if isinstance(value, list) else [value]
+    items: Any = next((value for name in names if (value := body.get(name)) is not None), [])
+    return items if isinstance(items, list) else [items]
 
 
 def _label(item: Any) -> str:
