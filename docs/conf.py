@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,22 @@ highlight_language = "none"
 
 
 def setup(app: Any) -> None:
-    """Add the model matrix to the site: it is a page of its own, made from the built-in registry."""
-    app.connect("build-finished", write_matrix)
+    """Add pages that are made from the built-in registry: the model matrix, and one for each provider and model."""
+    app.connect("build-finished", write_registry)
 
 
-def write_matrix(app: Any, error: Exception | None) -> None:
-    """Write matrix.html beside index.html, where the manual is built as HTML."""
+def write_registry(app: Any, error: Exception | None) -> None:
+    """Write matrix.html and the folder registry beside index.html, where the manual is built as HTML."""
     if error is not None or app.builder.format != "html":
         return
     from cnllm.cli.matrix.page import render_page
     from cnllm.registry import Registry
     from cnllm.registry.read import builtin_path, read
 
-    page = render_page(Registry([read(builtin_path(), builtin=True)]), manual="index.html")
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # where only the package is installed
+    from docs.site import write_site
+
+    registry = Registry([read(builtin_path(), builtin=True)])
+    page = render_page(registry, manual="index.html")
     Path(app.outdir, "matrix.html").write_text(page, encoding="utf-8")
+    write_site(registry, Path(app.outdir, "registry"))

@@ -23,7 +23,7 @@ from cnllm.registry.model import Fact, Model
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.schema import tidy
 
-__all__ = ["Document", "build_document", "document_schema", "encode_document", "licenses"]
+__all__ = ["Document", "build_document", "document_schema", "encode_document", "licenses", "value_reference"]
 
 FORMAT = "1.0.0"  # semantic: a reader of 1.x reads every 1.y
 UNKNOWN: Literal["unknown"] = "unknown"
@@ -131,16 +131,21 @@ def document_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **tidy(msgspec.json.schema(Document))}
 
 
+def value_reference(document: Document, value: Any) -> str | None:
+    """Return the name of a long value among those of the document; None for any other."""
+    name = _name(_text(value))
+    return name if name in document.values else None
+
+
 def encode_document(document: Document) -> bytes:
     """Return the document as JSON: keys in order, and a line for each entry, so that two versions can be compared."""
-    encode = msgspec.json.Encoder(order="deterministic").encode
     parts: list[bytes] = []
     for member in fields(Document):
         value = getattr(document, member.name)
-        text = encode(value)
+        text = _text(value)
         if isinstance(value, dict):
-            text = b"{\n" + b",\n".join(encode(key) + b":" + encode(value[key]) for key in sorted(value)) + b"\n}"
-        parts.append(encode(member.encode_name) + b":" + text)
+            text = b"{\n" + b",\n".join(_text(key) + b":" + _text(value[key]) for key in sorted(value)) + b"\n}"
+        parts.append(_text(member.encode_name) + b":" + text)
     return b"{\n" + b",\n".join(parts) + b"\n}\n"
 
 
@@ -231,6 +236,9 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
     return replace(document, version=f"{VERSION}+{digest}")
 
 
+_text = msgspec.json.Encoder(order="deterministic").encode  # equal values have equal bytes
+
+
 class _Row(Struct, frozen=True):
     """A model over one wire: its facts that are not those of the wire, and the flags of all."""
 
@@ -252,7 +260,6 @@ class _Tables:
         self._texts: dict[int, tuple[Any, bytes]] = {}
         self._names: dict[tuple[str | None, ...], str] = {}
         self._flags: dict[frozenset[str], frozenset[str]] = {}
-        self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def row(self, provider: str, family: str, wire: str, facts: Iterable[Fact]) -> _Row:
         """Return the row of a model, and take up what belongs to its wire, its family or its provider."""
@@ -285,7 +292,7 @@ class _Tables:
         value = said.value
         known = self._texts.get(id(value))
         if known is None:  # with the value, which keeps its id
-            known = self._texts[id(value)] = value, self._encode(value)
+            known = self._texts[id(value)] = value, _text(value)
         key = (known[1], self._source(said), said.rounded)
         fact = self._facts.get(key)
         if fact is None:
@@ -303,7 +310,7 @@ class _Tables:
             if said.source is None:
                 return _DEFAULT if said.layer == "defaults" else UNKNOWN
             source = ExportSource(said.source, said.seen or UNKNOWN, said.how or UNKNOWN)
-            name = self._names[key] = _name(self._encode(source))
+            name = self._names[key] = _name(_text(source))
             self.sources[name] = source
         return name
 

@@ -96,8 +96,8 @@ def _litellm_entry(model: Model) -> Iterator[tuple[str, Any]]:
         if above % _ABOVE == 0:
             yield from ((f"{key}_above_{above // _ABOVE}k_tokens", _per_token(value)) for key, value in tier.items())
     if flags.limits is not None:
-        if flags.limits.context is not None:
-            yield "max_input_tokens", flags.limits.context
+        if flags.limits.most_input is not None:
+            yield "max_input_tokens", flags.limits.most_input
         if flags.limits.output is not None:
             yield "max_output_tokens", flags.limits.output
             yield "max_tokens", flags.limits.output
@@ -181,7 +181,10 @@ def _model_file(model: Model) -> bytes:
             ("[cost.tiers]", [("tier", _Inline(size=above), facts.get("price.tiers")), *_rows(tier)])
             for above, tier in tiers.items()
         ),
-        ("limit", [(key, getattr(limits, key, None), facts.get(f"limits.{key}")) for key in ("context", "output")]),
+        (
+            "limit",
+            [(key, getattr(limits, key, None), facts.get(f"limits.{key}")) for key in ("context", "input", "output")],
+        ),
         ("modalities", [("input", kinds and [_PDF.get(kind, kind) for kind in kinds], facts.get("input"))]),
     ]
     return _toml(tables, _NEEDED, _NEEDED_TABLES)

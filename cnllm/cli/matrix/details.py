@@ -15,7 +15,7 @@ from cnllm.model_facts.summary import endpoint, levels
 if TYPE_CHECKING:
     from cnllm import Fact, Model
 
-__all__ = ["DetailData"]
+__all__ = ["DetailData", "source_address"]
 
 NUMBERS = ("status.released", "limits.context", "limits.input", "limits.output", "price.input", "price.output")
 """The flags that a model's page shows with their source, after the capabilities."""
@@ -82,7 +82,9 @@ class DetailData:
 
     def _source(self, source: str | None, seen: object, how: str | None) -> int:
         text = terminal.escape(source or "")
-        return self._sources.add((text, _link(text), str(seen or ""), how or ""))
+        address = source_address(text)
+        link = "=" if address and address == text else address  # "=": the source itself, stored once
+        return self._sources.add((text, link, str(seen or ""), how or ""))
 
     def _text(self, text: str) -> int:
         return self._texts.add(terminal.escape(text))
@@ -104,10 +106,10 @@ def _prices(model: Model) -> Iterator[list[Any]]:
             yield [kind, terminal.escape(str(other.get("until") or "")), other.get("input"), other.get("output")]
 
 
-def _link(source: str) -> str:
+def source_address(source: str) -> str:
     """Return the address of a source: itself, or that of a repository or a thread on GitHub; "" where it has none."""
     if source.startswith(("https://", "http://")):
-        return "="  # the source itself: stored once
+        return source
     if thread := _THREAD.fullmatch(source):
         return f"https://github.com/{thread['name']}/issues/{thread['number']}"
     if repository := _REPOSITORY.fullmatch(source):
