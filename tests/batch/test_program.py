@@ -271,3 +271,16 @@ def test_the_schema_of_the_report_holds(machine: Machine, tmp_path: Path) -> Non
     schema = json.loads((folder / "batch.schema.json").read_text())
     jsonschema.validate(done.json(), schema)
     assert os.path.exists(tmp_path / "o.jsonl.svg")
+
+
+def test_a_cap_needs_no_currency_and_gives_no_advice_that_does_not_help(machine: Machine, tmp_path: Path) -> None:
+    source, out = str(rows(tmp_path, prompts(60))), str(tmp_path / "out.jsonl")
+    command = ("batch", source, "-m", "home/m", "-o", out, "--max-tokens", "5", "--no-plot", "--simulate", "--max-cost")
+    machine.overlay("http://127.0.0.1:1", PRICE)
+    done = machine.run(*command, "0.0028")
+    assert done.status == 3
+    assert "run the same command again" not in done.out
+    (stopped,) = [line for line in done.out.splitlines() if line.startswith("stopped: ")]
+    assert " CNY is spent, and the next row may cost " in stopped
+    assert machine.run(*command, "0.0028").status == 2, "nothing more fits"
+    assert machine.run(*command, stopped.rpartition(" ")[2]).out.startswith(f"{int(done.out.split()[0]) + 1} done")
