@@ -99,6 +99,24 @@ def _needle(marker: str) -> str:
     return max(re.findall(r"[^\W_]+" if is_barred else r"\w+", marker.lower()), key=len, default="")
 
 
+def _needles(markers: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return words by the character with which markers begin that hold one of them; nothing if one holds none.
+
+    A word that has another one in it is left out: where it stands, the other one does.
+    """
+    words: dict[str, set[str]] = {}
+    for marker in markers:
+        needle = _needle(marker)
+        if not needle:
+            return ()
+        for start in _both_cases(_elements(marker)[0][0]):
+            words.setdefault(start[-1], set()).add(needle)
+    return tuple(
+        (start, tuple(sorted(word for word in known if not any(other in word for other in known - {word}))))
+        for start, known in sorted(words.items())
+    )
+
+
 def _any_of(markers: list[list[str]]) -> str:
     """Return a pattern for any of some markers, each given as its elements. Common beginnings are tried once.
 
@@ -147,11 +165,10 @@ class Markers:
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        needles = set(map(_needle, markers))
-        self._needles = () if "" in needles else tuple(sorted(needles))
         starts = {start for marker in markers for start in _both_cases(_elements(marker)[0][0])}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._chars = tuple(sorted(start[-1] for start in starts)) if plain else ()
+        self._needles = _needles(markers) if plain else ()
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         # Of a character that no marker repeats, only the last one in a text can begin a marker at its end.
         heads = {head for marker in markers if plain for head in _both_cases(marker[0])}
@@ -215,8 +232,9 @@ class Markers:
         """Return a position before the first word of a marker in a long text; -1 if there is none."""
         if any(char in text for char in _ODD):
             return start
-        lower = text.lower()
-        first = min((at for needle in self._needles if (at := lower.find(needle, start)) >= 0), default=-1)
+        needles = [needle for char, words in self._needles if char in text for needle in words]
+        lower = text.lower() if needles else ""
+        first = min((at for needle in needles if (at := lower.find(needle, start)) >= 0), default=-1)
         return first if first < 0 else max(start, first - self.longest)
 
     def match(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
@@ -252,20 +270,19 @@ class Markers:
         """Return a quick test whether a text contains a character that begins a marker. It is only a hint."""
         return self._first.search
 
-    @property
-    def may_begin_long(self) -> Callable[[str], object]:
-        """Return `may_begin` for long texts: a few searches for one character each are faster than one for a class."""
-        chars = self._chars
-        if not chars:
-            return self._first.search
-
-        def test(text: str) -> bool:
-            for char in chars:  # noqa: SIM110 (a generator costs more than it searches)
+    def occurs(self, text: str) -> bool:
+        """Whether a marker stands in a whole text; quick where none does, also beside HTML and code."""
+        if self._chars:  # a few searches for one character each are faster than one for a class
+            for char in self._chars:
                 if char in text:
-                    return True
+                    break
+            else:
+                return False
+        elif self._first.search(text) is None:
             return False
-
-        return test
+        if self._needles and self._skip(text, 0) < 0:
+            return False
+        return self.find(text) is not None
 
     def last_start(self, text: str) -> int:
         """Return the start of the last marker of a text, or -1."""

@@ -180,6 +180,7 @@ def test_both_readers_give_the_same_reply(
 
 
 def test_usual_bodies_are_read_directly() -> None:
+    page = "<div class='a'>`if a < b: c[0] = 1`</div>\n"
     message = {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm.", "annotations": []}
     calls = [
         {"id": "call_1", "index": 0, "type": "function", "function": {"name": "search", "arguments": '{"q": "a"}'}}
@@ -187,7 +188,8 @@ def test_usual_bodies_are_read_directly() -> None:
     for name in NAMES:
         model = REGISTRY.resolve(name, protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
         plan = engine.build_request(model, "Hi", tools=TOOLS, max_tokens=100)
-        for finish, more in (("stop", {}), ("tool_calls", {"tool_calls": calls})):
+        cases = ("stop", {}), ("stop", {"content": page}), ("stop", {"content": page * 50})
+        for finish, more in (*cases, ("tool_calls", {"tool_calls": calls})):
             choice = {"index": 0, "message": {**message, **more}, "finish_reason": finish}
             content = encode({"id": "r", "model": "m", "created": 1763650000, "choices": [choice]})
             is_tool_less = model.flags.tools is not None and model.flags.tools.supported is False

@@ -61,12 +61,12 @@ def text_call_filters(
 
 
 def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callable[[str], object] | None:
-    """Return a quick test whether a marker of calls or of reasoning may begin in a whole text; None where none can.
+    """Return a quick test whether a marker of calls or of reasoning stands in a whole text; None where none can.
 
     `has_functions` says whether the model may call functions.
     """
     found = _active_rules(flags, then, False, has_functions)
-    return None if found is None else found[2].may_begin_long
+    return None if found is None else found[2].occurs
 
 
 @once_per_flags
