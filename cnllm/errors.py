@@ -24,10 +24,11 @@ The part of a reply that arrived before the error is in `.reply` (or None). No m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
-    from cnllm.types import Note, Part, Reply
+    from cnllm.types import Cost, Note, Part, Reply
 
 __all__ = [
     "BadKey",
@@ -81,6 +82,9 @@ _ELSEWHERE = frozenset((401, 402, 403, 404, 405, 408, 409, 410, 425, 429))
 class CnllmError(Exception):
     """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended.
 
+    `attempt_costs` are the costs of other attempts of the same call that may be charged, None for an unknown one. Where
+    there is a `reply`, they are in its cost.
+
     `targets` are the targets of a route that did not answer: pairs of a model and the reason. The hint is also a note
     of the exception, so that a traceback ends with it.
     """
@@ -89,6 +93,7 @@ class CnllmError(Exception):
     retryable: bool = False
     retry_after: float | None = None
     run: Any = None
+    attempt_costs: tuple[Cost | None, ...] = ()
     targets: tuple[tuple[str, str], ...] = ()
     _hint: str | None = None
 
@@ -106,11 +111,16 @@ class CnllmError(Exception):
     def meaning(self) -> Meaning:
         """Return what the failure means: the table of its class, completed by what the response says.
 
-        What has arrived may be charged, whatever the class: a part of a reply, or the steps of a tool loop.
+        What has arrived may be charged, whatever the class: a part of a reply, the steps of a tool loop, or an attempt
+        before this one.
         """
+        meaning = self._own_meaning()
+        return meaning if meaning.charged else meaning._replace(charged=self._has_arrived() or bool(self.attempt_costs))
+
+    def _own_meaning(self) -> Meaning:
+        """Return the meaning of this failure alone."""
         table = self.class_meaning
-        meaning = Meaning(*(b if a is None else a for a, b in zip(table, self._response_meaning(), strict=True)))
-        return meaning if meaning.charged else meaning._replace(charged=self._has_arrived())
+        return Meaning(*(b if a is None else a for a, b in zip(table, self._response_meaning(), strict=True)))
 
     def _response_meaning(self) -> Meaning:
         return Meaning()
@@ -120,6 +130,33 @@ class CnllmError(Exception):
         if reply is not None and (reply.message.parts or reply.usage.input or reply.usage.output):
             return True
         return self.run is not None and bool(self.run.steps)
+
+    @property
+    def costs(self) -> tuple[Cost | None, ...]:
+        """Return the costs of what may be charged for the call, failed attempts included; None is unknown."""
+        if self.reply is not None and self.meaning.charged:
+            return (self.reply.cost,)
+        return (*self.attempt_costs, *((None,) if self._own_meaning().charged else ()))
+
+    @property
+    def cost(self) -> Cost | None:
+        """Return the cost of the call with its failed attempts, and what it leaves out; None where it is unknown."""
+        from cnllm.types.totals import sum_costs  # the command line needs errors where it needs no replies
+
+        return sum_costs(self.costs)
+
+    def add_attempts(self, costs: Sequence[Cost | None]) -> None:
+        """Add the costs of other attempts of the same call."""
+        if not costs:
+            return
+        if (reply := self.reply) is not None:
+            from msgspec.structs import replace
+
+            from cnllm.types.totals import sum_costs, with_costs
+
+            is_free = reply.cost is None and not self._own_meaning().charged and not self._has_arrived()
+            self.reply = replace(reply, cost=sum_costs(costs)) if is_free else with_costs(reply, costs)
+        self.attempt_costs = (*costs, *self.attempt_costs)
 
     @property
     def hint(self) -> str | None:

@@ -8,7 +8,7 @@ from cnllm.batch.settings import BatchSettings
 from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.estimates.worst_case import added_input, output_bound, reply_cost, worst_case
+from cnllm.estimates.worst_case import added_input, assume_price, output_bound, reply_cost, worst_case
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.types import Reply
@@ -23,6 +23,9 @@ _OPTION = 64  # bytes in which a limit of output tokens stands in a request
 class RequestPrice:
     """The prices of a run. `currency` is None where no price is known.
 
+    `assumed` is the price of a model without one. `reserved` is the price of a reservation where a part of the model's
+    own is not known, such as a fee.
+
     `added` is the most input that the endpoint has added to a request of the run, in tokens; None before one was
     answered. It replaces the much larger assumption that a request otherwise needs; a run under a cap `learns` it.
     """
@@ -33,12 +36,14 @@ class RequestPrice:
         assumed: Price | None,
         steps: int = 1,
         assumed_output: int | None = None,
+        reserved: Price | None = None,
         *,
         learns: bool = False,
     ) -> None:
         self.currency = currency
         self.added: int | None = None
         self.learns = learns
+        self._reserved = reserved
         self._assumed = assumed
         self._steps = steps
         self._assumed_output = assumed_output
@@ -48,10 +53,12 @@ class RequestPrice:
         if self.currency is None:
             return None
         if self._assumed is not None:
-            plan = replace(plan, flags=replace(plan.flags, price=self._assumed))
+            plan = assume_price(plan, self._assumed)
         if self._assumed_output is not None and output_bound(plan) is None:
             plan = replace(plan, max_output=self._assumed_output)
         cost = worst_case(plan, self.added).cost
+        if cost is None and self._reserved is not None:
+            cost = worst_case(assume_price(plan, self._reserved), self.added).cost
         return None if cost is None else cost * self._steps
 
     def output_with_room(self, plan: Plan, room: int) -> int:
@@ -100,9 +107,12 @@ def request_price(settings: BatchSettings, model: Model) -> RequestPrice:
     currency = known.currency if known is not None and has_price else None
     if assumed is not None and not has_price:
         currency = assumed.currency or settings.currency
+    is_same = assumed is not None and (assumed.currency or settings.currency) == currency
+    reserved = assumed if has_price and is_same else None
     if has_price:
         assumed = known if settings.simulate else None
-    price = RequestPrice(currency, assumed, steps, settings.assume_output, learns=settings.max_cost is not None)
+    learns = settings.max_cost is not None
+    price = RequestPrice(currency, assumed, steps, settings.assume_output, reserved, learns=learns)
     if settings.max_cost is None:
         return price
     if currency is None:

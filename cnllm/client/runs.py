@@ -42,7 +42,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.messages import as_messages
-from cnllm.types.totals import cost_total, total_usage
+from cnllm.types.totals import sum_costs, total_usage
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
@@ -302,8 +302,8 @@ class RunState(Generic[Answer_co]):
 
     @property
     def cost(self) -> Cost | None:
-        """Return the sum of the steps' costs; None where one is unknown."""
-        return cost_total([step.reply for step in self._loop.steps])
+        """Return the cost of the steps, and of calls that failed; it names what it leaves out, None is unknown."""
+        return sum_costs([*(step.reply.cost for step in self._loop.steps), *self._loop.lost_costs])
 
     def __repr__(self) -> str:
         counts = f"{len(self._loop.steps)} steps, {self.calls} calls"

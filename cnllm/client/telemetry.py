@@ -119,7 +119,8 @@ class LeakFound(TelemetryEvent, frozen=True, kw_only=True, tag="leak"):
 class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     """A call ended: with a reply (`finish`), with an `error` (its class), or closed by its caller (neither).
 
-    `registry` is the version of the data on the endpoint, as in `Reply.registry`.
+    `registry` is the version of the data on the endpoint, as in `Reply.registry`. `charged` says whether a failed call
+    may be charged; `cost` is then what is known of it.
     """
 
     attempts: int
@@ -132,6 +133,7 @@ class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     response_model: str | None = None
     response_id: str | None = None
     registry: str | None = None
+    charged: bool | None = None
 
 
 class ToolEnded(TelemetryEvent, frozen=True, kw_only=True, tag="tool"):
@@ -304,9 +306,10 @@ class Watch:
         if isinstance(error, StreamCut | IdleTimeout):
             self.reply_cut(error.message)
         reply = error.reply
-        usage, cost = (reply.usage, reply.cost) if reply is not None else (Usage(), None)
+        usage = reply.usage if reply is not None else Usage()
         status = error.status if isinstance(error, EndpointError) else None
-        self._end(error=type(error).__name__, status=status, usage=usage, cost=cost)
+        charged = error.meaning.charged
+        self._end(error=type(error).__name__, status=status, usage=usage, cost=error.cost, charged=charged)
 
     def _end(self, *, id: str | None = None, notes: Sequence[Note] = (), **fields: Any) -> None:
         if self._ended:

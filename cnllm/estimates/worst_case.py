@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.engine.decode.cost import MILLION, RATES, exact_rate, service_rates
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
@@ -28,6 +29,7 @@ from cnllm.types.media import media_kind
 __all__ = [
     "WorstCase",
     "added_input",
+    "assume_price",
     "input_bound",
     "output_bound",
     "reply_cost",
@@ -95,6 +97,14 @@ def worst_case(plan: Plan, added: int | None = None) -> WorstCase:
     corrections = plan.corrections if plan.answer is not None else 0
     attempts = 1 + corrections + (plan.if_cut == _AGAIN)
     return WorstCase(model, most_input, most_output, currency, attempt, attempt * attempts)
+
+
+def assume_price(plan: Plan, price: Price) -> Plan:
+    """Return a plan with an assumed price: it stands for all that the endpoint charges, unknown fees too."""
+    flags = replace(plan.flags, price=price)
+    if (search := flags.web_search) is not None and search.fee is None:
+        flags = replace(flags, web_search=replace(search, fee=0.0))
+    return replace(plan, flags=flags)
 
 
 def settled_cost(worst: WorstCase, reply: Reply | None) -> int | None:

@@ -152,8 +152,11 @@ def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     if entry.first is not None:
         data["first"] = round(entry.first, 4)
     data = {name: value for name, value in data.items() if value not in ("", None)}
-    if entry.cost is not None:
-        data["cost"] = {"amount": str(entry.cost.amount), "currency": entry.cost.currency}
+    if (cost := entry.cost) is not None:
+        data["cost"] = {"amount": str(cost.amount), "currency": cost.currency}
+        if not cost.complete:
+            most = None if cost.at_most is None else str(cost.at_most)
+            data["cost"] |= {"missing": cost.missing, "at_most": most}
     return {**data, "notes": notes}
 
 
@@ -179,7 +182,7 @@ def logged_call(
         usage=entry.usage,
         cost=entry.cost,
         seconds=entry.seconds,
-        error=Failure(failure, entry.outcome) if failure else None,
+        error=Failure(failure, entry.outcome, bool(entry.charged)) if failure else None,
         notes=entry.notes,
         registry=entry.registry,
         reply_id=entry.reply_id,

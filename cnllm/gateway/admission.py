@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import format_units
-from cnllm.estimates.worst_case import WorstCase, output_bound, settled_cost, worst_case
+from cnllm.estimates.worst_case import WorstCase, assume_price, output_bound, settled_cost, worst_case
 from cnllm.gateway.access import OPEN, Access, digest, sent_keys
 from cnllm.gateway.bounds import Guesses
 from cnllm.gateway.failures import Failure, RequestFailed
@@ -185,13 +185,19 @@ class Admission:
             _LOGGER.warning("the soft budget of the %s %s is spent: %s", record.kind, record.name, _amounts(warning))
 
     def worst_case(self, rights: Rights, plan: Plan) -> WorstCase:
-        """Return the bounds of a request, as far as a budget needs them. A long request takes long."""
+        """Return the bounds of a request, as far as a budget needs them. A long request takes long.
+
+        Where a part of the price is not known, such as a fee, the price that the key assumes counts.
+        """
         price = rights.price(plan.flags.price)
         if self.simulate:
             return WorstCase(plan.model.name, None, None, cost=0)
         if not any(record.budgets for record in rights.records):
             return WorstCase(plan.model.name, None, None, price.currency if price is not None else None)
-        return worst_case(plan if price is plan.flags.price else replace(plan, flags=replace(plan.flags, price=price)))
+        worst = worst_case(plan)
+        if worst.cost is None and rights.assumed is not None:
+            return worst_case(assume_price(plan, rights.assumed))
+        return worst
 
     def admitted(
         self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int], protocol: str

@@ -447,6 +447,9 @@ class HttpRequest:
         self._entry.error = type(error).__name__
         if error.reply is not None:
             self._note(exchange, error.reply)
+        else:
+            self._entry.cost = error.cost
+        self._entry.charged = error.meaning.charged or None
         tokens = 0
         if isinstance(error, ContextTooLong):
             assert self._body is not None

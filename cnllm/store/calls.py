@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.config import redact
@@ -67,9 +68,7 @@ def add_calls(file: DatabaseFile, calls: Sequence[LoggedCall]) -> None:
 def _row(call: LoggedCall) -> dict[str, object]:
     """Return the columns of a call."""
     cost = call.cost
-    error = (
-        None if call.error is None else redact.redact_data({"type": call.error.type, "message": call.error.message}, ())
-    )
+    error = None if call.error is None else redact.redact_data(msgspec.to_builtins(call.error), ())
     notes = [{"code": note.code, "flag": note.flag, "said": "", "did": "", "where": note.where} for note in call.notes]
     return {
         "conversation": call.conversation,

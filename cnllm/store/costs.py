@@ -13,6 +13,8 @@ from cnllm.errors import ERRORS
 from cnllm.store.records import Failure, stored_cost, sum_by_currency
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
+from cnllm.types.totals import UNKNOWN_REQUEST
+from cnllm.types.totals import sum_costs as add_costs
 
 if TYPE_CHECKING:
     from cnllm.store.file import DatabaseFile
@@ -113,7 +115,8 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         labels["key"] = as_text(key) or _NO_KEY
         label = labels.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
-        if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
+        is_free = failure is not None and failure.type in _FREE and not failure.charged
+        if is_free and not (amount or usage or has_reply):
             yield _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
             continue
         cost = _cost(amount, currency, bill)
@@ -136,8 +139,9 @@ def _row(label: str, turns: list[_TurnCost]) -> CostRow:
     uncounted = uncounted_cached = 0
     for turn in turns:
         usage = turn.usage or Usage()
-        uncounted += usage.input is None or usage.output is None or turn.repeated
-        uncounted_cached += usage.cached is None or turn.repeated
+        is_partial = turn.repeated or (turn.cost is not None and UNKNOWN_REQUEST in turn.cost.missing)
+        uncounted += usage.input is None or usage.output is None or is_partial
+        uncounted_cached += usage.cached is None or is_partial
         for name in counts:
             counts[name] += getattr(usage, name) or 0
     unknown = sum(not turn.complete for turn in turns)
@@ -147,10 +151,18 @@ def _row(label: str, turns: list[_TurnCost]) -> CostRow:
         **counts,
         uncounted=uncounted,
         uncounted_cached=uncounted_cached,
-        cost=sorted(sum_by_currency(turn.cost for turn in turns), key=lambda cost: cost.currency),
+        cost=sorted(_sums(turns), key=lambda cost: cost.currency),
         unknown=unknown,
         exact=unknown == 0,
     )
+
+
+def _sums(turns: list[_TurnCost]) -> list[Cost]:
+    """Return the sums of the known costs. Where a turn has a part that nobody knows, each sum names it."""
+    sums = sum_by_currency(turn.cost for turn in turns)
+    if not any(not turn.complete and (turn.cost is None or turn.cost.complete) for turn in turns):
+        return sums
+    return [total for cost in sums if (total := add_costs([cost, None])) is not None]
 
 
 def _note_codes(notes: object) -> set[str]:

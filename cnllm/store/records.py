@@ -40,11 +40,12 @@ Origin = Literal["endpoint", "simulated", "replayed"]
 """The source of the answer."""
 
 
-class Failure(Struct, frozen=True):
-    """The error of a turn."""
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """The error of a turn. `charged`: the endpoint may charge it, whatever its type."""
 
     type: str
     message: str
+    charged: bool = False
 
 
 class PrefixRecord(Struct, frozen=True, kw_only=True):

@@ -11,9 +11,9 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
-from cnllm.store.records import bill_column
+from cnllm.store.records import Failure, bill_column
 from cnllm.store.text import as_json, encodable_text
-from cnllm.types import Message, Reply, ToolResult
+from cnllm.types import Cost, Message, Reply, ToolResult
 
 if TYPE_CHECKING:
     import sqlite3
@@ -105,9 +105,11 @@ class Turn:
             "process": None,
         }
         if error is not None:
-            row["error"] = self._json({"type": type(error).__name__, "message": str(error)})
+            row["error"] = self._json(_failure(error))
         if reply is not None:
             row |= self._reply_columns(reply)
+        elif isinstance(error, CnllmError):
+            row |= _cost_columns(error.cost)
         with self._file.writing() as connection:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
@@ -117,15 +119,12 @@ class Turn:
                 self._insert_exchange(connection, _without_chunks(entry) if echoed else entry)
 
     def _reply_columns(self, reply: Reply) -> dict[str, Any]:
-        cost = reply.cost
         names = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
         return {
             "finish": reply.finish,
             **{name: text and encodable_text(redact.redact(text, self._secrets)) for name, text in names.items()},
             "usage": as_json(reply.usage),
-            "cost": str(cost.amount) if cost else None,
-            "currency": cost.currency if cost else None,
-            "bill": bill_column(cost),
+            **_cost_columns(reply.cost),
             "notes": self._json(reply.notes),
             "incomplete": self._json(reply.incomplete),
             "registry": reply.registry or None,
@@ -168,6 +167,19 @@ def add_messages(
                 *(encodable_text(redact.redact(text, secrets)) for text in texts),
             ),
         )
+
+
+def _failure(error: BaseException) -> Failure:
+    """Return the record of an error."""
+    charged = isinstance(error, CnllmError) and bool(error.meaning.charged)
+    return Failure(type(error).__name__, str(error), charged)
+
+
+def _cost_columns(cost: Cost | None) -> dict[str, str | None]:
+    """Return the columns of a cost."""
+    if cost is None:
+        return {"cost": None, "currency": None, "bill": None}
+    return {"cost": str(cost.amount), "currency": cost.currency, "bill": bill_column(cost)}
 
 
 def _holds_secret(message: Message, secrets: tuple[str, ...]) -> bool:

@@ -33,8 +33,15 @@ def cost_total(replies: Sequence[Reply]) -> Cost | None:
 
 
 def with_costs(reply: Reply, others: Sequence[Cost | None]) -> Reply:
-    """Return a reply whose cost has those of other requests, too; None is unknown."""
-    return replace(reply, cost=sum_costs([*others, reply.cost])) if others else reply
+    """Return a reply whose cost has those of other requests, too; None is unknown.
+
+    The sum is in the currency of the reply: the cost of a request in another one is unknown in it.
+    """
+    if not others:
+        return reply
+    currency = None if reply.cost is None else reply.cost.currency
+    same = [cost if cost is None or currency in (None, cost.currency) else None for cost in others]
+    return replace(reply, cost=sum_costs([*same, reply.cost]))
 
 
 def sum_costs(costs: Sequence[Cost | None]) -> Cost | None:

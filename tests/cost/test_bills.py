@@ -6,7 +6,6 @@ import re
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +21,11 @@ from cnllm.store import Store
 
 from .bills import BILLS
 from .replies import Made
+from .server import sse
 
 MILLION = Decimal(1_000_000)
+Figure = tuple[Decimal, tuple[str, ...], Decimal | None]
+"""An amount, what it leaves out, and the most that the cost can be."""
 
 
 @cache
@@ -40,15 +42,6 @@ def worth(arithmetic: str) -> Decimal:
     """Return the value of a row's arithmetic, without binary fractions."""
     exact = re.sub(r"[\d._]+", lambda number: f"Decimal('{number[0].replace('_', '')}')", arithmetic)
     return Decimal(eval(exact, {"Decimal": Decimal})) / MILLION
-
-
-def sse(made: Made, *chunks: dict[str, Any], ends: bool = True) -> bytes:
-    events = [*chunks, *([{"type": "message_stop"}] if ends and made.protocol == "anthropic-messages" else ())]
-    lines = []
-    for event in events:
-        kind = f"event: {event['type']}\n".encode() if "type" in event else b""
-        lines.append(kind + b"data: " + msgspec.json.encode(event) + b"\n\n")
-    return b"".join(lines) + (b"data: [DONE]\n\n" if ends and made.protocol == "openai-chat" else b"")
 
 
 def streamed(model: Model, data: bytes) -> Reply:
@@ -75,14 +68,14 @@ def replies(model: Model, made: Made) -> dict[str, Reply]:
     return out
 
 
-def expected(arithmetic: str, missing: str, most: str) -> tuple[Decimal, tuple[str, ...], Decimal | None] | None:
+def expected(arithmetic: str, missing: str, most: str) -> Figure | None:
     if missing == "all":
         return None
     amount = worth(arithmetic)
     return amount, (missing,) if missing else (), amount if not missing else worth(most) if most else None
 
 
-def facts(cost: Cost | None) -> tuple[Decimal, tuple[str, ...], Decimal | None] | None:
+def facts(cost: Cost | None) -> Figure | None:
     return None if cost is None else (cost.amount, cost.missing, cost.at_most)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
-from cnllm.types.totals import cost_total, total_usage
+from cnllm.types.totals import total_usage, with_costs
 
 __all__ = ["apply_prefill", "join_halves", "prefill_rules", "prefill_turn"]
 
@@ -50,11 +50,6 @@ def join_halves(old: Reply, new: Reply) -> Reply:
     """Join both halves of a reply. Both requests were paid for: usage and cost are their sums."""
     text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]
-    both = [old, new]
-    return replace(
-        new,
-        text=text,
-        message=replace(new.message, parts=(Text(text), *parts)),
-        usage=total_usage(both),
-        cost=cost_total(both),
-    )
+    usage = total_usage([old, new])
+    joined = replace(new, text=text, message=replace(new.message, parts=(Text(text), *parts)), usage=usage)
+    return with_costs(joined, [old.cost])

@@ -106,13 +106,16 @@ class Call:
             reply: Reply | None = _close_parser(self.parser, is_broken=True)
         except (StreamCut, EndpointError) as error:
             reply = error.reply
-        return reply if reply is None or self._earlier is None else join_steps(self._earlier, reply)
+        if reply is None:
+            return None
+        reply = with_costs(reply, self._failed)
+        return reply if self._earlier is None else join_steps(self._earlier, reply)
 
     # ── whole replies ────────────────────────────────────────────────────────
 
     def complete(self) -> Steps:
         """Return the reply in one piece, corrected where the plan says so."""
-        reply = with_costs((yield from self._whole()), self._failed)
+        reply = self._with_failed((yield from self._whole()))
         if self.plan.echo is not None:
             reply = yield from self._search(reply, None)
         reply = yield from corrections.correct(self.plan, reply, self._ask_again)
@@ -123,26 +126,35 @@ class Call:
         if self.plan.stream:  # an endpoint that only streams
             return (yield from _through(self._stream(), lambda _: []))
         tries = 0
-        while True:
-            tries += 1
-            head = yield Send(self.plan)
-            error: CnllmError
-            if isinstance(head, TransportError):
-                error = head
-            else:
-                status, headers = head
-                body = yield from self._read_body(status)
-                try:
-                    return self._parse(status, headers, body)
-                except EndpointError as reported:
-                    error = reported
-            yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
-            self._fail(error)
+        try:
+            while True:
+                tries += 1
+                head = yield Send(self.plan)
+                error: CnllmError
+                if isinstance(head, TransportError):
+                    error = head
+                else:
+                    status, headers = head
+                    body = yield from self._read_body(status)
+                    try:
+                        return self._parse(status, headers, body)
+                    except EndpointError as reported:
+                        error = reported
+                yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+                self._failed += error.costs
+        except CnllmError as last_error:
+            self.add_attempts(last_error)
+            raise
 
-    def _fail(self, error: CnllmError) -> None:
-        """Count an attempt that failed, if the endpoint may charge it. A refusal costs nothing."""
-        if error.meaning.charged and (error.reply is not None or isinstance(error, TransportError)):
-            self._failed.append(None if error.reply is None else error.reply.cost)
+    def add_attempts(self, error: CnllmError) -> None:
+        """Add the costs of the attempts before it to the error of the call."""
+        error.add_attempts(self._failed)
+        self._failed = []
+
+    def _with_failed(self, reply: Reply) -> Reply:
+        """Return the reply with the costs of the attempts before it."""
+        costs, self._failed = self._failed, []
+        return with_costs(reply, costs)
 
     def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
         """Return the rest of a body.
@@ -205,22 +217,26 @@ class Call:
     def _stream(self) -> Steps:
         """Return the reply and deliver its events, with retries before the first event."""
         tries = 0
-        while True:
-            tries += 1
-            head = yield Send(self.plan)
-            try:
-                if isinstance(head, TransportError):
-                    raise head
-                status, headers = head
-                if status >= 300 or not self.plan.stream:
-                    body = yield from self._read_body(status)
-                    return (yield from self._deliver_whole(status, headers, body))
-                return (yield from self._read(status, headers))
-            except (EndpointError, TransportError) as error:
-                if self._delivered:
-                    raise
-                yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
-                self._fail(error)
+        try:
+            while True:
+                tries += 1
+                head = yield Send(self.plan)
+                try:
+                    if isinstance(head, TransportError):
+                        raise head
+                    status, headers = head
+                    if status >= 300 or not self.plan.stream:
+                        body = yield from self._read_body(status)
+                        return (yield from self._deliver_whole(status, headers, body))
+                    return (yield from self._read(status, headers))
+                except (EndpointError, TransportError) as error:
+                    if self._delivered:
+                        raise
+                    yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
+                    self._failed += error.costs
+        except CnllmError as last_error:
+            self.add_attempts(last_error)
+            raise
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
         """Parse a whole response and deliver its events."""
@@ -316,9 +332,9 @@ class Call:
         """Return the reply and deliver its events, without the calls of a search, which are answered."""
         name = self.plan.echo
         if name is None:
-            return with_costs((yield from self._stream()), self._failed)
+            return self._with_failed((yield from self._stream()))
         events = EchoFilter(name, self._earlier)
-        reply = with_costs((yield from _through(self._stream(), events.feed)), self._failed)
+        reply = self._with_failed((yield from _through(self._stream(), events.feed)))
         return (yield from self._search(reply, events))
 
     def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
@@ -357,7 +373,11 @@ class Call:
         try:
             return (yield from nested._answer() if stream else nested.complete())
         except CnllmError as error:
-            if error.reply is not None and nested._step is None:
+            if nested._step is not None:  # the error has the steps before it
+                raise
+            if error.reply is None:
+                error.add_attempts([nested._earlier.cost])
+            else:
                 error.reply = join_steps(nested._earlier, error.reply)
             raise
 
@@ -408,6 +428,7 @@ class Call:
         assert cut.reply is not None
         retry = replace(self._retry, attempts=1)
         last_error: CnllmError = cut
+        before_cut = len(self._failed)
         self._failed.append(cut.reply.cost)
         if (whole := (yield from self._continue_by_prefill(cut.reply, retry))) is not None:
             return whole
@@ -418,7 +439,7 @@ class Call:
                 reply = yield from nested.complete()
             except (StreamCut, TransportError, EndpointError) as error:
                 last_error = error
-                self._fail(error)
+                self._failed += error.costs
                 if not retry_policy.may_recover(error):
                     break
             else:
@@ -427,6 +448,7 @@ class Call:
             if tries < limit:
                 yield Sleep(retry_policy.backoff(tries, self._retry, self._chance), last_error)
         yield FinalEvents([e for e in last if e not in before])
+        del self._failed[before_cut]  # the error has it
         raise cut from last_error
 
     def _continue_by_prefill(self, old: Reply, retry: Retry) -> Generator[Effect, Any, Reply | None]:
@@ -438,7 +460,8 @@ class Call:
         try:
             plan = replace(self._replan(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
             rest = yield from self._nested(plan, self._replan, retry).complete()
-        except (StreamCut, TransportError, EndpointError, CannotSend):
+        except (StreamCut, TransportError, EndpointError, CannotSend) as error:
+            self._failed += error.costs
             return None
         self._failed.pop()  # the halves are joined
         reply = prefill.join_halves(old, rest)

@@ -10,7 +10,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call_effects import Steps
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reply, Text
-from cnllm.types.totals import cost_total, total_usage
+from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = ["correct"]
 
@@ -33,8 +33,10 @@ def correct(plan: Plan, reply: Reply, ask: Callable[..., Steps]) -> Steps:
         try:
             corrected = yield from ask(*turns)
         except CnllmError as error:  # the earlier reply is whole, and paid for
-            return _correction_failed(reply, problem, str(error))
+            return with_costs(_correction_failed(reply, problem, str(error)), error.costs)
         if corrected.finish not in ("stop", "tool_calls"):
+            both = [reply, corrected]
+            reply = replace(reply, usage=total_usage(both), cost=cost_total(both))
             return _correction_failed(reply, problem, f"it ended with {corrected.finish}")
         reply = _add_usage(reply, corrected, problem, number, plan.corrections)
     return reply

@@ -19,6 +19,7 @@ from cnllm.engine.run.endings import call_events
 from cnllm.errors import CnllmError
 from cnllm.types import (
     BlockEnd,
+    Cost,
     Event,
     Finished,
     Message,
@@ -38,7 +39,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.custom_tools import custom_grammar, custom_input
-from cnllm.types.totals import cost_total, total_usage
+from cnllm.types.totals import cost_total, total_usage, with_costs
 
 __all__ = ["Grammars", "HeldEvents", "check_inputs", "hold_events", "plan_grammars"]
 
@@ -75,11 +76,12 @@ def check_inputs(reply: Reply, grammars: Grammars, ask: Callable[..., Steps] | N
     try:
         second = yield from ask(*_correction_turns(reply, found))
         reason = None if second.finish in ("stop", "tool_calls") else f"it ended with {second.finish}"
+        costs: Sequence[Cost | None] = [second.cost]
     except CnllmError as error:  # the earlier reply is whole, and paid for
-        reason = str(error)
+        reason, costs = str(error), error.costs
     if reason is not None:
         notes = _wrong_notes(calls, found, "passed on as it is")
-        return _add_notes(reply, [*notes, _failed_note(reason)])
+        return with_costs(_add_notes(reply, [*notes, _failed_note(reason)]), costs)
     reply = _corrected_reply(reply, second, found)
     later = _checked_calls(second, grammars)
     if not later:

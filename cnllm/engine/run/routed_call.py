@@ -48,7 +48,7 @@ from cnllm.types import (
     Usage,
 )
 from cnllm.types.delivered import Diverged
-from cnllm.types.totals import cost_total, total_usage, with_costs
+from cnllm.types.totals import total_usage, with_costs
 
 __all__ = ["RouteTarget", "RoutedCall"]
 
@@ -99,8 +99,9 @@ class RoutedCall(Call):
         self._notes: list[Note] = []
         self._errors: list[CnllmError] = []
         self._spent: list[Reply] = []  # failed attempts whose usage is known
-        self._unknown: list[Cost | None] = []  # failed attempts that may be charged, of unknown cost
+        self._costs: list[tuple[CnllmError | None, Sequence[Cost | None]]] = []  # of failed attempts; None is unknown
         self._before: Reply | None = None  # the first part of a reply that goes on
+        self._joined_errors: list[CnllmError] = []  # those whose replies are in it
         self._seen = False  # whether content was delivered
         self._texts: list[str] = []
         self._closing: list[Event] = []
@@ -113,10 +114,12 @@ class RoutedCall(Call):
 
     def partial_reply(self) -> Reply | None:
         """Return the reply as far as it was read."""
-        rest = self._call.partial_reply()
+        reply = rest = self._call.partial_reply()
         if self._before is None or rest is None:
-            return self._before or rest
-        return prefill.join_halves(self._before, rest)
+            reply = self._before or rest
+        else:
+            reply = prefill.join_halves(self._before, rest)
+        return None if reply is None else with_costs(reply, self._other_costs(*self._joined_errors))
 
     def complete(self) -> Steps:
         """Return the reply in one piece."""
@@ -175,8 +178,7 @@ class RoutedCall(Call):
             self._state.succeed(self._target.key)  # it answered
         if error.reply is not None and error.reply.usage != Usage():
             self._spent.append(error.reply)
-        elif meaning.charged and (error.reply is not None or isinstance(error, TransportError)):
-            self._unknown.append(None)
+        self._costs.append((error, error.costs))
         if isinstance(error, ContextTooLong):
             self._drop_small_windows(self._target.model)
         return meaning.elsewhere is True
@@ -188,6 +190,10 @@ class RoutedCall(Call):
                     targets.remove(target)
                     self._pass_over(target, reason)
 
+    def _other_costs(self, *errors: CnllmError) -> list[Cost | None]:
+        """Return the costs of the failed attempts without those of some errors."""
+        return [cost for error, costs in self._costs if error not in errors for cost in costs]
+
     def _no_target(self) -> CnllmError:
         """Return the error of a route whose targets all failed: the first one that was asked names the cause."""
         reasons = tuple(self._reasons.items())
@@ -195,6 +201,7 @@ class RoutedCall(Call):
         if not self._errors:
             return NoTarget(f"no target can take this request: {listing}", targets=reasons)
         error = self._errors[0]
+        error.add_attempts(self._other_costs(error))
         error.targets = reasons
         if len(reasons) > 1:
             error.hint = f"every target was tried: {listing}"
@@ -217,6 +224,7 @@ class RoutedCall(Call):
                     return (yield from self._go_on(error, elsewhere))
                 failed = self._target.model.name
                 if not elsewhere:
+                    error.add_attempts(self._other_costs(error))
                     raise
                 if not self._advance():
                     raise self._no_target() from error
@@ -237,9 +245,8 @@ class RoutedCall(Call):
         """Return the reply with what the failed attempts cost, where that is known."""
         self._state.succeed(self._target.key)
         if self._spent:
-            replies = [*self._spent, reply]
-            reply = replace(reply, usage=total_usage(replies), cost=cost_total(replies))
-        return with_costs(reply, self._unknown)
+            reply = replace(reply, usage=total_usage([*self._spent, reply]))
+        return with_costs(reply, self._other_costs())
 
     def _attempt(self, steps: Steps, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply.
@@ -281,7 +288,9 @@ class RoutedCall(Call):
                     steps.close()
                     if self._seen:
                         yield FinalEvents(events)
-                    raise StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
+                    raise self._counted(
+                        StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
+                    )
                 if kind is FinalEvents:
                     yield FinalEvents([*self._closing, *(e for e in events if not isinstance(e, _CLOSING))])
                     self._closing = [e for e in events if isinstance(e, _CLOSING)]
@@ -290,7 +299,7 @@ class RoutedCall(Call):
                     answer = yield events
                     if limit is not None and not self._seen and self._clock() - begin >= limit - _TOLERANCE:
                         steps.close()
-                        raise Timeout(f"no token came within {limit:g} s")
+                        raise self._counted(Timeout(f"no token came within {limit:g} s"))
                 continue
             if kind is Send and limit is not None:
                 answer = yield Send(_limited(effect.plan, limit - (self._clock() - begin)))
@@ -306,10 +315,15 @@ class RoutedCall(Call):
             if kind is Sleep:
                 if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
                     steps.close()
-                    raise effect.error
+                    raise self._counted(effect.error)
                 retries += 1
                 begin += effect.seconds
             answer = yield effect
+
+    def _counted(self, error: CnllmError) -> CnllmError:
+        """Return an error of the current target with the costs of its earlier attempts."""
+        self._call.add_attempts(error)
+        return error
 
     def _delivered_reply(self) -> Reply | None:
         """Return the reply as far as it can be trusted, where a chunk of its stream was damaged."""
@@ -329,6 +343,7 @@ class RoutedCall(Call):
         turn = prefill.prefill_turn(partial)
         if elsewhere and turn is not None and partial is not None:
             self._before = partial
+            self._joined_errors = [error]
             failed, broken = self._target.model.name, self._call.plan
             if broken.prefill is not None and (yield from self._prefilled(turn)):
                 return self._joined
@@ -347,6 +362,7 @@ class RoutedCall(Call):
             self.plan = broken
             error.hint = f"{failed} broke off, and no other target could go on: {self._listing()}"
         error.reply = self._before or partial
+        error.add_attempts(self._other_costs(error, *self._joined_errors))
         error.targets = tuple(self._reasons.items())
         yield FinalEvents(closing)
         raise error
@@ -393,12 +409,14 @@ class RoutedCall(Call):
                     effect = type(effect)(passed)
                 elif type(effect) is Sleep and effect.error is not None:
                     if not may_wait(effect.error, effect.seconds, retries):
-                        raise effect.error
+                        raise self._counted(effect.error)
                     retries += 1
                 answer = yield effect
             rest = texts.end()
         except Diverged:
             steps.close()
+            other = self._call.partial_reply()
+            self._costs.append((None, [None if other is None else other.cost]))
             self._reasons[self._target.model.name] = "its reply is another one"
             return False  # type: ignore[return-value]
         except _FAILURES as error:
@@ -406,6 +424,7 @@ class RoutedCall(Call):
             self._record(error)
             if delivered and error.reply is not None:
                 self._before = self._join(before, error.reply, texts)
+                self._joined_errors.append(error)
             return False  # type: ignore[return-value]
         note = Note(
             "target-continued",
@@ -413,7 +432,7 @@ class RoutedCall(Call):
             "the stream was cut",
             f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both",
         )
-        joined = self._join(before, reply, texts)
+        joined = with_costs(self._join(before, reply, texts), self._other_costs(*self._joined_errors))
         more = [*(n for n in joined.notes if n not in before.notes), note]
         self._joined = replace(joined, notes=[*before.notes, *more])
         self._state.succeed(self._target.key)
@@ -424,8 +443,8 @@ class RoutedCall(Call):
     def _join(before: Reply, reply: Reply, texts: Follower | RepeatedStart) -> Reply:
         if isinstance(texts, RepeatedStart):
             return continued_reply(before, reply, texts.repeats)
-        both = [before, reply]
-        return replace(reply, usage=total_usage(both), cost=cost_total(both))
+        reply = replace(reply, usage=total_usage([before, reply]))
+        return with_costs(reply, [before.cost])
 
 
 def _closing_events(reply: Reply, calls: Sequence[Event]) -> list[Event]:

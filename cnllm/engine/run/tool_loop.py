@@ -30,6 +30,7 @@ from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls,
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
+    Cost,
     Event,
     Finished,
     Message,
@@ -51,6 +52,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import Delivered
 from cnllm.types.policy import Recovery
+from cnllm.types.totals import sum_costs
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
@@ -102,6 +104,8 @@ class Loop:
         self._rules = rules
         self._clock = clock
         self._notes: list[Note] = []
+        self._calls: list[Reply | CnllmError | None] = []  # the calls of the model in this step
+        self.lost_costs: list[Cost | None] = []  # of calls that belong to no step; None is unknown
         self._tool_uses: tuple[ToolUse, ...] = ()  # of this step
         self._resumed = False
         self._used = {call.id for message in self.history for call in message.tool_calls}
@@ -266,11 +270,24 @@ class Loop:
     # ── calls of the model ───────────────────────────────────────────────────
 
     def _reply(self) -> Generator[Any, Any, Reply | None]:
-        """Return a reply that the loop can continue from; None where the run was cancelled.
+        """Return a reply that the loop can continue from, with the costs of all calls of its step.
 
-        Raises the error that ended the call.
+        None where the run was cancelled. Raises the error that ended the call.
         """
-        first: Reply | CnllmError | None = yield self._model_call(self.history, stream=self._rules.stream)
+        self._calls = []
+        reply: Reply | None = None
+        try:
+            reply = yield from self._usable_reply()
+        finally:
+            if reply is None:
+                self.lost_costs += [cost for call in self._calls for cost in _costs(call)]
+        if reply is None or len(self._calls) == 1:
+            return reply
+        return replace(reply, cost=sum_costs([cost for call in self._calls for cost in _costs(call)]))
+
+    def _usable_reply(self) -> Generator[Any, Any, Reply | None]:
+        """Return a reply that the loop can continue from; None where the run was cancelled."""
+        first: Reply | CnllmError | None = yield from self._call_model(self.history, stream=self._rules.stream)
         result = first
         usable: Reply | None = None
         tries = 0
@@ -279,7 +296,7 @@ class Loop:
             tries += 1
             usable = result if usable is None and isinstance(result, Reply) else usable
             self._note("step-again", "stream.if_cut", reason, "the step was taken again, without streaming")
-            result = yield self._model_call(self.history, stream=False)
+            result = yield from self._call_model(self.history, stream=False)
         if result is None or self.cancelled:
             return None
         if usable is not None and usable.text.strip() and self._needs_continuation(result):
@@ -320,8 +337,14 @@ class Loop:
             return self._has_lost_calls(result)
         return continuation.needs_continuation(result)
 
-    def _model_call(self, messages: list[Message], *, stream: bool) -> CallModel:
-        return CallModel(list(messages), stream, bool(self._rules.first_choice and self.steps))
+    def _call_model(self, messages: list[Message], *, stream: bool) -> Generator[Any, Any, Reply | CnllmError | None]:
+        """Call the model, and return its reply or error; None where the run was cancelled."""
+        self._calls.append(None)
+        result: Reply | CnllmError | None = yield CallModel(
+            list(messages), stream, bool(self._rules.first_choice and self.steps)
+        )
+        self._calls[-1] = result
+        return result
 
     def _continue_reply(self, result: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
         """Ask the model to continue a reply that broke off again and again.
@@ -337,7 +360,7 @@ class Loop:
         partial = result if isinstance(result, Reply) else result.reply
         reasoning, text = (partial.reasoning, partial.text) if partial is not None else ("", "")
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
-        more = yield self._model_call([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
+        more = yield from self._call_model([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
         if not isinstance(more, Reply) or self._has_lost_calls(more):
             return None
         self._resumed = True
@@ -416,6 +439,13 @@ def _has_fallback(step: Step) -> bool:
     """Whether a step's reply is a fallback sentence, or came in a second request in place of a stream."""
     codes = {note.code for note in (*step.reply.notes, *step.notes)}
     return not codes.isdisjoint(("fallback", "again-whole", "reply-continued", "step-again"))
+
+
+def _costs(result: Reply | CnllmError | None) -> Sequence[Cost | None]:
+    """Return the costs of a call of the model; None is unknown, as that of a cancelled call."""
+    if isinstance(result, Reply):
+        return (result.cost,)
+    return (None,) if result is None else result.costs
 
 
 def _refusal(approval: Any) -> str | None:

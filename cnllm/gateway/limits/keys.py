@@ -113,8 +113,13 @@ class Rights(Struct, frozen=True):
         """Return the price of a model; where it is not known, the one that the key assumes."""
         if known is not None and None not in (known.currency, known.input, known.output):
             return known
+        return known if self.assumed is None else self.assumed
+
+    @property
+    def assumed(self) -> Price | None:
+        """Return the price that the key assumes where none is known."""
         if self.key.assumed_price is None:
-            return known
+            return None
         currency, input, output = self.key.assumed_price
         return Price(currency=currency, input=input, output=output)
 

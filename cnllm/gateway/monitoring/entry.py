@@ -18,8 +18,9 @@ class Entry(Struct):
     of the reply, `tool_results` those that the client returned with this request; `tool_errors` counts the results that
     report an error and the calls whose arguments are unusable.
     `soft_budget` names the soft budgets that are spent, `soft_budgets` whose they are: a kind, a name, a currency.
-    `broken` says how the chain of calls and results broke. `registry` is the version of the data on the endpoint.
-    `reply_id` and `reply_model` are the endpoint's own: a vendor's bill may have them.
+    `charged`: a call that failed may be charged. `broken` says how the chain of calls and results broke. `registry` is
+    the version of the data on the endpoint. `reply_id` and `reply_model` are the endpoint's own: a
+    vendor's bill may have them.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Entry(Struct):
     finish: str = ""
     outcome: str = ""
     error: str = ""
+    charged: bool | None = None
     seconds: float = 0.0
     first: float | None = None
     tokens_per_second: float | None = None
