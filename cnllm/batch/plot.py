@@ -1,4 +1,4 @@
-"""Draw the rate and the latency of a run over time, as SVG."""
+"""Draw the rate and the latency of a run over time, as SVG, and the page of every such plot."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 from cnllm.batch.tally import Interval
 
-__all__ = ["draw_plot", "plot_path"]
+__all__ = ["PAGE_WIDTH", "draw_plot", "heading", "page", "plot_path"]
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _GAP, _PANEL = 760, 452, 64, 24, 52, 72, 140
+PAGE_WIDTH = 760
+_HEIGHT, _LEFT, _RIGHT, _TOP, _GAP, _PANEL = 452, 64, 24, 52, 72, 140
 
 _STYLE = """
   text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }
@@ -20,7 +21,7 @@ _STYLE = """
   .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
   .rate { stroke: #0969da; } .latency { stroke: #1a7f37; }
   .refused { fill: #cf222e; }
-  .rate-key { fill: #0969da; } .latency-key { fill: #1a7f37; }
+  .rate-key { fill: #0969da; } .latency-key { fill: #1a7f37; } .most-key { fill: #b6d6f8; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .page { fill: #0d1117; stroke: #30363d; }
@@ -28,7 +29,7 @@ _STYLE = """
     .grid { stroke: #262c36; }
     .rate { stroke: #58a6ff; } .latency { stroke: #3fb950; }
     .refused { fill: #f85149; }
-    .rate-key { fill: #58a6ff; } .latency-key { fill: #3fb950; }
+    .rate-key { fill: #58a6ff; } .latency-key { fill: #3fb950; } .most-key { fill: #1f3f66; }
   }
 """
 
@@ -46,26 +47,33 @@ def draw_plot(intervals: Sequence[Interval], width: float) -> str:
     total = max(len(intervals), 1) * width
     most_rate = max([*rates, *refused, 0.0]) or 1.0
     most_latency = max((value for value in latencies if value is not None), default=0.0) or 1.0
-    step = (_WIDTH - _LEFT - _RIGHT) / max(len(intervals), 1)
+    step = (PAGE_WIDTH - _LEFT - _RIGHT) / max(len(intervals), 1)
     lower = _TOP + _PANEL + _GAP
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
-        'role="img" aria-labelledby="t">',
-        '<title id="t">Rate and latency of a batch over time</title>',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="page" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{_HEIGHT - 1}" rx="8"/>',
+        *page("Rate and latency of a batch over time", _HEIGHT),
         *_panel(_TOP, most_rate, total),
-        *_heading(_TOP, ("answers a second", "rate-key"), ("refusals a second", "refused")),
+        *heading(_TOP, ("answers a second", "rate-key"), ("refusals a second", "refused")),
         *_bars(refused, most_rate, step),
         _line(rates, most_rate, _TOP, step, "rate"),
         *_panel(lower, most_latency, total),
-        *_heading(lower, ("seconds for an answer", "latency-key")),
+        *heading(lower, ("seconds for an answer", "latency-key")),
         _line(latencies, most_latency, lower, step, "latency"),
     ]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _heading(top: float, *keys: tuple[str, str]) -> list[str]:
+def page(title: str, height: int) -> list[str]:
+    """Return the beginning of a plot: its size, title, colors and page. It ends with `</svg>`."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PAGE_WIDTH} {height}" width="{PAGE_WIDTH}" '
+        f'height="{height}" role="img" aria-labelledby="t">',
+        f'<title id="t">{title}</title>',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="page" x="0.5" y="0.5" width="{PAGE_WIDTH - 1}" height="{height - 1}" rx="8"/>',
+    ]
+
+
+def heading(top: float, *keys: tuple[str, str]) -> list[str]:
     """Name what a panel shows, each after a square of its color."""
     out, x = [], float(_LEFT)
     for name, kind in keys:
@@ -76,7 +84,7 @@ def _heading(top: float, *keys: tuple[str, str]) -> list[str]:
 
 
 def _panel(top: float, most: float, total: float) -> list[str]:
-    bottom, right = top + _PANEL, _WIDTH - _RIGHT
+    bottom, right = top + _PANEL, PAGE_WIDTH - _RIGHT
     out = []
     for share in (0.0, 0.5, 1.0):
         y = bottom - share * _PANEL

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from xml.etree import ElementTree
+
+import pytest
+
+from cnllm.cli.output.cost_plot import draw_costs
+from cnllm.store.costs import CostReport, CostRow
+from cnllm.types import Cost
 
 from .support import ANSWER, DONE, HEAD, Machine, Server, chunk, http, texts, whole
 
@@ -109,6 +116,43 @@ def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
         assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "unknown"
         machine.run(*CALL, "two", "--no-stream")
     assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "≥5"
+
+
+def test_the_lines_are_drawn(machine: Machine) -> None:
+    plot = machine.home / "cost.svg"
+    assert machine.run("logs", "cost", "--plot", str(plot)).status == 0
+    assert not plot.exists(), "there is nothing to draw"
+    with Server(ANSWER, [HEAD, texts("Hel")]) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.env["CNLLM_ATTEMPTS"] = "1"
+        machine.run(*CALL, "--tag", "<b> & c", "one")
+        machine.run(*CALL, "--tag", "cut", "two")
+        machine.run(*CALL, "--tag", "cut", "two")
+    done = machine.run("logs", "cost", "--by", "tag", "--plot", str(plot), "--csv")
+    assert done.out.startswith("tag,turns,"), "the lines are printed, too"
+    root = ElementTree.fromstring(plot.read_text())
+    drawn = [element.text for element in root.iter() if element.tag.endswith("}text")]
+    assert {"<b> & c", "0.000352", "USD by tag"} <= set(drawn)
+    assert any("turns of unknown cost" in str(text) and "2" in str(text) for text in drawn)
+    machine.run("logs", "cost", "--plot", str(machine.home / "no" / "cost.svg")).fails(2, "--plot", "another file")
+    machine.run("logs", "cost", "--plot", str(plot), "--against", "x.csv").fails(2, "--plot")
+
+
+def test_many_lines_are_drawn_as_one() -> None:
+    whole, part = Cost(Decimal("0.5"), "USD"), Cost(Decimal(2), "CNY", missing=("output",), at_most=Decimal(8))
+    counts = {"turns": 1, "input": 1, "cached": 0, "output": 1, "uncounted": 0, "uncounted_cached": 0}
+    rows = [CostRow(label=f"d{n}\x00", cost=[whole], unknown=0, exact=True, **counts) for n in range(100)]
+    rows.append(CostRow(label="x" * 99, cost=[part], unknown=1, exact=False, **counts))
+    text = draw_costs(CostReport(by="day", rows=rows, total=rows[0], free=0))
+    root = ElementTree.fromstring(text)
+    drawn = [str(element.text) for element in root.iter() if element.tag.endswith("}text")]
+    assert {"CNY by day", "USD by day", "≥ 2", "40 more lines: 20"} <= set(drawn)
+    bars = [float(e.get("width", 0)) for e in root.iter() if e.get("class") == "most-key" and e.get("height") == "14"]
+    amounts = [
+        float(e.get("width", 0)) for e in root.iter() if e.get("class") == "rate-key" and e.get("height") == "14"
+    ]
+    assert len(bars) == 1
+    assert bars[0] == pytest.approx(4 * amounts[0], rel=0.01), "the most that it can be, beside the amount"
 
 
 # ── deleting ─────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -12,7 +13,7 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.since import utc_time
 
 if TYPE_CHECKING:
-    from cnllm.store.costs import CostRow, Grouping
+    from cnllm.store.costs import CostReport, CostRow, Grouping
 
 __all__ = ["cost"]
 
@@ -25,7 +26,7 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
     cls=options.Command,
     epilog=options.examples(
         "cnllm logs cost",
-        "cnllm logs cost --by day --since 30",
+        "cnllm logs cost --by day --since 30 --plot days.svg",
         "cnllm logs cost --by conversation --json",
         "cnllm logs cost --against usage_data_2026_8.zip",
     ),
@@ -40,6 +41,7 @@ _CSV = ("turns", "input", "cached", "output", "currency", "amount", "at_most", "
     "--against", "bill", metavar="BILL", help="Compare with a vendor's bill: a CSV file, a folder or a ZIP archive."
 )
 @click.option("--columns", metavar="FILE", help="A TOML file that describes the columns of another bill.")
+@click.option("--plot", metavar="FILE.svg", type=click.Path(), help="Draw the lines into an SVG file, too.")
 @options.as_json("the lines and their sum")
 @click.pass_context
 def cost(
@@ -49,6 +51,7 @@ def cost(
     since: str | None,
     bill: str | None,
     columns: str | None,
+    plot: str | None,
     *,
     as_csv: bool,
     as_json: bool,
@@ -69,6 +72,8 @@ def cost(
 
     begin = None if since is None else utc_time(since, "--since")
     if bill is not None:
+        if plot is not None:
+            raise errors.UsageError("--plot draws no comparison", "leave out --plot or --against")
         if ident is not None or ctx.get_parameter_source("by") is not click.core.ParameterSource.DEFAULT:
             raise errors.UsageError("--against compares all calls, in the groups of the bill", "leave out ID and --by")
         from cnllm.cli.bill_report import print_comparison
@@ -79,6 +84,8 @@ def cost(
     with Store.open() as store:
         id_ = None if ident is None else store.conversation(ident, with_calls=True).id
         report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
+    if plot is not None and report.total.turns:
+        _draw(plot, report)
     if as_json:
         answer.print_json(report)
         return
@@ -95,6 +102,17 @@ def cost(
         answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
+
+
+def _draw(plot: str, report: CostReport) -> None:
+    """Write the plot. Raise `UsageError` where it cannot be written."""
+    from cnllm.cli.output.cost_plot import draw_costs
+    from cnllm.config.private_files import write_file
+
+    try:
+        write_file(Path(plot), draw_costs(report).encode(), durable=False)
+    except OSError as error:
+        raise errors.UsageError(f"--plot {plot} cannot be written: {error.strerror}", "name another file") from error
 
 
 def _print_csv(by: str, rows: Sequence[CostRow]) -> None:
