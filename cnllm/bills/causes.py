@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["BillCause", "CauseCode", "PriceBook", "Variants", "find_causes"]
 
 CauseCode = Literal[
-    "calls", "cache", "tier", "hour", "price", "discount", "fee", "incomplete", "currency", "day", "unknown"
+    "calls", "cache", "tier", "hour", "price", "discount", "fee", "incomplete", "currency", "day", "name", "unknown"
 ]
 """Why two sums differ: calls that one side does not have; tokens of the cache; the tier of a length or of a service;
 the hour; a price that has changed; a discount, a package or a gift; a fee without tokens; a cost of the log that leaves
-something out; another currency; a call that the bill counts on another day."""
+something out; another currency; a call that the bill counts on another day; another name of a model."""
 
 _RATE_OF: Mapping[Kind, str] = {
     "input": "input",

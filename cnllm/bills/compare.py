@@ -242,7 +242,7 @@ class _Bill:
         rows: list[BillRow] = []
         for pair in found:
             rows += self._bill_rows(pair, book, None if pair.origin is None else variants.get(pair.origin))
-        return _mark_fees(_mark_shifts(rows))
+        return _mark_names(_mark_fees(_mark_shifts(rows)))
 
     def _request_pairs(self, requests: Mapping[int, LogSum]) -> Iterator[_Pair]:
         """Yield the sums of the requests that agree, and each one that does not."""
@@ -441,6 +441,29 @@ def _mark_fees(rows: list[BillRow]) -> list[BillRow]:
             cause = BillCause("fee", "the bill has the fees of these calls in rows of their own", certain=True)
             for place in (*fees, *others):
                 marked[place] = replace(marked[place], causes=[cause, *marked[place].causes])
+    return marked
+
+
+def _mark_names(rows: list[BillRow]) -> list[BillRow]:
+    """Name the cause of a row of either side that have one time and one amount: two names of a model."""
+    groups: dict[tuple[str, str | None, Decimal], list[int]] = {}
+    for place, row in enumerate(rows):
+        amount = row.bill if row.state == "bill-only" else row.ours
+        if row.state in ("bill-only", "ours-only") and row.id is None and row.model and amount:
+            groups.setdefault((row.period, row.currency, round(amount, 6)), []).append(place)
+    marked = list(rows)
+    for places in groups.values():
+        if [rows[place].state for place in places] not in (["bill-only", "ours-only"], ["ours-only", "bill-only"]):
+            continue
+        for place, other in (places, places[::-1]):
+            name = rows[other].model
+            if rows[place].state == "bill-only":
+                detail = f"the log has the same amount for {name}: it may be another name of the model"
+            else:
+                detail = f"the bill has the same amount for {name}: it may be another name of the model"
+            marked[place] = replace(
+                rows[place], causes=[BillCause("name", detail, certain=True), *marked[place].causes]
+            )
     return marked
 
 

@@ -452,6 +452,21 @@ def test_fees_in_rows_of_their_own_are_told(machine: Machine, log: Log) -> None:
     ]
 
 
+def test_two_names_of_a_model_are_told_by_their_amount(machine: Machine, log: Log) -> None:
+    log(DAY, "deepseek/deepseek-chat", MILLION, "2")
+    log(DAY, "deepseek/deepseek-reasoner", MILLION, "3")
+    path = machine.file("cost.csv", COST_HEAD + costs(1, "2") + costs(1, "4", model="deepseek-v4-flash"))
+    report = against(machine, path, status=3)
+    found = {row["model"]: row["causes"][0] for row in report["rows"]}
+    assert found["deepseek-v4-pro"] == {
+        "code": "name",
+        "detail": "the log has the same amount for deepseek-chat: it may be another name of the model",
+        "certain": True,
+    }
+    assert found["deepseek-chat"]["detail"].startswith("the bill has the same amount for deepseek-v4-pro:")
+    assert found["deepseek-reasoner"]["code"] == found["deepseek-v4-flash"]["code"] == "calls"
+
+
 def test_a_kind_of_token_that_is_not_described_is_never_zero(machine: Machine, log: Log) -> None:
     log(DAY, MODEL, MILLION, "2")
     (machine.home / "bill").mkdir()
