@@ -16,6 +16,7 @@ from cnllm.bills.sums import BillSum, LogSum
 from cnllm.engine.decode.cost import RATES, base_rates, cost_of, exact_rate, tier_rates
 from cnllm.registry.flags import Price
 from cnllm.store.costs import BilledCall
+from cnllm.types.totals import UNKNOWN_REQUEST
 
 if TYPE_CHECKING:
     from cnllm.bills.exports import Kind
@@ -226,7 +227,8 @@ def _log_causes(bill: BillSum, log: LogSum, currency: str | None) -> Iterator[Bi
         calls = "1 call" if log.unpriced == 1 else f"{log.unpriced:,} calls"
         yield BillCause("incomplete", f"the log does not know the cost of {calls}")
     elif log.incomplete:
-        names = ", ".join(log.missing) or "requests that were made again"
+        again = "requests that were made again"
+        names = ", ".join(again if name == UNKNOWN_REQUEST else name for name in log.missing) or again
         yield BillCause("incomplete", f"the log leaves out {names}{_within(bill, log, currency)}")
 
 

@@ -114,9 +114,7 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
         labels["provider"] = labels["model"].partition("/")[0]
         labels["key"] = as_text(key) or _NO_KEY
         label = labels.get(by) or _local_day(as_text(began))
-        failure = _decode(error, Failure)
-        is_free = failure is not None and failure.type in _FREE and not failure.charged
-        if is_free and not (amount or usage or has_reply):
+        if _is_free(error) and not (amount or usage or has_reply):
             yield _TurnCost(label, Usage(input=0, output=0, cached=0), None, True)
             continue
         cost = _cost(amount, currency, bill)
@@ -163,6 +161,12 @@ def _sums(turns: list[_TurnCost]) -> list[Cost]:
     if not any(not turn.complete and (turn.cost is None or turn.cost.complete) for turn in turns):
         return sums
     return [total for cost in sums if (total := add_costs([cost, None])) is not None]
+
+
+def _is_free(error: object) -> bool:
+    """Whether a turn ended with an error that no endpoint charges."""
+    failure = _decode(error, Failure)
+    return failure is not None and failure.type in _FREE and not failure.charged
 
 
 def _note_codes(notes: object) -> set[str]:
@@ -258,11 +262,12 @@ def _provider_condition(providers: Sequence[str]) -> str:
 
 def _billed_call(row: Sequence[Any]) -> BilledCall | None:
     number, began, model, reply_id, reply_model, usage, amount, currency, bill, error, notes, price, has_reply = row
-    failure = _decode(error, Failure)
-    if failure is not None and failure.type in _FREE and not (amount or usage or has_reply):
+    if _is_free(error) and not (amount or usage or has_reply):
         return None
-    cost = _cost(amount, currency, bill)
-    is_whole = not error and _note_codes(notes).isdisjoint(_REPEATED)
+    codes = _note_codes(notes)
+    # a note without a bill is of an earlier version: the most that it may have cost
+    cost = None if "price-peak" in codes and bill is None else _cost(amount, currency, bill)
+    is_whole = not error and codes.isdisjoint(_REPEATED)
     return BilledCall(
         number=number,
         began=as_text(began),

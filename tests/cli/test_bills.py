@@ -20,7 +20,7 @@ import pytest
 from cnllm.bills import built_in_exports
 from cnllm.registry.flags import Price
 from cnllm.store import Store
-from cnllm.store.records import price_column
+from cnllm.store.records import Failure, price_column
 from cnllm.store.text import as_json
 from cnllm.types import Cost, Usage
 
@@ -40,12 +40,13 @@ def log(machine: Machine) -> Log:
     def write(
         began: str,
         model: str,
-        usage: Usage,
+        usage: Usage | None,
         cost: str | Cost | None,
         price: Price = YUAN,
         reply_id: str | None = None,
         reply_model: str | None = None,
         origin: str = "endpoint",
+        error: Failure | None = None,
     ) -> None:
         known = Cost(Decimal(cost), price.currency or "") if isinstance(cost, str) else cost
         with Store.open(machine.data / "conversations.db") as store, store.file.writing() as file:
@@ -56,7 +57,8 @@ def log(machine: Machine) -> Log:
                 "state": "done",
                 "model": model,
                 "origin": origin,
-                "usage": as_json(usage),
+                "usage": None if usage is None else as_json(usage),
+                "error": None if error is None else as_json(error),
                 "cost": None if known is None else str(known.amount),
                 "currency": None if known is None else known.currency,
                 "bill": None if known is None or known.complete else as_json(known),
@@ -450,6 +452,20 @@ def test_fees_in_rows_of_their_own_are_told(machine: Machine, log: Log) -> None:
     assert [report["rows"][number]["causes"][0] for number in range(2)] == 2 * [
         {"code": "fee", "detail": "the bill has the fees of these calls in rows of their own", "certain": True}
     ]
+
+
+def test_failed_requests_count_where_the_endpoint_may_charge_them(machine: Machine, log: Log) -> None:
+    known = Cost(Decimal(2), "CNY", complete=False, missing=("request",))
+    log(DAY, MODEL, MILLION, known)
+    log(DAY, MODEL, None, None, error=Failure("RateLimited", "slow down"))
+    path = machine.file("cost.csv", COST_HEAD + costs(1, "3"))
+    (row,) = against(machine, path, status=3)["rows"]
+    assert (row["state"], row["ours"], row["calls"]) == ("different", "2", 1)
+    assert row["causes"][0]["detail"] == "the log leaves out requests that were made again"
+    log(DAY, MODEL, None, None, error=Failure("RateLimited", "slow down", charged=True))
+    (row,) = against(machine, path, status=3)["rows"]
+    assert row["calls"] == 2
+    assert row["causes"][0]["detail"] == "the log does not know the cost of 1 call"
 
 
 def test_two_names_of_a_model_are_told_by_their_amount(machine: Machine, log: Log) -> None:
