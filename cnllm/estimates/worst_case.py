@@ -108,8 +108,16 @@ def assume_price(plan: Plan, price: Price) -> Plan:
 
 
 def settled_cost(worst: WorstCase, reply: Reply | None) -> int | None:
-    """Return the most that a reply can have cost in units, None where nothing bounds it."""
-    return None if reply is None else reply_cost(reply.cost, worst.currency)
+    """Return the most that a reply can have cost in units, None where nothing bounds it.
+
+    What is certain counts where it is more than the worst case of the request: several attempts may have been charged.
+    """
+    if reply is None:
+        return None
+    cost, most = reply.cost, reply_cost(reply.cost, worst.currency)
+    if most is None and worst.cost is not None and cost is not None and cost.currency == worst.currency:
+        return units if (units := units_of(cost.amount)) > worst.cost else None
+    return most
 
 
 def reply_cost(cost: Cost | None, currency: str | None) -> int | None:

@@ -220,6 +220,20 @@ def test_cost_says_what_is_not_known(machine: Machine) -> None:
     assert done.err.endswith("1 answer · 0 in · 0 out · usage of 1 unknown · price of 1 unknown\n")
 
 
+def test_cost_is_a_lower_bound_after_a_turn_that_may_be_charged(machine: Machine) -> None:
+    broken = [HEAD, texts("On")]
+    for script, words in (
+        ([http(400, b"{}")], "1 answer · 12 in · 34 out · 0.00008 USD\n"),
+        (broken, "≥ 0.00008 USD"),
+        ([], "1 answer · 12 in · 34 out · ≥ 0.00008 USD · usage of 1 unknown · price of 1 unknown\n"),
+    ):
+        machine.env["CNLLM_ATTEMPTS"] = "1"
+        with Server(says("One."), script) as peer:
+            machine.overlay(peer.url, "price = { currency = 'USD', input = 1.0, output = 2.0 }")
+            done = chat(machine, "first", "second", "/cost", args=HOME)
+        assert words in done.err, (script, done.err)
+
+
 # ── errors ───────────────────────────────────────────────────────────────────
 def test_an_error_is_told_in_two_lines_and_the_turn_can_be_asked_again(machine: Machine) -> None:
     refused = [http(400, b'{"error": {"message": "I do not like this"}}')]

@@ -137,5 +137,17 @@ def test_the_bill_of_the_endpoint_keeps_the_figure_of_the_registry() -> None:
     assert (reply.cost.by, reply.cost.computed) == ("endpoint", worth("100*2 + 20*6"))
 
 
+def test_a_certain_amount_beyond_the_reservation_is_charged() -> None:
+    (made,) = [
+        made for name, made, *_ in BILLS if name == "perplexity/sonar-pro" and "total_cost" not in str(made.body)
+    ]
+    reply = parse_response(model_of("perplexity/sonar-pro", made.protocol), 200, {}, msgspec.json.encode(made.body))
+    assert reply.cost is not None
+    assert reply.cost.at_most is None
+    amount = units_of(reply.cost.amount)
+    charges = [settled_cost(WorstCase("m", 1, 1, "USD", worst, worst), reply) for worst in (amount - 1, amount)]
+    assert charges == [amount, None]
+
+
 def test_there_are_enough_rows() -> None:
     assert len(BILLS) >= 200
