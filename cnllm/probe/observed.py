@@ -336,7 +336,7 @@ def _counts_at(places: Sequence[str], data: Any) -> tuple[str, dict[str, Any] | 
     return "", None
 
 
-def learn_usage(learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Learnt:
+def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]) -> Learnt:
     """Return what is learnt of token counts: one number grows with the requests, another one with the replies."""
     rows = [
         (
@@ -354,9 +354,14 @@ def learn_usage(learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Learnt:
     outputs = [p for p in paths if p not in inputs and _follows([(length, n[p]) for _, length, n in rows])]
     for input, output in itertools.product(inputs, outputs):
         is_total = any(all(n[input] == n[p] + n[output] for *_, n in rows) for p in paths if p not in (input, output))
-        at, *inner = _common(input, output)
+        at = _common(input, output)
         if not is_total and at:
-            return replace(learnt, usage=(at, inner[0], inner[1]))
+            known = [path for name in _COUNTS for path in (getattr(flags.usage, name, None) or ())]
+            outer = [".".join(at.split(".")[:depth]) for depth in range(at.count(".") + 1, 0, -1)]
+            at = next(
+                (o for o in outer if any(f"{o}.{path}" in paths for path in known)), at
+            )  # it has other counts too
+            return replace(learnt, usage=(at, input.removeprefix(f"{at}."), output.removeprefix(f"{at}.")))
     return learnt
 
 
@@ -384,11 +389,10 @@ def _follows(pairs: list[tuple[int, int]]) -> bool:
     return len(grows) > 1 and all(grows) and all(0 <= number <= size + 20 for size, number in pairs)
 
 
-def _common(first: str, second: str) -> tuple[str, str, str]:
-    """Return the path of the object that holds two paths, and the rest of each; "" where it is the body itself."""
+def _common(first: str, second: str) -> str:
+    """Return the path of the object that holds two paths; "" where it is the body itself."""
     a, b = first.split("."), second.split(".")
-    depth = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0)
-    return ".".join(a[:depth]), ".".join(a[depth:]), ".".join(b[depth:])
+    return ".".join(a[: next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0)])
 
 
 # ── errors ───────────────────────────────────────────────────────────────────

@@ -187,7 +187,7 @@ class _ProbeState:
             return answer
         learnt = learn(self.learnt, model.flags, ask.body, answer)
         if learnt.usage is None and answer.reply is not None and answer.reply.usage.input is None:
-            learnt = learn_usage(learnt, [*self.exchanges, ProbeExchange(0, ask, answer)])
+            learnt = learn_usage(learnt, model.flags, [*self.exchanges, ProbeExchange(0, ask, answer)])
         is_open = learnt.is_open and (learnt.tags or ("", ""))[1] in str(message_of(answer.data).get("content"))
         if learnt == self.learnt and not is_open:
             return answer

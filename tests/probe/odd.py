@@ -53,6 +53,26 @@ class Odd:
         return self.reply(request)
 
     def reply(self, request: Json) -> Answer:
+        thought, text, calls = self.answer(request)
+        limit, words = request.get("max_tokens"), text.split()
+        cut = limit is not None and len(words) > limit
+        text = " ".join(words[:limit]) if cut else text
+        finish = self.finish[1 if cut else 2 if calls else 0]
+        counts: Json = {}
+        _put(counts, self.usage[1], len(json.dumps([request["messages"], request.get("tools")])) // 4)
+        _put(counts, self.usage[2], len(text.split()) + len(thought.split()) + 9 * len(calls))
+        pieces = list(self._pieces(thought, text, calls, stream=bool(request.get("stream"))))
+        if request.get("stream") and self.streams:
+            return self._stream(pieces, finish, counts)
+        message: Json = {"role": "assistant", "content": None}
+        for piece in pieces:
+            _add(message, piece)
+        body = {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+        _put(body, self.usage[0], counts)
+        return 200, "application/json", json.dumps(body).encode()
+
+    def answer(self, request: Json) -> tuple[str, str, list[Json]]:
+        """Return a thought, a text and calls."""
         prompt = str(request["messages"][-1].get("content"))
         thought = THOUGHT + prompt[:60] if self.thinks(request) else ""
         calls, text = self._calls(request), f"I am a small model, and my answer to '{prompt[:80]}' ends right here."
@@ -64,22 +84,7 @@ class Odd:
             text = json.dumps(dict.fromkeys(schema.get("properties", {}), 1))
         elif wanted == "json_object":
             text = json.dumps({"answer": prompt})
-        limit, words = request.get("max_tokens"), text.split()
-        cut = limit is not None and len(words) > limit
-        text = " ".join(words[:limit]) if cut else text
-        finish = self.finish[1 if cut else 2 if calls else 0]
-        counts: Json = {}
-        _put(counts, self.usage[1], len(json.dumps([request["messages"], request.get("tools")])) // 4)
-        _put(counts, self.usage[2], len(text.split()) + len(thought.split()) + 9 * len(calls))
-        pieces = list(self._pieces(thought, text, calls))
-        if request.get("stream") and self.streams:
-            return self._stream(pieces, finish, counts)
-        message: Json = {"role": "assistant", "content": None}
-        for piece in pieces:
-            _add(message, piece)
-        body = {"id": "r", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
-        _put(body, self.usage[0], counts)
-        return 200, "application/json", json.dumps(body).encode()
+        return thought, text, calls
 
     def _calls(self, request: Json) -> list[Json]:
         last = request["messages"][-1]
@@ -91,7 +96,7 @@ class Odd:
         function = {"name": name, "arguments": '{"city": "Bern"}'}
         return [{"index": 0, "id": "call_1", "type": "function", "function": function}]
 
-    def _pieces(self, thought: str, text: str, calls: list[Json]) -> Iterator[Json]:
+    def _pieces(self, thought: str, text: str, calls: list[Json], *, stream: bool) -> Iterator[Json]:
         if thought and self.tags:
             text = f"{self.tags[0]}{thought}{self.tags[1]}\n\n{text}"
         elif thought and self.part:

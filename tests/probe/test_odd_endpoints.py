@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -91,8 +92,8 @@ def test_prose_beside_the_answer_is_no_reasoning() -> None:
     """It comes after the text, whatever is asked, under a name that says nothing."""
 
     class Noted(Odd):
-        def _pieces(self, thought: str, text: str, calls: list[Json]) -> Any:
-            yield from super()._pieces(thought, text, calls)
+        def _pieces(self, thought: str, text: str, calls: list[Json], *, stream: bool) -> Any:
+            yield from super()._pieces(thought, text, calls, stream=stream)
             yield {"house_note": "All of our answers are made "}
             yield {"house_note": "by a very small model, with care."}
 
@@ -151,6 +152,22 @@ def test_words_and_counts_in_places_of_their_own(only_streams: bool) -> None:
     assert found["usage.at"] == ["billing.tokens"]
     assert (found["usage.input"], found["usage.output"]) == (["read"], ["written"])
     assert found["params.max_tokens"] == "max_tokens"
+
+
+def test_counts_beside_a_total_of_the_usual_name() -> None:
+    class Counted(Odd):
+        def reply(self, request: Json) -> Any:
+            status, kind, content = super().reply(request)
+            body = json.loads(content)
+            counts = body["meta"]["use"]
+            counts["total_tokens"] = sum(counts["tokens"].values())
+            content = json.dumps(body).encode()
+            return status, kind, content
+
+    found = values(probed(Counted(usage=("meta.use", "tokens.read", "tokens.written"), streams=False), 60))
+    assert found["usage.at"] == ["meta.use"]
+    assert (found["usage.input"], found["usage.output"]) == (["tokens.read"], ["tokens.written"])
+    assert found["usage.total"] == ["total_tokens"]
 
 
 def test_the_place_of_an_error() -> None:
