@@ -24,6 +24,7 @@ __all__ = [
     "key_variable",
     "may_send_key",
     "named_key",
+    "print_age",
     "read_key",
     "require_key_name",
     "resolve_model",
@@ -44,10 +45,20 @@ def resolve_model(
     from cnllm.registry import tiers
 
     if not name.startswith(tiers.PREFIX):
-        return registry.resolve(name, protocol=protocol, base_url=base_url)
+        found = registry.resolve(name, protocol=protocol, base_url=base_url)
+        print_age(found)
+        return found
     model, note = tiers.choose_model(name, messages, options, registry, offline=offline)
     stdio.print_line(f"note: {note}")
     return model
+
+
+def print_age(model: Model) -> None:
+    """Print that the limits and prices of a model are old, where they are."""
+    from cnllm.registry.age import age_warning
+
+    if model.notes and (warning := age_warning(model)) is not None:
+        stdio.print_line(f"warning: {warning}")
 
 
 def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str | None:

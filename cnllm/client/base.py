@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
@@ -248,6 +249,8 @@ class BaseClient(Generic[AnyTransport]):
             notes.append(note)
         else:
             resolved = self.registry.resolve(model) if isinstance(model, str) else model
+            if isinstance(model, str) and resolved.notes:
+                _warn_of_age(resolved)
         if self.simulate and not resolved.flags.base_url:  # nothing is sent, so that no address is needed
             resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
         if not OPTION_NAMES.issuperset(options):
@@ -395,3 +398,11 @@ def is_httpx_transport(transport: Any, *, is_async: bool) -> bool:
             "transport", transport, f"an object with `send` (cnllm.transports) or `{handle}` (httpx)"
         )
     return is_httpx
+
+
+def _warn_of_age(model: Model) -> None:
+    """Warn of old data. Python shows a warning with the same words once a process."""
+    from cnllm.registry.age import age_warning
+
+    if (message := age_warning(model)) is not None:
+        warnings.warn(message, UserWarning, stacklevel=2)

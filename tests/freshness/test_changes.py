@@ -126,7 +126,27 @@ def test_a_new_id_becomes_a_stub() -> None:
     ],
 )
 def test_what_is_no_new_model_of_a_known_provider_is_left_out(content: bytes) -> None:
-    assert changes(content) == {}
+    assert [change for change in changes(content).values() if change.kind != "moved"] == []
+
+
+def test_another_address_is_reported_and_never_taken() -> None:
+    """Whatever is accepted: `by-hand` is no action that a command makes, and a data file has no addresses."""
+    found = changes(nested("zai", "https://evil.example/v1", **{ID: {"limit": {}}}))
+    change = found["zai", "base_url"]
+    assert (change.kind, change.action, change.theirs) == ("moved", "by-hand", "https://evil.example/v1")
+    own = Registry.load().resolve(NAME).flags.base_url
+    assert own is not None
+    assert changes(nested("zai", own, **{ID: {"limit": {}}})) == {}
+
+
+def test_a_model_that_no_list_has_any_more_is_reported() -> None:
+    """Where the lists follow its provider: one that lacks most of the models says nothing about any."""
+    names = [name for name in Registry.load().names() if name.startswith("zai/")]
+    ids = [name.partition("/")[2] for name in names]
+    gone = {change.model for change in changes(nested(**{id: {} for id in ids if id != ID})).values()}
+    assert gone == {NAME}
+    assert changes(nested(**{id: {} for id in ids if id != ID}), flat(**{ID: {}})) == {}
+    assert changes(nested(**{ids[0]: {}})) == {}
 
 
 def test_a_stub_is_found_by_its_whole_name_and_changes_no_short_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import warnings
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from examples import SHARE
+from program import completed
 
-from cnllm import Registry, UnknownModel
+from cnllm import Client, Registry, UnknownModel
 from cnllm.registry import registry as module
 from cnllm.registry.documents import CATALOGUE, Document
+from cnllm.registry.files import data_folder
 from cnllm.registry.read import catalogue_path, read
 from cnllm.registry_files import sources
 
@@ -156,3 +160,32 @@ def test_an_unknown_id_of_its_providers_is_accepted(registry: Registry) -> None:
     model = registry.resolve("kilo/some/thing-new")
     assert model.id == "some/thing-new"
     assert "unknown-model" in [note.code for note in model.notes]
+
+
+# ── age ──────────────────────────────────────────────────────────────────────
+def write_updates(days: int) -> None:
+    """Write a file of updates whose list was read so many days ago."""
+    seen = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=days)
+    path = Path(data_folder()) / "updates.toml"
+    path.parent.mkdir(parents=True)
+    cited = f'sources.list = {{ url = "https://example.org", seen = {seen}, how = "code", backs = ["limits.context"] }}'
+    path.write_text(f'schema = 1\n[models."zai/glm-99"]\nlimits.context = 5000\n{cited}\n')
+
+
+@pytest.mark.usefixtures("small_builtin")
+@pytest.mark.parametrize(("days", "is_old"), [(30, False), (31, True)])
+def test_old_data_of_a_list_are_a_warning_once(days: int, is_old: bool) -> None:
+    """The age is that of the fact's own source; it is said beside the reply and never in it."""
+    write_updates(days)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        with Client(simulate=True) as client:
+            for _ in range(3):
+                reply = client.call("zai/glm-99", "hi")
+    messages = [str(one.message) for one in found]
+    said = f"were read {days} days ago"
+    assert [said in message and "cnllm registry update" in message for message in messages] == [True] * is_old
+    assert not any("days ago" in note.did + note.said for note in reply.notes)
+    shown = completed(["models", "show", "zai/glm-99"])
+    assert (said in shown.stderr, "days ago" in shown.stdout) == (is_old, False)
+    assert shown.stderr.count("days ago") == is_old

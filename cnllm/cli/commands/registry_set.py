@@ -64,7 +64,7 @@ def set_command(
     reading = Reading(source, today, how, path, quote)
     place = Path(file) if file is not None else None
     if place is not None and not place.exists():
-        raise errors.UsageError(f"{place} does not exist", "name a registry file")
+        raise errors.UsageError(f"--in {place}: no such file", "name a registry file")
     table = _table(Registry.load(), name)
     facts = dict(_fact(value) for value in values)
     texts: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ def _table(registry: Registry, name: str) -> list[str]:
         from cnllm.registry.problem import did_you_mean
 
         raise errors.UsageError(
-            f"there is no provider {provider}{did_you_mean(provider, providers)}",
+            f"no provider is called {provider}{did_you_mean(provider, providers)}",
             "cnllm models add describes a new one",
         )
     full = f"{providers[provider.casefold()]}/{id}"
@@ -196,4 +196,5 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
     elif facts:
         answer.print_line("\n\n".join(map(fact_card, facts)))
     else:
-        answer.print_line(f"{terminal.escape(flag)}\n  unknown: no file says it of {terminal.escape(resolved.name)}")
+        answer.print_line(terminal.escape(flag))
+        answer.print_line(f"  unknown: no file says it of {terminal.escape(resolved.name)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.output import answer
+from cnllm.cli.output import answer, terminal
 from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.table import table
 
@@ -23,6 +24,8 @@ KIND_TITLES: dict[Kind, str] = {
     "input": "Kinds of input",
     "status": "Status",
     "reasoning": "Reasoning",
+    "gone": "Models that no list has any more",
+    "moved": "Providers at another address",
 }
 _ACTION_TITLES: dict[Action, str] = {
     "automatic": "",
@@ -30,6 +33,7 @@ _ACTION_TITLES: dict[Action, str] = {
     "disputed": ": the lists differ from each other, so nothing changes",
     "corrected": ": a correction stands, so nothing changes",
     "caught-up": ": the lists have caught up, so the correction can go",
+    "by-hand": ": never changed from a list; write it into your own file, once you have read the vendor's page",
 }
 
 
@@ -41,9 +45,20 @@ def print_changes(changes: Sequence[Change]) -> None:
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
         cells = [_cells(change) for change in found]
         text = table(heads, cells, give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
-        blocks.append(f"{KIND_TITLES[kind]}{_ACTION_TITLES[action]} ({len(found)})\n{text}")
+        lines = "".join(f"\n  {_by_hand(change)}" for change in found) if action == "by-hand" else ""
+        blocks.append(f"{KIND_TITLES[kind]}{_ACTION_TITLES[action]} ({len(found)})\n{text}{lines}")
     if blocks:
         answer.print_line("\n\n".join(blocks))
+
+
+def _by_hand(change: Change) -> str:
+    """Return the line to write for a change that is never made from a list."""
+    value = json.dumps(change.theirs, ensure_ascii=False)
+    name = json.dumps(change.model, ensure_ascii=False)
+    line = (
+        f"providers.{name}.base_url = {value}" if change.kind == "moved" else f"models.{name}.{change.flag} = {value}"
+    )
+    return terminal.escape(line)
 
 
 def value_text(value: Any) -> str:

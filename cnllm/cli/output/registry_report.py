@@ -58,6 +58,21 @@ def print_counts(paths: list[str] | None) -> None:
     sourcing = f"{count(unsourced, 'flag')} without a source: --unbacked" if unsourced else "every flag has a source"
     summary = f"{count(len(registry.providers), 'provider')}, {count(len(registry.names()), 'model')}; {sourcing}"
     stdio.print_line(f"no faults: {summary}")
+    _print_age()
+
+
+def _print_age() -> None:
+    """Print how old the list of the catalogue is, where it is old."""
+    from cnllm.registry import age
+    from cnllm.registry.provenance import citations
+    from cnllm.registry.read import catalogue_path, read
+
+    data = read(catalogue_path(), builtin=True).data
+    seen = [source["seen"] for table in data.get("providers", {}).values() for _, source in citations(data, table)]
+    if seen and (days := age.days_since(str(max(seen)))) > age.MOST_DAYS:
+        stdio.print_line(
+            f"the public list in {catalogue_path().name} is {days} days old; to read it anew: {age.UPDATE}"
+        )
 
 
 def print_old_sources(paths: list[str] | None, days: int, *, as_json: bool) -> None:

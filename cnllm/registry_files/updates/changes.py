@@ -7,6 +7,8 @@ else is a question. A flag that the user's own file sets never changes.
 from __future__ import annotations
 
 import datetime
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -25,15 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Action", "Change", "Kind", "PublicList", "find_changes", "new_models"]
 
-Kind = Literal["new", "limits", "price", "price-jump", "input", "status", "reasoning"]
-"""What changes. A price jump is a price that triples, falls below a third, or becomes or was zero."""
+Kind = Literal["new", "limits", "price", "price-jump", "input", "status", "reasoning", "gone", "moved"]
+"""What changes. A price jump is a price that triples, falls below a third, or becomes or was zero. A model is gone that
+a list had once and none has now; a provider has moved that a list names at another host."""
 
-Action = Literal["automatic", "ask", "disputed", "corrected", "caught-up"]
+Action = Literal["automatic", "ask", "disputed", "corrected", "caught-up", "by-hand"]
 """What becomes of a change: it is made; it is a question; nothing, because the lists differ from each other; nothing,
-because we correct the lists; nothing, and our correction can go, because the lists have caught up."""
+because we correct the lists; nothing, and our correction can go, because the lists have caught up; nothing, because it
+would move calls: a person writes it."""
 
 _JUMP = 3.0
 _BY_AGREEMENT = ("limits", "price", "input")
+_LISTED = re.compile(r"models\.?-?dev|/opencode-|litellm")
+"""The sources that are one of the lists, or carry it: what was read there was in a list once."""
 
 
 class PublicList(Struct, frozen=True):
@@ -72,6 +78,9 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     names = registry.names(catalogue=True)
     found: list[Change | None] = []
     own = frozenset(own_files)
+    listed = {entry.provider for one in lists for entry in one.models}
+    kept, gone = Counter[str](), dict[str, list[Change]]()
+    found += _moved(registry, lists)
     for name in names:
         model = registry.resolve(name)
         entries = {
@@ -83,6 +92,11 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
             corrects = registry.corrections(name)
             judged = [_judged(change, own, corrects) for change in _differences(model, entries)]
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
+            kept[model.provider] += 1
+        elif model.provider in listed and (change := _gone(model, tuple(indexes))) is not None:
+            gone.setdefault(model.provider, []).append(change)
+    # a list that lacks most of a provider's models does not follow that provider
+    found += [change for provider, changes in gone.items() if kept[provider] > len(changes) for change in changes]
     new = [
         Change(name, "", "new", "automatic", None, table, names_of_lists, "")
         for name, (table, names_of_lists) in new_models(registry, names, lists).items()
@@ -92,6 +106,30 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         [*new, *filter(None, found)],
         key=lambda change: (kinds.index(change.kind), actions.index(change.action), change.model),
     )
+
+
+def _gone(model: Model, lists: tuple[ListName, ...]) -> Change | None:
+    """Return that a model is gone which a list had once, by the sources of its facts; None for another model."""
+    status = model.flags.status.is_ if model.flags.status is not None else None
+    if status == "retired" or not any(_LISTED.search(fact.source or "") for fact in model.explain()):
+        return None
+    return Change(model.name, "status.is", "gone", "by-hand", status, "retired", lists, model.where("limits"))
+
+
+def _moved(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
+    """Yield the providers that a list names at another host than we do. An address is never taken from a list."""
+    for provider in (*registry.providers, *registry.catalogue_providers()):
+        ours = _host(registry, provider)
+        theirs: dict[ListName, str] = {}
+        for one in lists:
+            urls = {entry.base_url for entry in one.models if entry.provider == provider and entry.base_url}
+            if ours and urls and ours not in map(_host_of, urls):
+                theirs[one.name] = min(urls)
+        if theirs:
+            model = registry.resolve(f"{provider}/any")
+            ours_url, where = model.flags.base_url, model.where("base_url")
+            url = next(iter(theirs.values()))
+            yield Change(provider, "base_url", "moved", "by-hand", ours_url, url, tuple(theirs), where)
 
 
 def _by_id(models: Sequence[PublishedModel]) -> dict[str, list[PublishedModel]]:

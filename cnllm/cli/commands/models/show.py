@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import client_factory, completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
@@ -46,6 +46,7 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
     resolved = registry.resolve(model, protocol=protocol, base_url=base_url)
     if explain and issues:
         raise errors.UsageError("--explain and --issues print two listings", "give one of them")
+    client_factory.print_age(resolved)
     if issues:
         _print_issues(resolved, as_json=as_json)
     elif explain and as_json:
