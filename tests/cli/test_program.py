@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from cnllm import Registry, UnknownModel
 from cnllm.cli import app
 
 from .support import Machine
@@ -57,6 +59,20 @@ def test_every_command_has_help_with_an_example(machine: Machine, path: tuple[st
     for line in done.out.splitlines():
         if line.startswith("    cnllm "):
             assert line.split()[1].startswith('"') or line.split()[1] in (*app.COMMANDS, "COMMAND")
+
+
+def test_no_example_in_the_help_names_a_retired_model() -> None:
+    registry = Registry.load()
+    named = 0
+    for path, command in commands():
+        for name in re.findall(r"(?:-m|--model) ([\w./-]+)", command.epilog or ""):
+            try:
+                status = registry.resolve(name).flags.status
+            except UnknownModel:  # a name of the user's own
+                continue
+            assert status is None or status.is_ != "retired", (path, name)
+            named += 1
+    assert named > 5
 
 
 @pytest.mark.parametrize(

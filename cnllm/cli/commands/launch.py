@@ -27,7 +27,7 @@ EXAMPLES = options.examples(
     "cnllm launch claude --model glm-4.7",
     "cnllm launch claude --model glm-4.7 --simulate -- -p 'List the files of this folder'",
     "cnllm launch codex --model deepseek-flash --print",
-    "cnllm launch ./my_agent.py --model kimi-k2.5",
+    "cnllm launch ./my_agent.py --model kimi-k3",
 )
 
 

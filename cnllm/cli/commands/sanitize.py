@@ -17,7 +17,7 @@ __all__ = ["sanitize"]
     cls=options.Command,
     epilog=options.examples(
         "cnllm sanitize --model glm-4.7 --tools tools.json < reply.txt",
-        "cnllm sanitize --model minimax-m2.5 --json < reply.txt | jq .tool_calls",
+        "cnllm sanitize --model minimax-m3 --json < reply.txt | jq .tool_calls",
     ),
 )
 @options.model()
