@@ -401,7 +401,7 @@ def is_httpx_transport(transport: Any, *, is_async: bool) -> bool:
 
 
 def _warn_of_age(model: Model) -> None:
-    """Warn of old data. Python shows a warning with the same words once a process."""
+    """Show a warning of old data. Python shows a warning with the same words once a process."""
     from cnllm.registry.age import age_warning
 
     if (message := age_warning(model)) is not None:

@@ -75,7 +75,7 @@ _MOST_COUNT = 10**8
 
 
 class Learnt(Struct, frozen=True):
-    """What replies have shown of how they are to be read, beside what the wire has.
+    """Holds what replies have shown of how they are to be read, beside what the wire has.
 
     `fields` may hold reasoning; `part` is the type of such a part of the content, `tags` the pair around it. `is_open`:
     the opening tag does not arrive. `repeats`: each piece of a stream holds what came before it. `usage` are the paths

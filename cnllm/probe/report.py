@@ -82,10 +82,10 @@ def report(
     lines += ["## What was seen", "", *(f"- {sentence(fact)}" for fact in known), ""]
     if unknown:
         lines += ["## What is not known", "", *_wrap(", ".join(unknown)), ""]
-    return "\n".join([*lines, "## What is left to ask", "", *_wrap(_left(left, len(exchanges))), ""])
+    return "\n".join([*lines, "## What is left to ask", "", *_wrap(_next_questions(left, len(exchanges))), ""])
 
 
-def _left(names: Sequence[str], count: int) -> str:
+def _next_questions(names: Sequence[str], count: int) -> str:
     """Return what as many requests more would ask, or that nothing is left."""
     if not names:
         return "Nothing: no question is left that could decide an unknown flag."

@@ -324,11 +324,11 @@ def _ask_all(
     bodies = Bodies(model, found.base, found.drop)
     asked: set[str] = set()
 
-    def left() -> list[Question]:
+    def next_questions() -> list[Question]:
         context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
         return [question for question in QUESTIONS if question.name not in asked and question.applies(context)]
 
-    while questions := left():
+    while questions := next_questions():
         run.left = tuple(question.name for question in questions)
         context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
         yield from _ask_one(run, questions[0], context, facts, known, on_step)

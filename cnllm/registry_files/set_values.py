@@ -29,7 +29,7 @@ _COMMON = {"www", "docs", "doc", "api", "platform", "developers", "developer", "
 
 
 class Reading(Struct, frozen=True):
-    """Where a value was read: a URL or the name of a source, when, how, the file in a package, and a sentence of it."""
+    """Says where a value was read: a URL or the name of a source, when, how, the package's file, a sentence of it."""
 
     source: str
     seen: datetime.date
@@ -123,7 +123,7 @@ def _cited(
     rest = [one for one in own if one is not same]
     backs = [*(same or {"backs": []})["backs"]]
     out[name] = [*rest, {"backs": [*backs, *(flag for flag in flags if flag not in backs)], **citation}]
-    return {key: _written(value) for key, value in out.items()}
+    return {key: _file_form(value) for key, value in out.items()}
 
 
 def _without(backs: Sequence[str], flags: Sequence[str], leaves: Sequence[str]) -> list[str]:
@@ -137,7 +137,7 @@ def _without(backs: Sequence[str], flags: Sequence[str], leaves: Sequence[str]) 
     return out
 
 
-def _written(citations: Sequence[Mapping[str, Any]]) -> Any:
+def _file_form(citations: Sequence[Mapping[str, Any]]) -> Any:
     """Return citations under one name as a file has them; None for none."""
     if not citations:
         return None

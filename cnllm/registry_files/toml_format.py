@@ -175,13 +175,13 @@ def _wrapped(statement: _Statement) -> _Statement:
     out: list[str] = []
     while lines:
         line = lines.pop(0)
-        broken = _broken(line) if len(line) > _LONGEST else []
+        broken = _short_lines(line) if len(line) > _LONGEST else []
         lines[:0] = broken
         out += [] if broken else [line]
     return _Statement(("\n".join(out),), statement.keys)
 
 
-def _broken(line: str) -> list[str]:
+def _short_lines(line: str) -> list[str]:
     """Return the lines of a very long one, broken inside of its list, or of its inline table's longest list."""
     _, start = read_keys(line, 0)
     start += len(line[start:]) - len(line[start:].lstrip(" ="))

@@ -24,7 +24,7 @@ KIND_TITLES: dict[Kind, str] = {
     "input": "Kinds of input",
     "status": "Status",
     "reasoning": "Reasoning",
-    "gone": "Models that no list has any more",
+    "gone": "Models that no list has",
     "moved": "Providers at another address",
 }
 _ACTION_TITLES: dict[Action, str] = {

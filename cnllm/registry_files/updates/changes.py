@@ -93,7 +93,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
             judged = [_judged(change, own, corrects) for change in _differences(model, entries)]
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
             kept[model.provider] += 1
-        elif model.provider in listed and (change := _gone(model, tuple(indexes))) is not None:
+        elif model.provider in listed and (change := _missing_model(model, tuple(indexes))) is not None:
             gone.setdefault(model.provider, []).append(change)
     # a list that lacks most of a provider's models does not follow that provider
     found += [change for provider, changes in gone.items() if kept[provider] > len(changes) for change in changes]
@@ -108,7 +108,7 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
     )
 
 
-def _gone(model: Model, lists: tuple[ListName, ...]) -> Change | None:
+def _missing_model(model: Model, lists: tuple[ListName, ...]) -> Change | None:
     """Return that a model is gone which a list had once, by the sources of its facts; None for another model."""
     status = model.flags.status.is_ if model.flags.status is not None else None
     if status == "retired" or not any(_LISTED.search(fact.source or "") for fact in model.explain()):
