@@ -72,7 +72,9 @@ def facts(
         is_foreign = one.layer.path[:1] == ("models",) and one.layer.path[1] != model
         how = "inferred" if is_foreign and origin.source is not None else origin.how
         rest = (origin.source, origin.seen, how, origin.rounded, origin.quote)
-        yield Fact(origin.flag, _redacted(keys, value), one.layer.name, where or "", *rest)
+        is_public = one.layer.document.builtin and one.layer.path  # the built-in files hold no secret, a call may
+        shown = value if is_public else _redacted(keys, value)
+        yield Fact(origin.flag, shown, one.layer.name, where or "", *rest)
 
 
 def shared_citations(

@@ -160,11 +160,10 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
         names = [name for name in names if name.partition("/")[0] in origins]
     unlisted = {name: _rows(registry, tables, f"{name}/{_UNLISTED}") for name in origins}
     models = {name: _rows(registry, tables, name) for name in names}
-    endpoints = {
-        (name, wire): tables.difference(tables.wires[wire], wire, row)
-        for name, (_, rows) in unlisted.items()
-        for wire, row in rows.items()
-    }
+    # a model may have a wire of its own, which its provider does not have for others
+    endpoints = {(model.provider, wire): Part(facts={}) for model, rows in models.values() for wire in rows}
+    for name, (_, rows) in unlisted.items():
+        endpoints |= {(name, wire): tables.difference(tables.wires[wire], wire, row) for wire, row in rows.items()}
     shared: dict[tuple[str, str, str], tuple[Part, dict[str, ExportFact]]] = {}
 
     def own_part(model: Model, family: str, wire: str, row: _Row) -> Part:
@@ -220,7 +219,8 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
                             k[2]: part for k, (part, _) in shared.items() if k[:2] == (name, wire) and part.facts
                         },
                     )
-                    for wire in unlisted[name][1]
+                    for provider, wire in sorted(endpoints)
+                    if provider == name
                 },
             )
             for name, described in origins.items()

@@ -30,6 +30,7 @@ title    = "A server at home"
 protocol = "openai-chat"
 base_url = "http://user:secret-word@127.0.0.1:9/v1"
 keys     = []
+headers  = { X-Own = "secret-header" }
 
 [models."home/new"]
 limits.context = 4096
@@ -38,12 +39,19 @@ limits.context = 4096
 status = { is = "retired", since = 2026-01-01 }
 price  = { input = 0, output = 0, currency = "USD" }
 tools.parallel = false
+
+[models."home/other-wire"]
+protocol = "anthropic-messages"
 """
 
 
 TINY = """
 [protocols.openai-chat]
-path = "/chat/completions"
+path    = "/chat/completions"
+headers = { X-Version = "7" }
+
+[protocols.anthropic-messages]
+path = "/messages"
 """
 
 
@@ -126,6 +134,11 @@ def test_unknown_is_the_word_and_known_is_the_value(document: dict[str, Any]) ->
     assert None not in leaves(document)
 
 
+def test_a_model_may_have_a_wire_that_its_provider_has_not(document: dict[str, Any]) -> None:
+    assert document["models"]["home/other-wire"]["wire"] == "anthropic-messages"
+    assert resolved(document, "home/other-wire")["protocol"]["value"] == "anthropic-messages"
+
+
 def test_retired_models_are_there_and_marked(document: dict[str, Any]) -> None:
     assert document["models"]["home/old"]["status"] == "retired"
     assert resolved(document, "home/old")["status.since"]["value"] == "2026-01-01"
@@ -143,7 +156,8 @@ def test_what_is_shared_stands_once(document: dict[str, Any]) -> None:
 
 
 def test_no_password_leaves_the_file(document: dict[str, Any]) -> None:
-    assert "secret-word" not in json.dumps(document)
+    assert "secret-" not in json.dumps(document)
+    assert resolved(document, "home/new")["headers.X-Own"]["value"] != "unknown"
     assert "127.0.0.1:9" in resolved(document, "home/new")["base_url"]["value"]
 
 
@@ -169,6 +183,8 @@ def test_the_same_data_give_the_same_bytes(tmp_path: Path) -> None:
 
     head, sep, body = OWN.partition("[models")
     one = made(TINY + OWN, "1")
+    wire = json.loads(one)["wires"]["openai-chat"]["facts"]
+    assert wire["headers.X-Version"]["value"] == "7", "a built-in file holds no secret"
     assert one == made(f"# a comment\n{sep}{body}\n{head}{TINY}", "2")
     assert json.loads(one)["version"] != json.loads(made(TINY + OWN.replace("4096", "8192"), "1"))["version"]
 
