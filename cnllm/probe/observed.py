@@ -296,6 +296,7 @@ def _kind(exchange: ProbeExchange) -> str | None:
     if answer.calls:
         return "tool_calls"
     values = leaves(exchange.ask.body or {})
+    values = {path: value for path, value in values.items() if not THINKING.search(path)}  # those are no limits of it
     limits = [n for path, n in values.items() if path.rpartition(".")[2].casefold() in _LIMITS and type(n) is int]
     output = answer.reply.usage.output if answer.reply is not None else None
     if limits and output is not None and output >= min(limits):
