@@ -69,7 +69,6 @@ _PROSE = (
     "answer",
     "final",
 )
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "maxoutputtokens")
 _MOST_COUNT = 10**8
 """Larger numbers are times."""
 
@@ -260,15 +259,18 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
 
 
 # ── words of finishing, and places of token counts ───────────────────────────
-def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
-    """Yield what two replies or more show by themselves. `flags` say where the wire has it."""
+def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[Fact]:
+    """Yield what two replies or more show by themselves. `flags` say where the wire has it.
+
+    `limit` is the path of the most tokens of a reply.
+    """
     passed = [e for e in exchanges if e.answer.passed and e.answer.reply is not None and not e.answer.abandoned]
-    yield from _finish(flags, passed)
+    yield from _finish(flags, passed, limit)
     yield from _usage(flags, learnt, passed)
     yield from _errors(flags, [e for e in exchanges if e.answer.refused])
 
 
-def _finish(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
+def _finish(flags: Flags, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[Fact]:
     """Yield the words with which replies ended as they should: after the text, a limit, a call.
 
     A word that the wire does not have is proven by replies of one kind, where those of another kind have another word.
@@ -280,7 +282,7 @@ def _finish(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
         if reply is None or not word or "." in word:
             continue
         known = (flags.finish or {}).get(word)
-        kind = known if known == reply.finish else _kind(exchange) if known is None else None
+        kind = known if known == reply.finish else _kind(exchange, limit) if known is None else None
         if kind is not None:
             seen.setdefault(word, {}).setdefault(kind, []).append(exchange.number)
     for word, kinds in seen.items():
@@ -290,18 +292,18 @@ def _finish(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
             yield Fact(f"finish.{word}", kind, "works", tuple(numbers[:2]))
 
 
-def _kind(exchange: ProbeExchange) -> str | None:
+def _kind(exchange: ProbeExchange, limit: str) -> str | None:
     """Return how a reply ended by what is in it; None where that cannot be told."""
     answer = exchange.answer
     if answer.calls:
         return "tool_calls"
-    values = leaves(exchange.ask.body or {})
-    values = {path: value for path, value in values.items() if not THINKING.search(path)}  # those are no limits of it
-    limits = [n for path, n in values.items() if path.rpartition(".")[2].casefold() in _LIMITS and type(n) is int]
+    most = get(exchange.ask.body, limit)
     output = answer.reply.usage.output if answer.reply is not None else None
-    if limits and output is not None and output >= min(limits):
-        return "length"
-    return "stop" if answer.text and (not limits or (output is not None and output < min(limits))) else None
+    if type(most) is not int:
+        return "stop" if answer.text else None
+    if output is None:
+        return None
+    return "length" if output >= most else "stop" if answer.text else None
 
 
 def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:

@@ -302,8 +302,9 @@ def investigate(
             flag = "when.reasoning.reasoning.tags_at" if by_choice else "reasoning.tags_at"
             facts[flag] = replace(own, flag=flag, value="start-open")
         facts = _by_mode(facts, run.known)
-        flags = model_at(registry, run.found.place, run.found.id).flags
-        facts |= {fact.flag: fact for fact in observed(flags, run.learnt, run.exchanges)}
+        model = model_at(registry, run.found.place, run.found.id)
+        limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")
+        facts |= {fact.flag: fact for fact in observed(model.flags, run.learnt, run.exchanges, limit)}
     remarks = run.found.remarks if run.found is not None else ()
     shown = tuple(fact for fact in facts.values() if not fact.flag.startswith("_"))
     remarks = (*remarks, *_strange(run.exchanges))
