@@ -104,7 +104,8 @@ class Asker:
             content = columns_content(columns, self._template)
         except RowFault as fault:
             return result_of(fault_outcome(str(fault)))
-        wrong = row.prepare(self._lane, content.messages, dict(self._settings.batch.options))
+        batch = self._settings.batch
+        wrong = row.prepare(self._lane, content.messages, {**batch.options, "tag": batch.tag})
         if wrong is not None:
             return result_of(fault_outcome(wrong))
         row.estimate(self._price)
