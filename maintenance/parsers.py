@@ -52,7 +52,7 @@ def new_parsers(package: Path) -> Iterator[str]:
         raise ValueError(f"{package.name} has none of {', '.join(_TABLES)}")
     for kind, names in tables:
         for name in names:
-            if name not in settled[kind]:
+            if name not in settled[kind] and name not in settled["none"]:
                 yield f"{kind} parser {name}"
 
 

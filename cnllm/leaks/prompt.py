@@ -20,7 +20,7 @@ from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, words_of
 
-__all__ = ["PromptTexts"]
+__all__ = ["PromptTexts", "normalize_quoted"]
 
 _NEAR = 2  # openers before a closer, and closers behind an opener, that may enclose a block
 _TRIES = 64  # closers that stand inside the values of one block

@@ -15,7 +15,8 @@ class Markup(Struct, frozen=True):
     """Markup in which a model may write a call: markers, and the grammars of the text between them, tried in order.
 
     `parts` are the keywords of the grammar, or a table of them by grammar. `then` is what becomes of a block. A block
-    of a `strict` rule is text unless it holds calls with arguments and nothing else.
+    of a `strict` rule is text unless it holds calls with arguments and nothing else. One of a `whole` rule counts only
+    as the whole answer.
     """
 
     open: list[str]
@@ -24,6 +25,7 @@ class Markup(Struct, frozen=True):
     parts: list[str] | dict[str, list[str]] | None = None
     then: Literal["recover", "strip", "keep"] = "recover"
     strict: bool = False
+    whole: bool = False
 
 
 _LEAST = 6  # characters of a closer that is markup wherever it stands

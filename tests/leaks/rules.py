@@ -49,6 +49,15 @@ CHANNELS = Markup(
 )
 BRACES = Markup(["<|tool_call>"], ["<tool_call|>"], ["braces"], parts=['<|"|>'])
 NAMED_JSON = Markup(["[TOOL_CALLS]"], ["]", "}"], ["named-json"], parts=["[ARGS]", "[CALL_ID]"])
+KEYED = Markup(["<|tools_prefix|>"], ["<|tools_suffix|>"], ["json"])
+TYPED = Markup(
+    ["<|message_model|>"],
+    ["<|end_message|>"],
+    ["sections"],
+    parts=["<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"],
+)
+PYTHONIC = Markup(["<|tool_call_start|>"], ["<|tool_call_end|>"], ["pythonic", "json"])
+PYTHONIC_ALONE = Markup(["<|python_start|>"], ["<|python_end|>"], ["pythonic"])
 ELEMENT = Markup(["<exec>", "<search>"], ["</exec>", "</search>"], ["element"])
 
 ALL = {name: rule for name, rule in globals().items() if isinstance(rule, Markup)}

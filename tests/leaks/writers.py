@@ -252,4 +252,30 @@ def named_json(calls: list[Call], draw: Draw) -> Block:
     return rule, rule.open[0], f"{rule.open[0]}{space}{json.dumps(listed, ensure_ascii=False)}"
 
 
-ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json]
+def keyed(calls: list[Call], draw: Draw) -> Block:
+    rule = rules.KEYED
+    inner = json.dumps([{name: arguments} for name, arguments in calls], ensure_ascii=draw(st.booleans()))
+    return rule, rule.open[0], f"{rule.open[0]}{inner}{rule.close[0]}"
+
+
+def _literal(value: Any, draw: Draw) -> str:
+    """A value as Python or JSON writes it."""
+    if type(value) is dict:
+        return "{" + ", ".join(f"{_literal(key, draw)}: {_literal(inner, draw)}" for key, inner in value.items()) + "}"
+    if type(value) is list:
+        return "[" + ", ".join(_literal(inner, draw) for inner in value) + "]"
+    return repr(value) if draw(st.booleans()) else json.dumps(value, ensure_ascii=False)
+
+
+def pythonic(calls: list[Call], draw: Draw) -> Block:
+    rule = draw(st.sampled_from([rules.PYTHONIC, rules.PYTHONIC_ALONE]))
+    comma: str = draw(st.sampled_from([", ", ",", ",\n    "]))
+    inner = [
+        f"{name}({comma.join(f'{key}={_literal(value, draw)}' for key, value in arguments.items())})"
+        for name, arguments in calls
+    ]
+    body = draw(st.sampled_from(["[%s]", "%s"])) % comma.join(inner)
+    return rule, rule.open[0], f"{rule.open[0]}{body}{rule.close[0]}"
+
+
+ANY = [objects, invokes, functions, pairs, sections, channels, braces, named_json, keyed, pythonic]

@@ -70,6 +70,26 @@ def _braces(name: str, given: dict[str, str]) -> str:
     return f"<|tool_call>call:{name}{{{inner}}}<tool_call|>"
 
 
+def _pythonic(name: str, given: dict[str, str]) -> str:
+    return f"{name}({', '.join(f'{key}={json.dumps(value)}' for key, value in given.items())})"
+
+
+def _atem(name: str, given: dict[str, str]) -> str:
+    inner = _parameters(given, '<atem:parameter name="{key}">{value}</atem:parameter>', "\n")
+    call = f'<atem:invoke name="{name}">{inner}\n</atem:invoke>'
+    return f"<atem:function_calls>\n{call}\n</atem:function_calls>"
+
+
+def _typed(name: str, given: dict[str, str]) -> str:
+    call = json.dumps({"name": name, "args": given}, ensure_ascii=False)
+    return f"<|message_model|>{name}<|content_invoke_tool_json|>{call}<|end_message|>"
+
+
+def _action(name: str, given: dict[str, str]) -> str:
+    call = json.dumps([{"tool_call_id": "0", "tool_name": name, "parameters": given}], indent=4, ensure_ascii=False)
+    return f"<|START_ACTION|>{call}<|END_ACTION|>"
+
+
 GRAMMARS: dict[str, tuple[str, Write]] = {
     "object": ("alibaba/qwen3-max", lambda n, a: f"<tool_call>{_json(n, a)}</tool_call>"),
     "object on lines": ("alibaba/qwen3-32b", lambda n, a: f"<tool_call>\n{_json(n, a)}\n</tool_call>"),
@@ -93,6 +113,28 @@ GRAMMARS: dict[str, tuple[str, Write]] = {
     "braces": ("google/gemma-4-31b-it", _braces),
     "named json": ("mistral/mistral-large-4", lambda n, a: f"[TOOL_CALLS]{n}[ARGS]{json.dumps(a)}"),
     "named json in a list": ("mistral/mistral-large-4", lambda n, a: f"[TOOL_CALLS] [{_json(n, a)}]"),
+    "named json, one": ("groq/llama-3.3-70b-versatile", lambda n, a: f"<|python_tag|>{_json(n, a)}"),
+    "keyed": ("regolo-ai/apertus-70b", lambda n, a: f"<|tools_prefix|>{json.dumps([{n: a}])}<|tools_suffix|>"),
+    "action": ("cohere/command-a-plus-05-2026", _action),
+    "plugin": ("internlm/intern-s1", lambda n, a: f"<|action_start|> <|plugin|>\n{_json(n, a)}<|action_end|>"),
+    "dots": (
+        "openrouter/dots-studio/dots-3-note-preview:free",
+        lambda n, a: f"<dots_function_call>\n{_invoke(n, a)}\n</dots_function_call>",
+    ),
+    "typed": ("baseten/thinkingmachines/inkling-small", _typed),
+    "atem": ("openrouter/meta/muse-glimmer-30b", _atem),
+    "pythonic": (
+        "openrouter/liquid/lfm-2.5-2.6b",
+        lambda n, a: f"<|tool_call_start|>[{_pythonic(n, a)}]<|tool_call_end|>",
+    ),
+    "pythonic, marked": (
+        "deepinfra/meta-llama/Llama-4-Scout-17B-16E-Instruct",
+        lambda n, a: f"<|python_start|>[{_pythonic(n, a)}]<|python_end|>",
+    ),
+    "param": (
+        "amd/MiniCPM5-2B",
+        lambda n, a: f'<function name="{n}">' + _parameters(a, '<param name="{key}">{value}</param>') + "</function>",
+    ),
     "fence": ("alibaba/qwen3-32b", lambda n, a: f"```tool_call\n{_json(n, a)}\n```"),
 }
 

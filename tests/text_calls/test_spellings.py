@@ -51,6 +51,54 @@ SEEN = [
         (model, '<|tool_call>call:get{city:<|"|>Rome<|"|>}<tool_call|>', GET)
         for model in ("openrouter/google/gemma-4-31b-it", "vllm/google/gemma-4-31b-it", "vllm/unheard-of")
     ),
+    *(
+        (model, text, GET)
+        for models, text in (
+            (
+                ("regolo-ai/apertus-70b", "vllm/swiss-ai/Apertus-70B"),
+                '<|tools_prefix|>[{"get": {"city": "Rome"}}]<|tools_suffix|>',
+            ),
+            (
+                ("cohere/command-a-plus-05-2026", "cohere/command-a-03-2025"),
+                '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "get", "parameters": {"city": "Rome"}}\n'
+                "]<|END_ACTION|>",
+            ),
+            (
+                ("openrouter/dots-studio/dots-3-note-preview:free",),
+                f"<dots_function_call>\n{INVOKE}\n</dots_function_call>",
+            ),
+            (
+                ("baseten/thinkingmachines/inkling-small", "vllm/thinkingmachines/Inkling"),
+                '<|message_model|>get<|content_invoke_tool_json|>{"name":"get","args":{"city":"Rome"}}<|end_message|>',
+            ),
+            (("internlm/intern-s1", "vllm/internlm/Intern-S1"), f"<|action_start|> <|plugin|>\n{JSON}<|action_end|>"),
+            (
+                ("openrouter/liquid/lfm-2.5-2.6b", "vllm/LiquidAI/LFM2-8B"),
+                '<|tool_call_start|>[get(city="Rome")]<|tool_call_end|>',
+            ),
+            (("openrouter/liquid/lfm-2.5-2.6b",), f"<|tool_call_start|>[{JSON}]<|tool_call_end|>"),
+            (
+                ("deepinfra/meta-llama/Llama-4-Scout-17B-16E-Instruct",),
+                "<|python_start|>[get(city='Rome')]<|python_end|>",
+            ),
+            (("groq/llama-3.3-70b-versatile",), f"<|python_tag|>{JSON}"),
+            (
+                ("amd/MiniCPM5-2B",),
+                '<function name="get"><param name="city"><![CDATA[Rome]]></param></function>',
+            ),
+            (
+                ("openrouter/meta/muse-glimmer-30b", "vllm/meta-models/Muse-Glimmer-30B"),
+                '<atem:function_calls>\n<atem:invoke name="get">\n<atem:parameter name="city">Rome</atem:parameter>\n'
+                "</atem:invoke>\n</atem:function_calls>",
+            ),
+            (("openrouter/nvidia/nemotron-3-super-120b-a12b",), f"<tool_call>\n{FUNCTION}\n</tool_call>"),
+            (("openrouter/poolside/laguna-xs.2", "arcee/trinity-large-thinking"), f"<tool_call>\n{JSON}\n</tool_call>"),
+            (("kilo/poolside/laguna-s-2.1",), f"<tool_call>get\n{PAIR}\n</tool_call>"),
+            (("cloudflare-workers-ai/@cf/ibm-granite/granite-4.0-h-micro",), f"<tool_call>\n{JSON}\n</tool_call>"),
+            (("azure/phi-4-mini",), f"functools[{JSON}]"),
+        )
+        for model in models
+    ),
 ]
 
 
@@ -76,6 +124,12 @@ def test_a_spelling_is_no_call_of_a_tool_that_was_not_offered(model: str, text: 
         ("openrouter/tencent/hy3", "<think:opensource>", "</think:opensource>"),
         ("vllm/tencent/Hy3", "<think:opensource>", "</think:opensource>"),
         ("vllm/moonshotai/Kimi-K3", "<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        ("regolo-ai/apertus-70b", "<|inner_prefix|>", "<|inner_suffix|>"),
+        ("vllm/swiss-ai/Apertus-70B", "<|inner_prefix|>", "<|inner_suffix|>"),
+        ("cohere/command-a-plus-05-2026", "<|START_THINKING|>", "<|END_THINKING|>"),
+        ("baseten/thinkingmachines/inkling-small", "<|message_model|><|content_thinking|>", "<|end_message|>"),
+        ("vllm/thinkingmachines/Inkling", "<|message_model|><|content_thinking|>", "<|end_message|>"),
+        ("openrouter/meta/muse-glimmer-30b", " to=self<|message|>", "<|eom|>"),
     ],
 )
 def test_the_thinking_of_open_weights_is_no_text(model: str, opening: str, closing: str) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TextCalls", "Then", "marker_test", "text_call_filters"]
 
+_HEAD = 400  # characters of an answer, white space among them, that decide whether it may be a call as a whole
+
 Then = Literal["recover", "strip", "keep"]
 
 
@@ -56,8 +58,7 @@ def text_call_filters(
     if found is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
-    rules, tags, markers = found
-    return TextCalls(rules, tags, markers, offered or None, sentences, FLAG if prompted else "leaks", messages)
+    return TextCalls(found, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
 def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callable[[str], object] | None:
@@ -66,26 +67,36 @@ def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callabl
     `has_functions` says whether the model may call functions.
     """
     found = _active_rules(flags, then, False, has_functions)
-    return None if found is None else found[2].occurs
+    return None if found is None else found.markers.occurs
+
+
+class _Rules(msgspec.Struct, frozen=True):
+    """The rules that apply to a reply, those of whole answers, the tags of reasoning, and the markers of all."""
+
+    rules: list[Markup]
+    whole: list[Markup]
+    tags: tuple[str, ...]
+    markers: Markers
 
 
 @once_per_flags
-def _active_rules(
-    flags: Flags, then: Then | None, prompted: bool, offered: bool
-) -> tuple[list[Markup], tuple[str, ...], Markers] | None:
-    """Return the rules that apply, the tags of reasoning, and the markers of both; None where there are no markers.
+def _active_rules(flags: Flags, then: Then | None, prompted: bool, offered: bool) -> _Rules | None:
+    """Return the rules that apply; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
     tags = tuple((flags.reasoning and flags.reasoning.tags) or ())
-    united = unite_rules([Markup(*msgspec.structs.astuple(rule)) for rule in flags.leaks or ()])
+    declared = [Markup(*msgspec.structs.astuple(rule)) for rule in flags.leaks or ()]
+    united = unite_rules([rule for rule in declared if not rule.whole])
     united = markup_rules(united) if prompted else united
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in united]
     rules = [rule for rule in rules if rule.then != "keep"]
     if not offered:
         rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
-    markers = filter_markers(rules, tags)
-    return (rules, tags, Markers.copy(markers)) if markers else None
+    recovers = offered and not prompted and then in (None, "recover")
+    whole = [rule for rule in declared if rule.whole and rule.then == "recover"] if recovers else []
+    markers = tuple(dict.fromkeys([*filter_markers(rules, tags), *(opener for rule in whole for opener in rule.open)]))
+    return _Rules(rules, whole, tags, Markers.copy(markers)) if markers else None
 
 
 class TextCalls:
@@ -100,9 +111,7 @@ class TextCalls:
 
     def __init__(
         self,
-        rules: list[Markup],
-        tags: Sequence[str],
-        markers: Markers,
+        rules: _Rules,
         tools: Mapping[str, Any] | None,
         sentences: FallbackText,
         flag: str,
@@ -111,16 +120,19 @@ class TextCalls:
         self._flag = flag  # the flag that the notes name
         self._messages = messages
         self._quotations: PromptTexts | None = None
-        self._rules = rules
-        self._tags = tags
+        self._rules = rules.rules
+        self._tags = rules.tags
         self._tools = tools
+        self._whole = rules.whole if tools else []  # while all of the answer may be a call
+        self._held: list[str] = []  # the answer so far, while it may be one
+        self._head = ""  # its beginning
         self._sentences = sentences
         self._blocks: list[BlockResult] = []
         self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and the white space between them
         # Most replies hold no character that may begin a marker: a filter is made when one appears.
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
-        self.may_begin = markers.may_begin
+        self.may_begin = rules.markers.may_begin
         """Tests whether a marker may begin in a text. Where it fails and all is idle, no filter is needed."""
         self.is_idle = True
         """Whether no text waits."""
@@ -173,7 +185,7 @@ class TextCalls:
         """Find out whether text waits."""
         answer, thinking = self._answer_filter, self._reasoning_filter
         is_idle = (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle)
-        self.is_idle = is_idle and not self._tail
+        self.is_idle = is_idle and not self._tail and not self._held
 
     @property
     def has_found(self) -> bool:
@@ -196,14 +208,62 @@ class TextCalls:
         in_reasoning = type(item) is ReasoningPiece
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         out: list[Item] = []
-        if filter_ is not None:
-            self._add(in_reasoning, filter_.feed(item.text), out)
-        elif not self._tail and not self.may_begin(item.text):
-            return [item]
+        text: str | None = item.text
+        if self._whole and not in_reasoning:
+            text = self._hold(item.text)
+        if text is None:
+            pass
+        elif filter_ is not None:
+            self._add(in_reasoning, filter_.feed(text), out)
+        elif not self._tail and not self._held and not self.may_begin(text):
+            self._look()
+            return [item if text is item.text else TextPiece(text)]
         else:
-            self._feed(in_reasoning, item.text, out)
+            self._feed(in_reasoning, text, out)
         self._look()
         return out
+
+    def _hold(self, text: str) -> str | None:
+        """Return text of the answer that may pass; None while all of the answer may be a call without markers."""
+        if not self._held:
+            if self._answer_filter is not None or self._collected.parts.text.whole().strip():
+                self._whole = []  # something stands before it
+                return text
+            if not text.strip():
+                return text
+        self._held.append(text)
+        if len(self._head) < _HEAD:
+            self._head += text
+            from cnllm.leaks.grammars import may_be_whole
+
+            if not any(may_be_whole(rule, self._head, self._tools or {}) for rule in self._whole):
+                self._whole = []
+                return self._let_go()
+        return None
+
+    def _let_go(self) -> str:
+        """Return the text that was held because it might be a call."""
+        held, self._held, self._head = "".join(self._held), [], ""
+        return held
+
+    def _end_whole(self, is_cut: bool, out: list[Item]) -> None:
+        """Decide about an answer that may be a call as a whole."""
+        from cnllm.leaks.filter import BlockResult
+        from cnllm.leaks.grammars import NotACall, read_whole
+        from cnllm.leaks.prompt import normalize_quoted
+
+        held, rules, self._whole = self._let_go(), self._whole, []
+        for rule in [] if is_cut else rules:
+            try:
+                calls = read_whole(rule, held, self._tools or {})
+            except NotACall:
+                continue
+            said = normalize_quoted(held)
+            if not any(said in normalize_quoted(text) for text in _user_and_result_texts(self._messages)):
+                self._blocks.append(BlockResult(held, calls))
+                return
+            break
+        self._feed(False, held, out)
 
     def _restart(self, restart: Restart) -> None:
         """Forget what was found in texts that begin again."""
@@ -211,6 +271,7 @@ class TextCalls:
             self._reasoning_filter, self._tail = None, []
         if restart.text:
             self._answer_filter, self._blocks = None, []
+            self._let_go()
         self._look()
 
     def _feed(self, in_reasoning: bool, text: str, out: list[Item]) -> None:
@@ -278,6 +339,8 @@ class TextCalls:
         out: list[Item] = []
         collected = ending.collected
         is_cut = not ending.proven or collected.finish_kind == "length"
+        if self._held:
+            self._end_whole(is_cut, out)
         for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
             filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
             if filter_ is not None:

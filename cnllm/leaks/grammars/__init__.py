@@ -6,12 +6,21 @@ everything else is returned as text. All functions take time linear in the text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, sections, tagged
-from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall, is_plausible_name
+from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, pythonic, sections, tagged
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    NAME,
+    MarkupBlock,
+    NotACall,
+    NotOffered,
+    ParsedCall,
+    is_plausible_name,
+)
 from cnllm.leaks.grammars.objects import JsonScan
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, words_of
@@ -25,8 +34,10 @@ __all__ = [
     "ends_inside_value",
     "is_certain",
     "json_scan",
+    "may_be_whole",
     "may_begin",
     "read",
+    "read_whole",
 ]
 
 
@@ -86,6 +97,11 @@ _GRAMMARS = {
         lambda opener, body, words, closers: named_json.ends_inside_value(body, words),
         words=2,
     ),
+    "pythonic": _Grammar(
+        pythonic.read,
+        lambda opener, body, words: pythonic.may_begin(body),
+        lambda opener, body, words, closers: pythonic.ends_inside_value(body),
+    ),
     "sections": _Grammar(
         sections.read,
         sections.may_begin,
@@ -97,6 +113,14 @@ _GRAMMARS = {
         lambda opener, body, words, closers: elements.ends_inside_value(opener, body),
         is_certain=lambda opener, body, words: False,  # elements may be other markup
     ),
+}
+
+
+# What names the tool of the first call of an answer. A key that no call has matches, too, with no name.
+_FIRST_KEY = r"name\"\s*:\s*\"([^\"]*)\"|(?!(?:name|type|function|arguments|parameters)\")()\w*\""
+_NAMES = {
+    "json": re.compile(rf"(?:\[\s*)?\{{\s*\"(?:{_FIRST_KEY})"),
+    "pythonic": re.compile(rf"\[?\s*({NAME})\s*\("),
 }
 
 
@@ -126,6 +150,39 @@ def read(
         except NotACall as error:
             reason = str(error)
     raise not_offered or NotACall(reason)
+
+
+def may_be_whole(leak: Markup, head: str, tools: Mapping[str, Any]) -> bool:
+    """Whether an answer that begins with `head` may be a call as a whole, of one of the `tools`.
+
+    After 200 characters the answer does not change.
+    """
+    head = head.lstrip()[:ENOUGH]
+    if not head.startswith(tuple(leak.open)):
+        return False
+    for name in leak.format:
+        if _may_begin(leak, name, "", head) is not False:
+            called = _NAMES[name].match(head)
+            return called is None or (called[1] or "") in tools
+    return False
+
+
+def read_whole(leak: Markup, text: str, tools: Mapping[str, Mapping[str, Any] | None]) -> list[ParsedCall]:
+    """Return the calls of an answer that holds nothing else. Raises `NotACall` where it is no such answer."""
+    text = text.strip()
+    if not (text.startswith(tuple(leak.open)) and text.endswith(tuple(leak.close))):
+        raise NotACall("it is not complete")
+    reason = ""
+    for name in leak.format:
+        try:
+            calls, others = _GRAMMARS[name].read(MarkupBlock("", text, "", _parts(leak, name), tools, True))
+        except NotACall as error:
+            reason = str(error)
+            continue
+        if not others and all(call.name in tools and call.arguments is not None for call in calls):
+            return calls
+        reason = "something in it is no call of a tool that was offered"
+    raise NotACall(reason)
 
 
 def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]) -> str | None:

@@ -1,7 +1,8 @@
-"""Read the grammar "named-json": the tool's name before its arguments, or a list of calls, without an end of its own.
+"""Read the grammar "named-json": the tool's name before its arguments, or a call or a list, with no end of its own.
 
     NAME ARGS {"city": "Paris"}
     NAME ID 123456789 ARGS {"city": "Paris"}
+    {"name": "NAME", "arguments": {"city": "Paris"}}
     [{"name": "NAME", "arguments": {"city": "Paris"}}]
 
 ARGS and ID are words of the rule (its `parts`). The brace or bracket that closes the JSON is the end of the block.
@@ -19,8 +20,8 @@ from cnllm.schemas.coerce import decode_json
 __all__ = ["ends_inside_value", "may_begin", "read"]
 
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-_LIST = re.compile(r"\s*\[\s{0,8}\{\s{0,8}\"")
-_LIST_START = re.compile(r"\s*(?:\[\s{0,8}(?:\{\s{0,8})?)?\Z")
+_OBJECTS = re.compile(r"\s*(?:\[\s{0,8})?\{\s{0,8}\"")
+_OBJECTS_START = re.compile(r"\s*(?:\[\s{0,8})?(?:\{\s{0,8})?\Z")
 
 
 class _Head:
@@ -43,7 +44,7 @@ def _head(words: tuple[str, ...]) -> _Head:
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Return the calls of a block, and the texts that are no call."""
     text = block.body + block.closer
-    if _LIST.match(text):
+    if _OBJECTS.match(text):
         return objects.read(block.part(text))
     head = _head(block.parts).whole.match(text)
     if head is None:
@@ -59,7 +60,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
 
 def ends_inside_value(body: str, words: tuple[str, ...]) -> bool:
     """Whether the JSON goes on behind the next brace or bracket that closes."""
-    if not _LIST.match(body):
+    if not _OBJECTS.match(body):
         head = _head(words).whole.match(body)
         if head is None:
             return True
@@ -70,13 +71,13 @@ def ends_inside_value(body: str, words: tuple[str, ...]) -> bool:
 
 
 def may_begin(body: str, words: tuple[str, ...]) -> bool | None:
-    """Whether a name or a list of calls begins in the body; None if more text is needed."""
+    """Whether a name, a call or a list of calls begins in the body; None if more text is needed."""
     body = body[:ENOUGH]
-    if _LIST.match(body) or _head(words).begins.match(body):
+    if _OBJECTS.match(body) or _head(words).begins.match(body):
         return True
     if len(body) == ENOUGH:
         return False
-    return None if _LIST_START.match(body) or _is_beginning(body, _head(words).words) else False
+    return None if _OBJECTS_START.match(body) or _is_beginning(body, _head(words).words) else False
 
 
 def _is_beginning(body: str, words: tuple[str, str]) -> bool:

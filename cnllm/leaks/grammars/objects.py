@@ -13,9 +13,9 @@ __all__ = ["JsonScan", "ends_in_string", "ends_inside_value", "may_begin", "read
 
 _FENCE = "```"
 _MAX_OBJECTS = 10_000  # objects of a block that are read: a longer block was not written for a tool
-_ARGUMENTS = ("arguments", "parameters")
-_KEYS = {"name", "function", "type", "id", "index", *_ARGUMENTS}
-_SEPARATORS = re.compile(r"[\s,]*")
+_ARGUMENTS = ("arguments", "parameters", "args")
+_KEYS = {"name", "tool_name", "tool_call_id", "function", "type", "id", "index", *_ARGUMENTS}
+_SEPARATORS = re.compile(r"[\s,;]*")
 _BEGINS = re.compile(r"(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?\{\s*[\"}]")
 _MAY_BEGIN = re.compile(r"(?:`{1,3}\Z|`{3}[a-z]{0,16}\s{0,8}\Z)|(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?(?:\{\s*)?\Z")
 
@@ -65,7 +65,7 @@ def _values(text: str) -> Iterator[tuple[str, Any, str]]:
 
 
 def _skip_separators(text: str, start: int) -> int:
-    """Return the position behind spaces and commas."""
+    """Return the position behind spaces, commas and semicolons."""
     match = _SEPARATORS.match(text, start)
     return match.end() if match else start
 
@@ -86,9 +86,13 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
         if set(value) - _KEYS:
             raise NotACall("it has members that no call has")
         value = function
-    name = value.get("name")
+    name = value.get("name", value.get("tool_name"))
     if name is None and type(function) is str:
         name = function
+    if name is None and len(value) == 1 and not block.strict and not value.keys() & _KEYS:
+        key, arguments = next(iter(value.items()))
+        if key in block.tools and type(arguments) is dict:
+            return ParsedCall(key, arguments)  # {"NAME": {…}}
     if type(name) is not str:
         raise NotACall("it names no tool")
     name = read_name(name, block.tools)

@@ -169,6 +169,8 @@ def _call(name: str, content: str) -> ParsedCall:
         return ParsedCall(name, None, raw)
     if type(value) is not dict or raw[end:].strip():
         return ParsedCall(name, None, raw)
+    if list(value) == ["name", "args"] and value["name"] == name and type(value["args"]) is dict:
+        return ParsedCall(name, value["args"])  # the whole call stands where the arguments do
     return ParsedCall(name, value)
 
 

@@ -8,7 +8,8 @@ parameter, or the end of the call and behind that the next call or the end of th
 are counted, so that an example in a value closes itself; if they are not balanced, they are not counted.
 
 A value is used as written: entities in it are not decoded, because a model that writes `&lt;` into a file of HTML
-means these characters, and servers pass them on unchanged.
+means these characters, and servers pass them on unchanged. Only the markers of a CDATA section that is the whole value
+are taken off.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ WORDS = {"invoke": ("invoke", "parameter"), "function": ("function", "parameter"
 _GOES_ON = re.compile(rf"<\s{{0,2}}[/\w{re.escape(BARS)}]|\{{\s{{0,8}}[\"}}]|`{{3}}")
 _FEW = 8  # tags at the start of a block that show whether it is a call
 _MAY_GO_ON = re.compile(r"(?:<\s{0,2}|\{\s{0,8}|`{1,2})\Z")
+_CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _WRAPPERS = ("arguments", "parameters", "input")
 """Names of a single parameter that holds all arguments, if the tool has no such parameter."""
 
@@ -230,7 +232,7 @@ def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | Non
 
 def _typed_value(tag: Tag, text: str, schema: Any) -> Any:
     """Return the value of a parameter. Its tag may say that it is JSON; the schema takes precedence."""
-    value = strip_own_lines(text)
+    value = _without_cdata(strip_own_lines(text))
     parameter_schema = property_schema(schema, tag.name, schema)
     allowed = allowed_types(parameter_schema, schema)
     if tag.attributes.get("string") == "false" and (not allowed or value.strip()[:1] == '"'):
@@ -241,6 +243,13 @@ def _typed_value(tag: Tag, text: str, schema: Any) -> Any:
         if not value.strip()[end:]:
             return decoded
     return coerce(value, parameter_schema, schema)
+
+
+def _without_cdata(value: str) -> str:
+    """Return the text of a value that is one CDATA section and nothing else; any other value as it is."""
+    if value.startswith(_CDATA) and value.find(_CDATA_END) == len(value) - len(_CDATA_END):
+        return value[len(_CDATA) : -len(_CDATA_END)]
+    return value
 
 
 def ends_inside_value(opener: str, block: str, words: tuple[str, ...]) -> bool:

@@ -333,7 +333,16 @@ class Leak(Base, frozen=True):
     format: Annotated[
         list[
             Literal[
-                "json", "invoke", "arg-pairs", "function", "sections", "element", "channels", "braces", "named-json"
+                "json",
+                "invoke",
+                "arg-pairs",
+                "function",
+                "sections",
+                "element",
+                "channels",
+                "braces",
+                "named-json",
+                "pythonic",
             ]
         ],
         flag(
@@ -364,5 +373,13 @@ class Leak(Base, frozen=True):
         flag(
             "Whether a block is text unless it holds calls with arguments and nothing else.",
             "Some markers are also those of ordinary code blocks.",
+        ),
+    ] = False
+    whole: Annotated[
+        bool,
+        flag(
+            "Whether a block counts only where it is the whole answer, and calls nothing but tools that were offered.",
+            "Some models write calls without markers of their own: as JSON, or as Python does.",
+            reasons={ANY: "one family of open models writes such calls: tests/text_calls/test_whole.py"},
         ),
     ] = False

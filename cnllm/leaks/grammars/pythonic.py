@@ -1,0 +1,148 @@
+"""Read the grammar "pythonic": calls of functions as Python writes them, in a list or alone.
+
+    [NAME(city="Paris", days=2), NAME(units=["C"], exact=True)]
+
+Only literals are values. Nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cnllm.leaks.grammars.base import ENOUGH, NAME, MarkupBlock, NotACall, ParsedCall, read_name
+
+__all__ = ["ends_inside_value", "may_begin", "read"]
+
+_HEAD = re.compile(rf"\s*({NAME})\s{{0,8}}\(\s*")
+_MAY_BEGIN = re.compile(rf"\[?\s{{0,8}}(?:{NAME}\s{{0,8}}(?:\(|\Z)|\Z)")
+_KEY = re.compile(r"([^\W\d][\w.-]{0,127})\s{0,8}=\s*")
+_SPACE = re.compile(r"\s*")
+_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*(\"|\Z)|'(?:[^'\\]|\\.)*('|\Z)", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
+_WORD = re.compile(r"[^\W\d]\w{0,16}")
+_WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
+_ESCAPE = re.compile(r"\\(?:\n|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "/": "/"}
+_CLOSERS = {"[": "]", "(": ")", "{": "}"}
+_MAX_DEPTH = 32
+
+
+def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
+    """Return the calls of a block. Text beside them is no call, so that the whole block is none."""
+    text = block.body.strip()
+    if text[:1] == "[" and text[-1:] == "]":
+        text = text[1:-1]
+    calls: list[ParsedCall] = []
+    position = 0
+    while position < len(text):
+        head = _HEAD.match(text, position)
+        if head is None:
+            raise NotACall("it does not begin with a call")
+        arguments, position = _arguments(text, head.end())
+        calls.append(ParsedCall(read_name(head[1], block.tools), arguments))
+        position = _skip(text, position)
+        if position < len(text):
+            if text[position] not in ",;":
+                raise NotACall("there is text behind a call")
+            position = _skip(text, position + 1)
+    if not calls:
+        raise NotACall("there is no call in it")
+    return calls, []
+
+
+def _arguments(text: str, position: int) -> tuple[dict[str, Any], int]:
+    """Return (the arguments that begin at a position, the position behind their bracket)."""
+    arguments: dict[str, Any] = {}
+    while not text.startswith(")", position):
+        key = _KEY.match(text, position)
+        if key is None:
+            raise NotACall("an argument has no name")
+        if key[1] in arguments:
+            raise NotACall("an argument stands twice")
+        arguments[key[1]], position = _value(text, key.end(), 0)
+        position = _comma(text, position, ")")
+    return arguments, position + 1
+
+
+def _comma(text: str, position: int, closer: str) -> int:
+    """Return the position of the next item, or of the bracket that closes."""
+    position = _skip(text, position)
+    if text.startswith(",", position):
+        return _skip(text, position + 1)
+    if not text.startswith(closer, position):
+        raise NotACall("its arguments are not closed")
+    return position
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
+    """Return (the literal at a position, its end). Raises `NotACall` for anything else."""
+    if depth > _MAX_DEPTH:
+        raise NotACall("too deeply nested")
+    if (closer := _CLOSERS.get(text[position : position + 1])) is not None:
+        return _container(text, position, closer, depth)
+    if (match := _STRING.match(text, position)) is not None:
+        if not (match[1] or match[2]):
+            raise NotACall("a text is not closed")
+        return _unescape(match[0][1:-1]), match.end()
+    if (match := _NUMBER.match(text, position)) is not None:
+        digits = match[0].replace("_", "")
+        try:
+            return (float(digits) if re.search(r"[.eE]", digits) else int(digits)), match.end()
+        except ValueError:
+            raise NotACall("it has a number that is none") from None
+    if (match := _WORD.match(text, position)) is not None and match[0] in _WORDS:
+        return _WORDS[match[0]], match.end()
+    raise NotACall("a value is no literal")
+
+
+def _container(text: str, position: int, closer: str, depth: int) -> tuple[Any, int]:
+    """Return (the list, tuple or dict at a position, its end)."""
+    keys: list[Any] = []
+    values: list[Any] = []
+    position = _skip(text, position + 1)
+    while not text.startswith(closer, position):
+        if closer == "}":
+            key, position = _value(text, position, depth + 1)
+            position = _skip(text, position)
+            if type(key) is not str or not text.startswith(":", position):
+                raise NotACall("a key is no text")
+            keys.append(key)
+            position = _skip(text, position + 1)
+        value, position = _value(text, position, depth + 1)
+        values.append(value)
+        position = _comma(text, position, closer)
+    return dict(zip(keys, values, strict=True)) if closer == "}" else values, position + 1
+
+
+def _unescape(text: str) -> str:
+    """Return a text with its escapes decoded; an unknown one stays as it is written."""
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code is not None:
+        number = int(code, 16)
+        return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else match[0]
+    return "" if match[4] is None else _ESCAPES.get(match[4], match[0])
+
+
+def ends_inside_value(body: str) -> bool:
+    """Whether the body ends inside a text, so that the closer behind it is a part of that text."""
+    last = next(reversed(list(_STRING.finditer(body))), None)
+    return last is not None and last.end() == len(body) and not (last[1] or last[2])
+
+
+def may_begin(body: str) -> bool | None:
+    """Whether a call begins in the body; None if more text is needed."""
+    text = body[:ENOUGH].lstrip()
+    match = _MAY_BEGIN.match(text)
+    if match is None:
+        return False
+    return True if match[0].endswith("(") else None if len(body) < ENOUGH else False
