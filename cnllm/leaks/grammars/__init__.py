@@ -194,7 +194,7 @@ def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping
         return None  # its closer is a part of the JSON
     block = block[: len(block) - Markers.copy(tuple(leak.close)).pending_length(block)]
     body = block[len(opener) :].strip()
-    if body[-1:] not in (">", "}", "]", "`") and not is_plausible_name(body):
+    if body[-1:] not in (">", "}", "]", ")", "`") and not is_plausible_name(body):
         return None
     inner = next(
         (tagged.missing_end(block, opener, _parts(leak, name)) for name in leak.format if name in tagged.WORDS), ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, is_plausible_name, read_name
 from cnllm.schemas.coerce import decode_json
 
 __all__ = ["JsonScan", "ends_in_string", "ends_inside_value", "may_begin", "read", "strip_fence"]
@@ -91,7 +91,7 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
         name = function
     if name is None and len(value) == 1 and not block.strict and not value.keys() & _KEYS:
         key, arguments = next(iter(value.items()))
-        if key in block.tools and type(arguments) is dict:
+        if type(arguments) is dict and (key in block.tools if block.tools else is_plausible_name(key)):
             return ParsedCall(key, arguments)  # {"NAME": {…}}
     if type(name) is not str:
         raise NotACall("it names no tool")
