@@ -145,7 +145,7 @@ def grammar_words() -> set[str]:
     ]
     said = [rule["parts"] for table in tables for rule in table.get("leaks", ()) if "parts" in rule]
     words = {word for parts in said for word in leaves(parts)} - {"arg-pairs"}
-    return {word for word in words if re.fullmatch(r"\w+", word)}
+    return {word for word in words if re.fullmatch(r"\w+", word)} - OURS
 
 
 @cache
