@@ -188,7 +188,7 @@ def test_usual_bodies_are_read_directly() -> None:
     for name in NAMES:
         model = REGISTRY.resolve(name, protocol="openai-chat", base_url="http://127.0.0.1:9/v1")
         plan = engine.build_request(model, "Hi", tools=TOOLS, max_tokens=100)
-        cases = ("stop", {}), ("stop", {"content": page}), ("stop", {"content": page * 50})
+        cases: tuple[tuple[str, Any], ...] = ("stop", {}), ("stop", {"content": page}), ("stop", {"content": page * 50})
         for finish, more in (*cases, ("tool_calls", {"tool_calls": calls})):
             choice = {"index": 0, "message": {**message, **more}, "finish_reason": finish}
             content = encode({"id": "r", "model": "m", "created": 1763650000, "choices": [choice]})
