@@ -18,10 +18,13 @@ _LEAST_ID = 22  # columns; a longer id than the column has a line of its own, be
 def model_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], width: int) -> Iterator[str]:
     """Yield the lines of a listing: a head, and for each provider its name and its models."""
     heads = ("CONTEXT", "READS", "REASONS", *(word.upper() for word in capabilities), "PRICE/M IN/OUT")
-    cells = [_cells(row, capabilities) for row in rows]
-    widths = [max(map(terminal.display_width, column)) for column in zip(heads, *cells, strict=True)]
     longest = max(terminal.display_width(_id(row)) for row in rows)
-    room = width - sum(widths) - len(_GAP) * (len(widths) + 1)
+    for borders in (True, False):  # a narrow terminal has no room for where a price ends; `models show` has it
+        cells = [_cells(row, capabilities, borders=borders) for row in rows]
+        widths = [max(map(terminal.display_width, column)) for column in zip(heads, *cells, strict=True)]
+        room = width - sum(widths) - len(_GAP) * (len(widths) + 1)
+        if room >= min(longest, _LEAST_ID):
+            break
     id_width = min(longest, max(_LEAST_ID, room))
     yield _line("MODEL", heads, id_width, widths, indent="")
     for provider, group in groupby(zip(rows, cells, strict=True), key=lambda pair: str(pair[0]["provider"])):
@@ -51,13 +54,13 @@ def _id(row: dict[str, Any]) -> str:
     return f"{row['id']}{' (retired)' if row['status'] == 'retired' else ''}"
 
 
-def _cells(row: dict[str, Any], capabilities: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any], capabilities: Sequence[str], *, borders: bool) -> tuple[str, ...]:
     return (
         _short_count(row["context"]),
         _kinds(row["input"]),
         UNKNOWN if row["reasoning"] in (None, "unknown") else row["reasoning"],
         *(state_word(row["capabilities"][word]) for word in capabilities),
-        _short_price(row["price"]),
+        _short_price(row["price"], borders=borders),
     )
 
 
@@ -67,8 +70,8 @@ def _kinds(kinds: Sequence[str] | None) -> str:
     return UNKNOWN if kinds is None else "all kinds" if len(media) == _MEDIA else " ".join(media) or "text"
 
 
-def _short_price(price: dict[str, Any] | None) -> str:
-    """Return the price of a million input and output tokens, and the longest input to which it applies.
+def _short_price(price: dict[str, Any] | None, *, borders: bool) -> str:
+    """Return the price of a million input and output tokens, with `borders` also the longest input for which it holds.
 
     "free" stands where both cost nothing.
     """
@@ -76,8 +79,8 @@ def _short_price(price: dict[str, Any] | None) -> str:
         return "free"
     # prices that a host has converted from another currency have many digits; `models show` has them all
     rounded = {name: round(v, 2 if v >= 1 else 4) if type(v) is float else v for name, v in (price or {}).items()}
-    borders = [tier["above"] for tier in (price or {}).get("tiers") or () if tier.get("above")]
-    return format_price(rounded).replace(" / ", "/") + (f" to {_short_count(int(min(borders)))}" if borders else "")
+    tiers = [tier["above"] for tier in (price or {}).get("tiers") or () if borders and tier.get("above")]
+    return format_price(rounded).replace(" / ", "/") + (f" to {_short_count(int(min(tiers)))}" if tiers else "")
 
 
 def _short_count(tokens: int | None) -> str:
