@@ -152,12 +152,12 @@ class BaseClient(Generic[AnyTransport]):
     def with_memory(self, memory: MessageMemory | None) -> Self:
         """Return a client with the same settings and connections that remembers long conversations in this memory.
 
-        A client remembers them in a memory of its own; without one it remembers none. Closing one of the two closes
-        both.
+        A client remembers them in a memory of its own; without one it remembers nothing of its calls. Closing one of
+        the two closes both.
         """
         client = object.__new__(type(self))
         self._input_checker()  # now, so that both share it
-        client.__dict__.update(self.__dict__, _memory=memory)
+        client.__dict__.update(self.__dict__, _memory=memory, _begun={})
         return client
 
     def _open_transport(self) -> None:
@@ -356,7 +356,7 @@ class BaseClient(Generic[AnyTransport]):
         if "stream" in options:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
-        if plan.messages and plan.messages[0].role in _SYSTEM_ROLES:
+        if self._memory is not None and plan.messages and plan.messages[0].role in _SYSTEM_ROLES:
             if (begun := self._begun.get(plan.model.name)) is None:
                 begun = self._begun.setdefault(plan.model.name, deque(maxlen=_BEGUN))
             if not begun or begun[-1][0] is not plan.messages[0]:

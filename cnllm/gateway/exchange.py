@@ -107,8 +107,8 @@ class Exchange:
 
     `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. `count`: the
     client only asks how long the request is. `previous` is the response that the body continues, which is in it
-    already; the reply repeats its id. `memory` remembers the turns of this
-    client. Raises `RequestFailed`, whose failure is the answer.
+    already; the reply repeats its id. `memory` remembers the turns of this client. Raises `RequestFailed`, whose
+    failure is the answer.
     """
 
     def __init__(

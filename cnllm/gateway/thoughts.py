@@ -396,11 +396,7 @@ def conversation_key(messages: Sequence[Message], answer: Message, memory: Messa
     for message in messages[start:]:
         chain.add(message)
     if memory is not None and start < len(messages):
-        kept = (
-            places,
-            tuple(messages),
-            chain.copy(),
-        )  # the messages too: an address is that of one object while it lives
+        kept = places, tuple(messages), chain.copy()  # an id is that of one message only while it lives
         memory.keep((_CHAIN, places[-1]), kept, _CHAIN_SIZE * len(messages))
     chain.add(answer)
     return chain.key()
