@@ -265,6 +265,8 @@ def _add(known: dict[str, Any], entry: dict[str, Any], source: Source, *, is_new
             continue
         else:
             new = old | value
+            if flag == "limits" and old.get("output", 0) > new.get("output", 0):
+                new["output"] = old["output"]  # at a router a list may have the limit of one host
             if flag == "price" and (old["input"], old["output"]) != (value["input"], value["output"]):
                 new = value  # what the older list says of the cache and of long input went with its price
         if new != old:

@@ -315,10 +315,12 @@ def tag(function: Any) -> Any:
 
 
 def _check_tag(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
     from cnllm.types import checks
 
     try:
-        return None if value is None else checks.as_tag("--tag", value)
+        return checks.as_tag("--tag", value)
     except ValueError as error:
         raise click.BadParameter(f"1 to {checks.MOST_TAG} printable characters are allowed") from error
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "endpoint", "levels", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-5"
+_FORMAT = "cnllm-summary-6"
 _CODE = (
     "model_facts",
     "registry",
@@ -51,7 +51,10 @@ class Names:
 
 
 class Listing(Names):
-    """The names, the names of the capabilities (`kinds`), and the facts on each model."""
+    """The names, the names of the capabilities (`kinds`), and the facts on each model.
+
+    `left_out` counts the models of a public list that are not among them.
+    """
 
     def __init__(
         self,
@@ -61,9 +64,11 @@ class Listing(Names):
         families: dict[str, str],
         kinds: list[str],
         rows: dict[str, list[Any] | None],
+        left_out: int,
     ) -> None:
         super().__init__(providers, aliases, models, families)
         self.kinds = kinds
+        self.left_out = left_out
         self._rows = rows
         self._short = short_names(aliases)
 
@@ -114,7 +119,8 @@ def listing(*, catalogue: bool = False) -> Listing:
     providers = sorted([*registry.providers, *(registry.catalogue_providers() if catalogue else ())])
     models = registry.names(catalogue=catalogue)
     rows = {name: _packed_row(registry, name) for name in models}
-    data: list[Any] = [providers, registry.aliases, models, registry.family_aliases, list(KINDS), rows]
+    left_out = 0 if catalogue else len(registry.names(catalogue=True)) - len(models)
+    data: list[Any] = [providers, registry.aliases, models, registry.family_aliases, list(KINDS), rows, left_out]
     if None not in rows.values():
         _write_cache(kind, registry, data)
     return Listing(*data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -36,9 +36,7 @@ from cnllm.types import (
 from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
-
-if TYPE_CHECKING:
-    from cnllm.types.message_memory import MessageMemory
+from cnllm.types.message_memory import MessageMemory
 
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _EVENTS = frozenset(get_args(Event))
@@ -77,6 +75,8 @@ def decode_request(
         headers = checks.as_dict("headers", headers, "the headers of a request (a dict)")
     if origin is not None:
         checks.require_type("origin", origin, Model, "a cnllm.Model or None")
+    if memory is not None:
+        checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
     codec = _codec(protocol)
     protocol = str.__str__(protocol)
     author = origin if origin is not None and origin.protocol == protocol else None

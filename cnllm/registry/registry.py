@@ -145,6 +145,7 @@ class Registry:
 
         `keys` holds all variables that mean this site alone: those that no other site reads, and those of `site.keys`.
         """
+        checks.require_type("provider", provider, str, "the name of a provider")
         self._refresh()
         sites: dict[str, dict[str, Any]] = {}
         for document in self._documents:

@@ -89,6 +89,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         site = table.get("site", {})
         if site.get("vendor") is not None and len(registry.sites(name)) == 1:
             yield problem([*path, "vendor"], f"{dotted_path(path)}.vendor: no other provider has '{site['vendor']}'")
+        if any("keys" in d.data.get("providers", {}).get(name, {}) for d in registry._documents if d is not document):
+            continue  # a file of the user's has other variables
         for key in site.get("keys", ()):
             if key not in (registry.resolve(f"{name}/any", suggest=False).flags.keys or ()):
                 yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is no variable of its `keys`")

@@ -258,6 +258,7 @@ def test_whatever_a_call_may_say_may_be_a_default_but_for_keys_and_the_transport
         "timeout",
         "prefill",  # what a continued reply is asked for with
         "recovery",  # has a table of its own
+        "tag",  # names a call of the caller's
     }
 
 

@@ -114,6 +114,7 @@ def _write_file(target: str, content: bytes) -> None:
         answer.print_line(content.decode().rstrip("\n"))
         return
     try:
+        # asked for: the file that the caller named
         Path(target).write_bytes(gzip.compress(content, 9, mtime=0) if target.endswith(".gz") else content)
     except OSError as error:
         raise errors.UsageError(f"{target} cannot be written: {error.strerror}", "name a file in a folder") from error
@@ -130,7 +131,7 @@ def _write_folder(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
             raise errors.UsageError(f"{name} leads out of the folder", "correct the id of this model")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.write_bytes(content)  # asked for: a file of the folder that the caller named
         except OSError as error:
             raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "name another folder") from error
         count += 1

@@ -35,12 +35,12 @@ from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
 from cnllm.types.faults import message_fault
 from cnllm.types.message import system_message
+from cnllm.types.message_memory import MessageMemory
 from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits
 
 if TYPE_CHECKING:
     from cnllm.types.call_options import CallOptions
-    from cnllm.types.message_memory import MessageMemory
     from cnllm.types.message_types import Messages
 
 __all__ = ["build_request"]
@@ -71,6 +71,8 @@ def build_request(
     """
     if type(model) is not Model:
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
+    if memory is not None:
+        checks.require_type("memory", memory, MessageMemory, "a MessageMemory or None")
     call = model.flags.call or {}
     system = options.pop("system", None)
     given: dict[str, Any] = dict(options)

@@ -117,7 +117,7 @@ def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_reti
         stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], right=[2, 3]))
     retired = len(rows) - len(current)
     left_out = f"; {retired} more are retired: --all" if retired else ""
-    left_out += "" if with_catalogue else f"; {_catalogued()} of a public list are left out: --catalogue"
+    left_out += "" if with_catalogue else f"; {listing.left_out} of a public list are left out: --catalogue"
     if matcher.filters:
         suffix = f"; {unknown} more are unknown: --maybe" if unknown else ""
         stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
@@ -125,14 +125,6 @@ def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_reti
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
-
-
-def _catalogued() -> int:
-    """Return how many models only the catalogue has."""
-    from cnllm.registry import Registry
-
-    registry = Registry.load()
-    return len(registry.names(catalogue=True)) - len(registry.names())
 
 
 def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
