@@ -75,6 +75,7 @@ class Endpoint(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the second of two writes would wait for an ACK of the first
     server: Endpoint
 
     def do_POST(self) -> None:

@@ -39,6 +39,7 @@ def served(endpoint: Endpoint) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the second of two writes would wait for an ACK of the first
 
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["content-length"])).decode()

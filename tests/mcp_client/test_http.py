@@ -27,6 +27,7 @@ def serving(answer: Callable[[Any], Body]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the second of two writes would wait for an ACK of the first
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -48,6 +48,7 @@ class Endpoint:
 def serving(handler: Handler) -> Iterator[Endpoint]:
     class Server(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two writes: the second would wait for an ACK of the first
 
         def log_message(self, *args: Any) -> None: ...
 

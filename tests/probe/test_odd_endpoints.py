@@ -13,6 +13,11 @@ from .endpoint import KEY, Json, refused, serving
 from .odd import Odd, Rule
 
 
+def long(*values: Any) -> Any:
+    """A further case of a kind, for the long run."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def probed(endpoint: Odd, max_requests: int = 200) -> probe.Report:
     with serving(endpoint) as server:
         return probe.run(server.url, api_key=KEY, max_requests=max_requests, sleep=lambda seconds: None)
@@ -29,7 +34,7 @@ def refuses(key: str, answer: Any) -> Rule:
 # ── a refusal is not an end ──────────────────────────────────────────────────
 @pytest.mark.parametrize(
     ("status", "more"),
-    [(401, {}), (402, {}), (403, {}), (429, {"code": "insufficient_quota"})],
+    [long(401, {}), long(402, {}), (403, {}), long(429, {"code": "insufficient_quota"})],
 )
 def test_a_refusal_of_one_question_ends_nothing(status: int, more: Json) -> None:
     words = "this choice is not for you"
@@ -61,7 +66,7 @@ def enabled(request: Json) -> bool:
     return bool(request.get("enable_thinking") is True)
 
 
-@pytest.mark.parametrize("cumulative", [False, True])
+@pytest.mark.parametrize("cumulative", [False, long(True)])
 def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     found = values(probed(Odd(only_streams=True, cumulative=cumulative, thinks=always, field="reasoning_content"), 60))
     assert found["stream.required"] is True
@@ -73,7 +78,7 @@ def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     assert found.get("stream.deltas") == ("cumulative" if cumulative else None)
 
 
-@pytest.mark.parametrize("field", ["inner_voice", "cot.text", "musings"])
+@pytest.mark.parametrize("field", ["inner_voice", long("cot.text"), long("musings")])
 @pytest.mark.parametrize("only_streams", [False, True])
 def test_a_field_of_reasoning_that_nobody_has(field: str, only_streams: bool) -> None:
     found = values(probed(Odd(thinks=always, field=field, only_streams=only_streams), 60))
@@ -101,7 +106,7 @@ def test_prose_beside_the_answer_is_no_reasoning() -> None:
     assert not [flag for flag in found if flag.startswith("reasoning.")]
 
 
-@pytest.mark.parametrize("part", ["thinking", "reasoning", "musing"])
+@pytest.mark.parametrize("part", [long("thinking"), long("reasoning"), "musing"])
 def test_a_part_of_the_content(part: str) -> None:
     found = values(probed(Odd(thinks=always, part=part), 60))
     assert (found["reasoning.shape"], found["reasoning.part"]) == ("content-parts", part)
@@ -111,8 +116,8 @@ def test_a_part_of_the_content(part: str) -> None:
     "tags",
     [
         ("<ponder>", "</ponder>"),
-        ("[MIND]", "[/MIND]"),
-        ("<|begin_of_musing|>", "<|end_of_musing|>"),
+        long(("[MIND]", "[/MIND]")),
+        long(("<|begin_of_musing|>", "<|end_of_musing|>")),
         ("◁深思▷", "◁/深思▷"),
     ],
 )
@@ -125,12 +130,14 @@ def test_tags_that_nobody_has_and_those_that_the_template_opens(tags: tuple[str,
     assert found.get("reasoning.tags_at") == ("start-open" if opened else None)
 
 
+@pytest.mark.long
 def test_a_template_that_opens_the_tag_only_while_the_model_reasons() -> None:
     found = values(probed(Odd(thinks=enabled, tags=("", "</think>"))))
     assert found["when.reasoning.reasoning.tags_at"] == "start-open"
     assert "reasoning.tags_at" not in found
 
 
+@pytest.mark.long
 def test_markup_of_an_answer_is_no_tag() -> None:
     class Marked(Odd):
         def reply(self, request: Json) -> Any:
@@ -140,7 +147,7 @@ def test_markup_of_an_answer_is_no_tag() -> None:
     assert not [flag for flag in values(probed(Marked())) if flag.startswith("reasoning.")]
 
 
-@pytest.mark.parametrize("only_streams", [False, True])
+@pytest.mark.parametrize("only_streams", [long(False), True])
 def test_words_and_counts_in_places_of_their_own(only_streams: bool) -> None:
     usage = ("billing.tokens", "read", "written")
     found = values(probed(Odd(finish=("done", "too_long", "calls"), usage=usage, only_streams=only_streams), 80))
@@ -192,6 +199,7 @@ def test_choices_that_are_refused_while_the_model_reasons_stand_under_that_mode(
     assert found["when.reasoning.tool_choice.allowed"] == ["auto"]
 
 
+@pytest.mark.long
 def test_what_was_asked_in_one_mode_alone_is_said_of_that_mode() -> None:
     """The probe ends right after the choices, before the same with reasoning."""
     endpoint = Odd(forced_while_it_thinks, thinks=enabled, field="reasoning_content")
@@ -209,6 +217,7 @@ def test_words_that_repeat_a_key_of_the_request_say_nothing_of_the_model() -> No
     assert found["reasoning.mode"] == "toggle"
 
 
+@pytest.mark.long
 def test_words_about_the_model_do_where_no_other_switch_helps() -> None:
     words = "This model is no reasoning model and cannot think."
     assert values(probed(Odd(refuses("thinking", words)), 60))["reasoning.mode"] == "never"
@@ -216,6 +225,7 @@ def test_words_about_the_model_do_where_no_other_switch_helps() -> None:
     assert found["reasoning.mode"] == "toggle"
 
 
+@pytest.mark.long
 def test_json_in_a_form_that_cannot_be_read_is_no_proof_against_a_schema() -> None:
     class Fenced(Odd):
         def reply(self, request: Json) -> Any:
@@ -225,6 +235,7 @@ def test_json_in_a_form_that_cannot_be_read_is_no_proof_against_a_schema() -> No
     assert "schema.methods" not in values(probed(Fenced()))
 
 
+@pytest.mark.long
 def test_reasoning_that_is_taken_back_is_not_demanded() -> None:
     def strict(request: Json) -> str | None:
         keys = {"role", "content", "tool_calls", "tool_call_id", "reasoning_content", "name"}
@@ -248,7 +259,11 @@ def keys_of(schema: Any) -> set[str]:
 
 @pytest.mark.parametrize(
     ("words", "most"),
-    [("the keywords {all} are not taken", 4), ("the keyword '{first}' is not supported", 13), ("bad schema", 75)],
+    [
+        long("the keywords {all} are not taken", 4),
+        ("the keyword '{first}' is not supported", 13),
+        long("bad schema", 75),
+    ],
 )
 def test_nine_keywords_cost_few_requests(words: str, most: int) -> None:
     def rule(request: Json) -> str | None:

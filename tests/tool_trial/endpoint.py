@@ -75,6 +75,7 @@ def serving(change: Callable[[str, Turn], Turn | int] = lambda task, turn: turn)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # the second of two writes would wait for an ACK of the first
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
