@@ -371,7 +371,7 @@ def _tokens(bill: BillSum | None, log: LogSum | None) -> dict[str, tuple[Decimal
 def _exact(number: Decimal) -> Decimal:
     """Return a number without zeros behind it and without an exponent."""
     plain = number.normalize()
-    return plain if plain.as_tuple().exponent <= 0 else plain.quantize(Decimal(1))  # type: ignore[operator]
+    return plain.quantize(Decimal(1)) if plain == plain.to_integral_value() else plain
 
 
 def _tidy(number: Decimal | None) -> Decimal | None:

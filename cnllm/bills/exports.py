@@ -18,7 +18,10 @@ from cnllm.errors import CnllmError
 __all__ = ["KINDS", "Export", "Kind", "built_in_exports", "matches", "plain_text", "read_exports"]
 
 Kind = Literal["input", "prompt", "cached", "cache_write", "cache_write_5m", "cache_write_1h", "output", "requests"]
-"""What a number counts. `input` is neither from the cache nor written to it, `prompt` is all of the input."""
+"""The things that a number counts: tokens of a kind, or requests.
+
+`input` is neither from the cache nor written to it, `prompt` is all of the input.
+"""
 
 KINDS: tuple[Kind, ...] = (
     *("input", "prompt", "cached", "cache_write", "cache_write_5m", "cache_write_1h", "output", "requests"),

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import IO, BinaryIO, NamedTuple, Self, cast
+from typing import IO, Any, BinaryIO, NamedTuple, Self, cast
 
 from cnllm.errors import CnllmError
 
@@ -37,7 +37,7 @@ _DAMAGE = (
     ValueError,
     NotImplementedError,
 )
-"""What `zipfile` raises for an archive with wrong bytes."""
+"""The errors that `zipfile` raises for an archive with wrong bytes."""
 _SAVE_AS_CSV = "save it as CSV, and name that file"
 
 
@@ -204,7 +204,7 @@ class _Member(io.RawIOBase):
         """Whether it can be read."""
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int:
         """Read what is there into a buffer."""
         try:
             data = self._file.read1(len(buffer))

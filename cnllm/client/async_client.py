@@ -44,9 +44,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
     def with_registry(self, registry: Registry) -> Self:
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
-        client = object.__new__(type(self))
-        self._input_checker()  # now, so that both share it
-        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None, _held_sets=None)
+        client = self._copy(registry=registry, _cooldowns=None, _held_sets=None)
         client._open_transport()
         return client
 

@@ -24,8 +24,9 @@ from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Quote, checks
-from cnllm.types.message_memory import MessageMemory
+from cnllm.types.message_memory import LONG, MessageMemory
 from cnllm.types.messages import as_messages
+from cnllm.types.parts import SYSTEM_ROLES
 from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
 _NO_KEY = "sk-no-key-is-needed-here"
-_LONG = 8
-"""Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
-_SYSTEM_ROLES = ("system", "developer")
 _BEGUN = 8
 """The calls of a model whose beginning a client remembers."""
 
@@ -155,9 +153,13 @@ class BaseClient(Generic[AnyTransport]):
         A client remembers them in a memory of its own; without one it remembers nothing of its calls. Closing one of
         the two closes both.
         """
+        return self._copy(_memory=memory, _begun={})
+
+    def _copy(self, **changes: Any) -> Self:
+        """Return a client with the same settings and connections, and with other attributes."""
         client = object.__new__(type(self))
         self._input_checker()  # now, so that both share it
-        client.__dict__.update(self.__dict__, _memory=memory, _begun={})
+        client.__dict__.update(self.__dict__, **changes)
         return client
 
     def _open_transport(self) -> None:
@@ -255,7 +257,7 @@ class BaseClient(Generic[AnyTransport]):
             resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
         if not OPTION_NAMES.issuperset(options):
             options = self._registry_params(options)
-        memory = self._memory if type(messages) is list and len(messages) >= _LONG else None
+        memory = self._memory if type(messages) is list and len(messages) >= LONG else None
         plan = build_request(resolved, messages, stream=stream, memory=memory, **options)
         timeout = options.get("timeout")
         plan = replace(
@@ -356,7 +358,7 @@ class BaseClient(Generic[AnyTransport]):
         if "stream" in options:
             raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
-        if self._memory is not None and plan.messages and plan.messages[0].role in _SYSTEM_ROLES:
+        if self._memory is not None and plan.messages and plan.messages[0].role in SYSTEM_ROLES:
             if (begun := self._begun.get(plan.model.name)) is None:
                 begun = self._begun.setdefault(plan.model.name, deque(maxlen=_BEGUN))
             if not begun or begun[-1][0] is not plan.messages[0]:

@@ -28,7 +28,7 @@ from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import Turn
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
-from cnllm.protocols import server_api, server_codec
+from cnllm.protocols import server_api, server_codec, wire
 from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
@@ -58,6 +58,7 @@ from cnllm.types import (
 )
 from cnllm.types.arguments import break_off
 from cnllm.types.media import media_kind
+from cnllm.types.message_memory import LONG
 
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
@@ -66,8 +67,6 @@ __all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "reply_
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
-_TURNS = ("messages", "input", "contents")
-_LONG = 8
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
 
 
@@ -92,9 +91,10 @@ def read_body(content: bytes) -> dict[str, Any]:
     return body
 
 
-def is_long(body: Mapping[str, Any]) -> bool:
+def is_long(protocol: str, body: Mapping[str, Any]) -> bool:
     """Whether a body has so many turns that remembering them pays."""
-    return any(type(turns := body.get(key)) is list and len(turns) >= _LONG for key in _TURNS)
+    turns = body.get(wire(protocol).turns)
+    return type(turns) is list and len(turns) >= LONG
 
 
 def error_body(protocol: str, failure: Failure) -> bytes:

@@ -257,7 +257,7 @@ class HttpRequest:
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, sent), body.worked)
-        self._memory = service.memories.of(identity) if is_long(whole) else None
+        self._memory = service.memories.of(identity) if is_long(self._protocol, whole) else None
 
         def read() -> Exchange:
             """Return the exchange of the body with what it continues."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model, ModelSource, conditions
 from cnllm.types import Message
 
-__all__ = ["Bodies", "PlainTool", "plain_model"]
+__all__ = ["Bodies", "PlainTool", "plain_model", "with_flags"]
 
 
 class PlainTool(Struct, frozen=True):
@@ -42,13 +42,18 @@ def plain_model(model: Model) -> Model:
             call=None,
         )
 
+    return with_flags(model, plain)
+
+
+def with_flags(model: Model, change: Callable[[Flags], Flags]) -> Model:
+    """Return a model with other flags, in each mode, which come from no file."""
     return Model(
         id=model.id,
         provider=model.provider,
         protocol=model.protocol,
-        flags=plain(model.flags),
+        flags=change(model.flags),
         source=ModelSource(
-            flags_for=lambda mode: plain(model.flags_for(mode)), where=lambda flag, mode: "", explain=list
+            flags_for=lambda mode: change(model.flags_for(mode)), where=lambda flag, mode: "", explain=list
         ),
     )
 

@@ -12,10 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, leaves, set_value
+from cnllm.probe.bodies import with_flags
 from cnllm.probe.exchange import ProbeAnswer, ProbeExchange
 from cnllm.probe.facts import Fact
 from cnllm.registry.flags import Flags
-from cnllm.registry.model import Model, ModelSource
+from cnllm.registry.model import Model
 
 __all__ = [
     "THINKING",
@@ -247,15 +248,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
             stream = replace(stream, deltas="cumulative")
         return replace(flags, reasoning=reasoning, usage=usage, stream=stream)
 
-    return Model(
-        id=model.id,
-        provider=model.provider,
-        protocol=model.protocol,
-        flags=changed(model.flags),
-        source=ModelSource(
-            flags_for=lambda mode: changed(model.flags_for(mode)), where=lambda flag, mode: "", explain=list
-        ),
-    )
+    return with_flags(model, changed)
 
 
 # ── words of finishing, and places of token counts ───────────────────────────

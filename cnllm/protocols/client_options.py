@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from cnllm.protocols import fields
+from cnllm.protocols import fields, wire
 from cnllm.protocols.fields import Field, snake_case
 from cnllm.types import Note
 from cnllm.types.client_data import EMPTY, ClientData, counted
@@ -17,7 +17,6 @@ __all__ = ["KeyCounts", "client_options"]
 _COUNTED = ("keep", "forward", "drop")
 _READ = ("translate", "media", "describe", "search", "return", "keep")
 """The outcomes of blocks whose own keys have rows."""
-_TURNS = ("messages", "input", "contents")
 _ROOTS = ("messages[]", "system[]", "tools[]", "input[]", "contents[]", "systemInstruction")
 
 
@@ -136,10 +135,7 @@ class KeyCounts:
 
     def count_turn(self, turn: Any) -> None:
         """Count the keys of one turn."""
-        for key, place in _roots(self.protocol):
-            if key in _TURNS:
-                self._visit(place, (turn,))
-                break
+        self._visit(dict(_roots(self.protocol))[wire(self.protocol).turns], (turn,))
 
     def add(self, turn: KeyCounts) -> None:
         """Add the counts of a turn."""
@@ -153,9 +149,10 @@ class KeyCounts:
 
     def count_rest(self, body: Mapping[str, Any]) -> None:
         """Count the keys of a body, except for those of turns that were added."""
+        turns = wire(self.protocol).turns if self._has_turns else None
         for key, place in _roots(self.protocol):
             inner = body.get(key)
-            if inner is not None and type(inner) is not str and not (self._has_turns and key in _TURNS):
+            if inner is not None and type(inner) is not str and key != turns:
                 self._visit(place, inner if type(inner) is list else (inner,))
 
     def _visit(self, place: _Place, items: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, get_args
@@ -36,9 +35,8 @@ from cnllm.types import (
 from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.media import media_kind
-from cnllm.types.message_memory import MessageMemory
+from cnllm.types.message_memory import MessageMemory, exact_bytes
 
-_MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _EVENTS = frozenset(get_args(Event))
 _ITEM_KEYS = frozenset(["item", "instructions"])
 """Keys of a seal about the whole item that a part stood in."""
@@ -100,7 +98,7 @@ def _recall(
 ) -> Iterable[Message]:
     """Return the messages of a turn with their author, as the memory has them, and count the keys of the turn."""
     try:
-        key = marshal.dumps((counts.protocol, turn), _MARSHAL)
+        key = exact_bytes((counts.protocol, turn))
     except ValueError:  # nested too deeply
         key = b""
     found: tuple[tuple[Message, ...], KeyCounts] | None = memory.find(key) if key else None

@@ -158,7 +158,7 @@ def _model_file(model: Model) -> bytes:
     kinds, status, limits = flags.input, flags.status, flags.limits
     prices, tiers = _prices(flags, _MODELS_DEV_PRICES)
     flag_of = {key: flag for flag, key in _MODELS_DEV_PRICES.items()}
-    # what a wire takes says nothing of an endpoint
+    # the parameters of a wire say nothing of an endpoint
     said = (fact for name, fact in facts.items() if f"{name}.".startswith("params.temperature."))
     temperature = next((fact for fact in said if not fact.layer.startswith("protocols.")), None)
     reasons = can["reasoning"].value

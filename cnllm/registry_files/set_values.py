@@ -29,7 +29,7 @@ _COMMON = {"www", "docs", "doc", "api", "platform", "developers", "developer", "
 
 
 class Reading(Struct, frozen=True):
-    """Says where a value was read: a URL or the name of a source, when, how, the package's file, a sentence of it."""
+    """The place of a value: the URL or the name of a source, its day and kind, the package's file, a sentence of it."""
 
     source: str
     seen: datetime.date

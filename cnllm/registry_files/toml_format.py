@@ -150,7 +150,7 @@ def _split(table: list[_Statement]) -> list[list[_Statement]]:
         kept += [] if inner else [one]
     if made:
         last = 1 + max(n for n, one in enumerate(kept) if one.keys)
-        made[-1] += kept[last:]  # what stands before the next head
+        made[-1] += kept[last:]  # the lines before the next table
         kept = kept[:last]
     return [kept, *made]
 
@@ -218,7 +218,7 @@ def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]
                 owners[head] = table
             continue
         owner.insert(1 + max(n for n, one in enumerate(owner) if one.keys), _Statement((line,), ("sources",)))
-        out[-1] += table[1 + len(keys) :]  # what stands before the next head
+        out[-1] += table[1 + len(keys) :]  # the lines before the next table
     return out
 
 

@@ -11,13 +11,21 @@ import msgspec
 from cnllm.types.message import Message
 from cnllm.types.messages import as_messages
 
-__all__ = ["MessageMemory"]
+__all__ = ["LONG", "MessageMemory", "exact_bytes"]
+
+LONG = 8
+"""Messages of a conversation that is remembered: building a shorter one costs less than comparing it."""
 
 _BYTES = 32 * 1024 * 1024
 _SIZE = 500  # bytes that a message takes beside its words
 _MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
+
+
+def exact_bytes(value: Any) -> bytes:
+    """Return a value of Python's own types as bytes: other values have others. Raises `ValueError` for other types."""
+    return marshal.dumps(value, _MARSHAL)
 
 
 class MessageMemory:
@@ -80,7 +88,7 @@ class MessageMemory:
                 if type(item) is Message:
                     out.append(item if find(id(item)) is item else self._own(item))
                 elif type(item) is dict:
-                    key = marshal.dumps(item, _MARSHAL)
+                    key = exact_bytes(item)
                     found = find(key)
                     if found is None:
                         [found] = as_messages([marshal.loads(key)])  # a copy, which nobody changes later

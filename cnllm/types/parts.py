@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 __all__ = [
+    "SYSTEM_ROLES",
     "Content",
     "Fields",
     "Media",
@@ -23,6 +24,9 @@ __all__ = [
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 """Who speaks in a message."""
+
+SYSTEM_ROLES = frozenset(["system", "developer"])
+"""The roles of instructions."""
 
 
 class Seal(Struct, frozen=True, omit_defaults=True):

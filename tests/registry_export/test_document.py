@@ -66,7 +66,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 @pytest.fixture(scope="module")
 def document(registry: Registry) -> dict[str, Any]:
-    return json.loads(encode_document(build_document(registry)))  # type: ignore[no-any-return]
+    document: dict[str, Any] = json.loads(encode_document(build_document(registry)))
+    return document
 
 
 def models(registry: Registry, *, catalogue: bool = False) -> Iterator[tuple[str, Model]]:

@@ -35,7 +35,7 @@ from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
 from cnllm.types.faults import message_fault
 from cnllm.types.message import system_message
-from cnllm.types.message_memory import MessageMemory
+from cnllm.types.message_memory import MessageMemory, exact_bytes
 from cnllm.types.messages import as_messages
 from cnllm.types.policy import Limits
 
@@ -47,7 +47,6 @@ __all__ = ["build_request"]
 
 _MOST_PREPARED = 64  # keys that a model keeps: two for most sets of options
 _LARGEST_KEY = 100_000  # bytes
-_MARSHAL = 2  # the last version whose bytes depend on nothing but the values
 _CLIENT_DATA = frozenset(("extra_body", "extra_headers", "tools"))  # options that may hold what a client sent
 
 _encode = msgspec.json.Encoder().encode
@@ -200,7 +199,7 @@ def _find_kept(
         quick_key = marshal.dumps((plain, stream))
         if (kept := memo.get(quick_key)) is not None:
             return quick_key, kept
-        key = marshal.dumps((plain, stream), _MARSHAL)
+        key = exact_bytes((plain, stream))
     except ValueError:
         return None, None
     if len(key) > _LARGEST_KEY:
@@ -218,7 +217,7 @@ def _keep(prepared: Prepared, plan: Plan, key: bytes, *, images: bool) -> None:
     parts = ([struct_values(tool) for tool in prepared.wire_tools], prepared.wire_schema, prepared.params)
     kept = _CacheEntry(
         replace(prepared, request=replace(prepared.request, messages=[])),
-        marshal.dumps(parts, _MARSHAL),
+        exact_bytes(parts),
     )
     memo.setdefault(key, {})[images] = replace(kept, frame=_frame(kept, plan))
 

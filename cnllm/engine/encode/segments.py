@@ -16,8 +16,10 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger, MessageNote
 from cnllm.engine.history.media import has_media
+from cnllm.engine.history.reasoning import last_user_index
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Note, Reasoning, ToolCall
+from cnllm.types.parts import SYSTEM_ROLES
 
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
@@ -30,7 +32,6 @@ _WHOLE = frozenset(
 )
 """Notes on changes that depend on the rest of the conversation."""
 
-_SYSTEM = frozenset(["system", "developer"])
 _SIZE = 600  # bytes that a segment takes beside its content
 
 Fit = Callable[[Sequence[Message], Ledger, bool], list[Message]]
@@ -80,7 +81,7 @@ def join_segments(
     pieces: list[bytes] = []
     calls: list[str] = []
     count, position = len(turns), 0
-    last_user = _last_user(turns) if by_user else -1
+    last_user = last_user_index(turns) if by_user else -1
     has_reasoning = False
     while position < count:
         first = turns[position]
@@ -132,7 +133,9 @@ def _segment(
     is_head = roles[0] != "assistant"
     if has_media(messages):
         return alone
-    if (start == 0) != is_head or (is_head and "user" not in roles) or (not is_head and not _SYSTEM.isdisjoint(roles)):
+    if (start == 0) != is_head or (is_head and "user" not in roles):
+        return alone
+    if not is_head and not SYSTEM_ROLES.isdisjoint(roles):
         return alone
     try:
         fitted = fit(messages, own, before_user)
@@ -150,8 +153,3 @@ def _segment(
     has_reasoning = any(type(p) is Reasoning for m in fitted for p in m.parts)
     notes = tuple(own.plain)
     return _Segment(messages, alone.places, content, tuple(calls), notes, own.on_messages, own.counts, has_reasoning)
-
-
-def _last_user(turns: Sequence[Message]) -> int:
-    """Return the index of the last message of the user, -1 without one."""
-    return next((i for i in range(len(turns) - 1, -1, -1) if turns[i].role == "user"), -1)

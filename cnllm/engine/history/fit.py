@@ -21,11 +21,11 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
+from cnllm.types.parts import SYSTEM_ROLES
 
 __all__ = ["fit", "is_plain"]
 
 _PLAIN = ("user", "assistant", "system")
-_SYSTEM_ROLES = ("system", "developer")
 
 
 def fit(
@@ -63,7 +63,7 @@ def fit(
     if rules.consecutive_roles == "join":
         turns = _join_neighbours(turns, ledger)
     is_system_apart = rules.system in codec.separate_system and all(
-        message.role in _SYSTEM_ROLES for _, message in turns
+        message.role in SYSTEM_ROLES for _, message in turns
     )
     if rules.first_user or is_system_apart:  # a request needs a turn
         turns = _ensure_first_user(turns, ledger)
@@ -165,7 +165,7 @@ def _rename_developer(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
 def _has_late_system(turns: Sequence[Turn]) -> bool:
     """Whether a system message stands behind a turn of the conversation."""
-    roles = [message.role in _SYSTEM_ROLES for _, message in turns]
+    roles = [message.role in SYSTEM_ROLES for _, message in turns]
     return any(roles[roles.index(False) :]) if False in roles else False
 
 
@@ -175,10 +175,10 @@ def _gather_system(turns: list[Turn], place: Literal["first", "user", "unknown"]
     Where the endpoint has no such role, the text goes before the first message of the user. `unknown` is `first` where
     nobody knows whether the endpoint takes a system message behind a turn: refusing it would cost the whole call.
     """
-    systems = [t for t in turns if t[1].role in _SYSTEM_ROLES]
+    systems = [t for t in turns if t[1].role in SYSTEM_ROLES]
     if not systems or (place != "user" and len(systems) == 1 and turns[0] is systems[0]):
         return turns
-    rest = [t for t in turns if t[1].role not in _SYSTEM_ROLES]
+    rest = [t for t in turns if t[1].role not in SYSTEM_ROLES]
     index, head = systems[0]
     if place != "user":
         subject = f"{len(systems)} system messages, the last at messages[{systems[-1][0]}]"
@@ -260,7 +260,7 @@ def _join_content(run: Sequence[Message]) -> tuple[Part, ...]:
 
 def _ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     """Return the turns with the user first."""
-    start = next((i for i, (_, m) in enumerate(turns) if m.role not in _SYSTEM_ROLES), None)
+    start = next((i for i, (_, m) in enumerate(turns) if m.role not in SYSTEM_ROLES), None)
     if start is None:
         ledger.note("first-user", "messages.first_user", "only system messages", "a user turn is put after them")
         return [*turns, (turns[-1][0], Message("user", (Text("…"),)))]

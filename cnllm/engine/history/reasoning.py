@@ -22,7 +22,7 @@ from cnllm.types.client_data import EMPTY
 from cnllm.types.convert import CACHE_MARK
 from cnllm.types.documents import block_kind, unreadable_line
 
-__all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
+__all__ = ["drop_foreign_seals", "last_user_index", "reasoning_gap", "replay_reasoning"]
 
 _SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
@@ -39,7 +39,7 @@ def replay_reasoning(
     """
     last_user = -1
     if rules.replay == "since-user":
-        last_user = len(turns) if before_user else _last_user_index([message for _, message in turns])
+        last_user = len(turns) if before_user else last_user_index([message for _, message in turns])
     own_authors: dict[str | None, bool] = {}
     lost: list[Seal] = []
     out: list[Turn] = []
@@ -151,7 +151,7 @@ def _cache_mark(part: Part) -> Any:
     return None if seal is None or seal.provider or type(seal.data) is not dict else seal.data.get(CACHE_MARK)
 
 
-def _last_user_index(messages: Sequence[Message]) -> int:
+def last_user_index(messages: Sequence[Message]) -> int:
     """Return the index of the last message of the user; -1 without one."""
     return next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), -1)
 
@@ -178,7 +178,7 @@ def _note_dropped_block(index: int, ledger: Ledger) -> None:
 
 def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
     """Return the index of the current turn's first message if it has calls and no sealed reasoning of this model."""
-    for index in range(_last_user_index(messages) + 1, len(messages)):
+    for index in range(last_user_index(messages) + 1, len(messages)):
         message = messages[index]
         if message.role == "assistant":
             if not any(type(p) is ToolCall for p in message.parts):

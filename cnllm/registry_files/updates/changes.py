@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Change", "Kind", "PublicList", "find_changes", "new_models"]
 
 Kind = Literal["new", "limits", "price", "price-jump", "input", "status", "reasoning", "gone", "moved"]
-"""What changes. A price jump is a price that triples, falls below a third, or becomes or was zero. A model is gone that
-a list had once and none has now; a provider has moved that a list names at another host."""
+"""The kinds of changes.
+
+A price jump is a price that triples, falls below a third, or becomes or was zero. A model is gone where a list had it
+once and none has it now; a provider has moved where a list names it at another host.
+"""
 
 Action = Literal["automatic", "ask", "disputed", "corrected", "caught-up", "by-hand"]
 """What becomes of a change: it is made; it is a question; nothing, because the lists differ from each other; nothing,
