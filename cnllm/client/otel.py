@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of calls, by its semantic conventions for generative AI: `pip install 'cnllm-client[otel]'`.
+"""OpenTelemetry spans of calls, by its semantic conventions for generative AI. It needs the extra `otel`.
 
     client = Client(on_event=cnllm.client.otel.Spans())
 

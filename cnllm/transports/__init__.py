@@ -8,7 +8,7 @@ that time, as if the body had ended. If it has `drain()`, the client calls it be
 it reads the last bytes, so that the connection can serve again, and ignores errors.
 
 There are two adapters: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
-(`cnllm.transports.fast`). The extra `cnllm-client[fast]` installs it, and it is used where it is installed.
+(`cnllm.transports.fast`). The extra `fast` installs it, and it is used where it is installed.
 CNLLM_TRANSPORT selects one: `httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`.
 
 In a forked child both open their own connections. A connection with unread bytes after its response is not used again.

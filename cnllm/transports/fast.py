@@ -1,4 +1,4 @@
-"""The fast transports: `Fast` for `Client`, `AsyncFast` for `AsyncClient`. Needs httptools: `cnllm-client[fast]`.
+"""The fast transports: `Fast` for `Client`, `AsyncFast` for `AsyncClient`. Needs the extra `fast`.
 
     from cnllm import Client
     from cnllm.transports.fast import Fast

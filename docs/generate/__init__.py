@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from docs import status
 from docs.generate import (
     architecture,
     batch_plot,
@@ -108,6 +109,8 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield path, picture()
     for path, module in MODULES.items():
         yield path, module()
+    for installing in status.PAGES:
+        yield installing, status.current(installing)
     for name, page in PAGES.items():
         yield _path(name), _NOTICE + page()
     for provider, text in provider_pages.pages():

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cnllm.cli.commands.launch import launch
+from cnllm.config.distribution import install_command
 from cnllm.gateway.model_names import ModelNames
 from cnllm.launch.setup import KnownClient, Values, build_setup, clients, find_client
 from cnllm.registry import Registry
@@ -154,7 +155,7 @@ def test_a_gateway_that_does_not_start_says_why(machine: Machine) -> None:
     done = machine.run(*command, env=env, cwd=machine.home, process=True)
     assert (done.status, done.out) == (2, "")
     assert "uvicorn" in done.err
-    assert "pip install 'cnllm-client[serve]'" in done.err
+    assert install_command("serve") in done.err
     assert not (machine.home / "started").exists()
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import cnllm
 from cnllm import AsyncClient, Client
 from cnllm import transports as transport
+from cnllm.config.distribution import install_command
 from cnllm.transports import AsyncHttpx, Httpx
 
 from .peer import JSON, SSE, Peer, Stay, Step, chunked, head, piece, reply, said, stream, texts
@@ -51,7 +52,7 @@ def test_what_was_asked_for_and_is_not_there_is_an_error(kind: Any, monkeypatch:
     monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     with pytest.raises(cnllm.CnllmError, match="httptools") as caught:
         kind(registry())
-    assert "cnllm-client[fast]" in str(caught.value.hint)
+    assert install_command("fast") in str(caught.value.hint)
     monkeypatch.setenv("CNLLM_TRANSPORT", "quick")
     with pytest.raises(cnllm.CnllmError, match="CNLLM_TRANSPORT=quick"):
         kind(registry())

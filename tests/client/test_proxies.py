@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import cnllm
+from cnllm.config.distribution import install_command
 
 from . import certificate
 from .conftest import Make
@@ -164,4 +165,4 @@ def test_socks_without_its_extra(make: Make, monkeypatch: pytest.MonkeyPatch) ->
     with Peer([reply()]) as peer:
         error = _failure(make, at(peer))
     assert "socks5://127.0.0.1:1" in error.message
-    assert "cnllm-client[socks]" in str(error.hint)
+    assert install_command("socks") in str(error.hint)

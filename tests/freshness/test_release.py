@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import cnllm
 from cnllm import CnllmError, Registry, RegistryError
+from cnllm.config.distribution import install_command
 from cnllm.registry.files import data_folder
 from cnllm.registry_files.updates.data_store import restore_data_file
 from cnllm.registry_files.updates.release import check_release, install_release, shipped_keys, signed_release
@@ -219,7 +220,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "cryptography, which checks signatures, is not installed" in done.stderr
-    assert "cnllm-client[upgrade]" in done.stderr
+    assert install_command("upgrade") in done.stderr
 
 
 # ── making one ───────────────────────────────────────────────────────────────

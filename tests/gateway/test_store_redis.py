@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from examples import share
 
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, StoreFailure, open_store
 from cnllm.gateway.store.redis import RedisStore
@@ -380,7 +381,7 @@ def test_without_the_package_there_is_a_hint() -> None:
         "try: open_store('redis://127.0.0.1')\nexcept Exception as error: print(type(error).__name__, error.hint)"
     )
     out, error = program(code).communicate(timeout=60)
-    assert out.strip() == "CnllmError pip install 'cnllm-client[redis]'", error
+    assert out.strip() == f"CnllmError {install_command('redis')}", error
 
 
 @needs_server

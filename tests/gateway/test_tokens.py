@@ -18,6 +18,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway import key_file
 from cnllm.gateway.tokens import MAX_PAYLOAD, PREFIX, Keyring
@@ -307,5 +308,5 @@ def test_without_the_package_there_is_a_hint_and_no_file(tmp_path: Path) -> None
         "try: tokens.Keyring.load(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error.hint)"
     )
     out, error = script(code, str(tmp_path / "serve.keys")).communicate(timeout=60)
-    assert out.strip() == "CnllmError pip install 'cnllm-client[serve]'", error
+    assert out.strip() == f"CnllmError {install_command('serve')}", error
     assert list(tmp_path.iterdir()) == []

@@ -66,8 +66,7 @@ def chat(**params: Any) -> int:
     """Talk with a model; /help lists the commands of a chat.
 
     Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
-    exit status is the worst of all turns, as for cnllm call. A terminal needs prompt_toolkit:
-    pip install 'cnllm-client[chat]'.
+    exit status is the worst of all turns, as for cnllm call. A terminal needs the extra chat.
     """
     from cnllm.cli import call_template, turn_log
 

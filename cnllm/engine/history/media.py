@@ -123,9 +123,7 @@ def _pdf_text(media: Media) -> str | None:
     try:
         return pdf_text(media)
     except ImportError as error:
-        raise CnllmError(
-            "the text of a PDF needs pypdf, which is not installed", hint="pip install 'cnllm-client[pdf]'"
-        ) from error
+        raise CnllmError("the text of a PDF needs pypdf, which is not installed", hint="pip install pypdf") from error
 
 
 def _media_refusal(media: Media, flags: Flags, protocol: str) -> str | None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a gateway's requests: `pip install 'cnllm-client[otel]'`.
+"""OpenTelemetry spans of a gateway's requests. It needs the extra `otel`.
 
 Each request is one span of kind server, a child of the trace that the client's `traceparent` header names. The calls of
 endpoints are its children, with their retries (see `cnllm.client.otel`). No text of a client, no key and no address
