@@ -8,21 +8,21 @@ import pytest
 
 from docs.generate.rooms import PACKAGE, WIRES, files, room
 
-TOP = {"__init__", "__main__", "_version", "errors", "fork", "sentences", "jsonpath"}
+TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
 """The only modules at the top level."""
 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
-VALUES = {"_version", "errors", "fork", "types", "jsonpath"}
+VALUES = {"_version", "errors", "system", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
 ENGINE = {"engine/adjustments", "engine/options", "engine/similar_names"}
 MAY: dict[str, set[str]] = {
     "_version": set(),
-    "fork": set(),
     "jsonpath": set(),
     "types": set(),
     "errors": {"types"},
+    "system": {"errors"},
     "schemas": set(),
-    "config": {"_version", "errors", "types"},
+    "config": {"_version", "errors", "system", "types"},
     "sentences": {"errors", "types"},
     "tools": {"errors", "schemas", "types"},
     "leaks": VALUES | {"schemas"},
@@ -32,7 +32,7 @@ MAY: dict[str, set[str]] = {
     "registry_export": FLAGS | {"model_facts", "registry_files"},
     "protocols": FLAGS | {"schemas"},
     **dict.fromkeys(sorted(WIRES), FLAGS | {"protocols"}),
-    "store": {"config", "errors", "fork", "types"},
+    "store": {"config", "errors", "system", "types"},
     "simulator": FLAGS | {"protocols", "schemas"},
     "engine/adjustments": FLAGS,
     "engine/similar_names": set(),
@@ -49,7 +49,7 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "config", "estimates", "leaks", "schemas", "sentences", "simulator", "store", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
     "bills": FLAGS | {"config", "engine/decode", "store"},
-    "gateway/store": {"config", "errors", "fork", "store", "types"},
+    "gateway/store": {"config", "errors", "store", "system", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "estimates", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
     "gateway": FLAGS
@@ -71,10 +71,10 @@ MAY: dict[str, set[str]] = {
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": VALUES | {"registry", "schemas", "tools"},
-    "mcp_client": {"client", "config", "errors", "fork", "tools", "transports", "types"},
+    "mcp_client": {"client", "config", "errors", "system", "tools", "transports", "types"},
     "sdk": FLAGS | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": VALUES | {"config", "registry", "tools"},
-    "launch": {"config", "errors"},
+    "launch": {"config", "errors", "system"},
     "cli/language": set(),
     "cli/output": FLAGS
     | {"batch", "cli/language", "config", "model_facts", "probe", "registry_files", "store", "tool_trial"},
@@ -112,7 +112,10 @@ FACE = {"__init__", "errors", "types/__init__", "tools/__init__", "registry/__in
 """What a program outside imports. A room at the edge imports the same, and nothing else without a reason."""
 
 EDGE: dict[str, dict[str, str]] = {
-    "launch": {"config/private_files": "the client's files are for their owner alone, and are replaced as a whole"},
+    "launch": {
+        "system/files": "the client's files are for their owner alone, and are replaced as a whole",
+        "system/processes": "the gateway is a process beside the client's",
+    },
     "tool_trial": {
         "registry/flags/__init__": "`Model.derive` takes and returns flags",
         "schemas/validate": "arguments count as they arrived: `problem_with` decodes what a client would repair",
@@ -123,7 +126,7 @@ EDGE: dict[str, dict[str, str]] = {
         "config/distribution": "the command that installs the extra",
         "config/keys": "the user's keys file",
         "config/redact": "no message has a secret",
-        "fork": "a forked child opens a session of its own",
+        "system/processes": "a forked child opens a session of its own, and systems differ in pipes",
         "transports/content_encoding": "bounds on what a compressed body may become",
         "transports/errors": "the error for a proxy that cannot be used",
         "transports/httpx_async": "the pieces of a body, decoded in time",

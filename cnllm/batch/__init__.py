@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cnllm.batch.settings import BatchOptions, BatchSettings, Requests, make_settings
+from cnllm.system import processes
 
 if TYPE_CHECKING:
     from cnllm.batch.dry_run import Estimate
@@ -70,7 +70,7 @@ def run_session(settings: BatchSettings) -> Report:
     threshold = gc.get_threshold()
     gc.set_threshold(_COLLECTION, *threshold[1:])
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=processes.loop_factory()) as runner:
             return runner.run(_run(session))
     finally:
         gc.set_threshold(*threshold)
@@ -93,24 +93,15 @@ def estimate_session(settings: BatchSettings) -> Estimate:
 
 async def _run(session: Any) -> Report:
     loop = asyncio.get_running_loop()
-    handles = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGINT")
+    ends: list[Callable[[], object]] = []
 
     def on_start(runner: Interruptible) -> None:
-        if handles and os.name != "nt":
-            loop.add_signal_handler(signal.SIGINT, runner.interrupt)
+        if threading.current_thread() is threading.main_thread():
+            ends.append(processes.handle_interrupt(loop, runner.interrupt))
 
     try:
         report: Report = await session.run(on_start)
         return report
     finally:
-        if handles and os.name != "nt":
-            loop.remove_signal_handler(signal.SIGINT)
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's loop where it is installed: it takes less time for each request."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+        for end in ends:
+            end()

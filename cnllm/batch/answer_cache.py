@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnllm.config import private_files
 from cnllm.errors import CnllmError
+from cnllm.system import files
 
 __all__ = ["AnswerCache"]
 
@@ -19,8 +19,8 @@ _HINT = "leave --cache out, or move that file away"
 
 def open_answers(path: Path, hint: str) -> sqlite3.Connection:
     """Open a file of answers, and create it if there is none. Raises `CnllmError` for one of another program."""
-    private_files.make_private_folder(path.parent, narrow=False)
-    private_files.create_private_file(path)
+    files.make_private_folder(path.parent, narrow=False)
+    files.create_private_file(path)
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "answers" not in tables:

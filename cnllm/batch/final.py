@@ -11,7 +11,7 @@ from pathlib import Path
 from cnllm.batch.output import LINE_BEGIN, Output
 from cnllm.batch.recovery import output_facts
 from cnllm.batch.state import BatchState
-from cnllm.config.private_files import open_private, sync_folder
+from cnllm.system.files import open_private, sync_folder
 
 __all__ = ["errors_path", "finish_files"]
 

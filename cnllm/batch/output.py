@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.config.private_files import open_private, sync_folder
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import open_private, sync_folder
 
 __all__ = ["LINE_BEGIN", "Line", "LineCost", "LineError", "LineReply", "Output", "encode_line"]
 
@@ -97,7 +98,7 @@ class Output:
         try:
             written = 0
             while written < len(data):
-                written += os.pwrite(self._file, data[written:] if written else data, self.size + written)
+                written += files.write_at(self._file, data[written:] if written else data, self.size + written)
             os.fsync(self._file)
         except OSError as error:
             self.truncate(self.size)
@@ -116,17 +117,17 @@ class Output:
     def tail(self, size: int) -> str:
         """Return a digest of the last bytes before a place."""
         start = max(0, size - _TAIL)
-        return blake2b(os.pread(self._file, size - start, start), digest_size=8).hexdigest()
+        return blake2b(files.read_at(self._file, size - start, start), digest_size=8).hexdigest()
 
     def read(self, place: int, length: int) -> bytes:
         """Return bytes of the file."""
-        return os.pread(self._file, length, place)
+        return files.read_at(self._file, length, place)
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from a place on, each with its own place. The last one may lack its end."""
         place, rest = start, b""
         position = start
-        while block := os.pread(self._file, _BLOCK, position):
+        while block := files.read_at(self._file, _BLOCK, position):
             position += len(block)
             pieces = (rest + block).split(b"\n")
             rest = pieces.pop()
@@ -163,7 +164,7 @@ class Output:
     def reopen(self) -> None:
         """Open the file that has the name now."""
         os.close(self._file)
-        self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        self._file = open_private(self.path, os.O_RDWR)
         self.size = os.fstat(self._file).st_size
 
     def close(self) -> None:

@@ -37,11 +37,11 @@ from cnllm.batch.tally import Tally
 from cnllm.batch.vendor.interface import call_timeouts, takes_calls, use_calls
 from cnllm.batch.vendor.parts import VendorParts
 from cnllm.batch.vendor.phase import VendorPhase
-from cnllm.config.private_files import write_file
 from cnllm.config.settings import read_setting
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
+from cnllm.system.files import write_file
 from cnllm.types.call_options import LoopOptions
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.config.private_files import create_private_file
 from cnllm.errors import CnllmError
+from cnllm.system.files import create_private_file
 
 __all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "BatchState", "Record", "Result", "RowMark"]
 

@@ -88,7 +88,7 @@ def built_in_exports() -> dict[str, Export]:
 
 def read_exports(path: str) -> dict[str, Export]:
     """Return the exports of a file. Raises `CnllmError` with the place of a fault."""
-    from cnllm.config.bounded_files import read_bounded
+    from cnllm.system.files import read_bounded
 
     hint = "docs/how-to/bills.md has the keys; cnllm/bills/exports.toml has examples"
     try:

@@ -15,9 +15,10 @@ from threading import Lock
 from typing import Any
 
 from cnllm.cassette.record import append, encode_entry
-from cnllm.config import paths, private_files
+from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.fork import fork_safe
+from cnllm.system import files
+from cnllm.system.processes import fork_safe
 from cnllm.types import checks
 
 __all__ = ["RawLog", "raw_log_folder"]
@@ -49,7 +50,7 @@ class RawLog:
         self._pid = 0
         self._file: Path | None = None
         try:
-            private_files.make_private_folder(folder, narrow=False)
+            files.make_private_folder(folder, narrow=False)
             append(self._current_file(0), b"")
         except OSError as error:
             raise CnllmError(

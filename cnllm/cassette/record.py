@@ -14,8 +14,9 @@ from typing import Any, Protocol, Self
 
 from cnllm.cassette.hide import redact_chunks
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, SendableRequest, as_json, require_plan
-from cnllm.config import private_files, redact
+from cnllm.config import redact
 from cnllm.errors import CnllmError
+from cnllm.system import files
 from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry"]
@@ -150,12 +151,10 @@ def encode_entry(entry: Json) -> bytes:
 def append(path: Path, line: bytes) -> None:
     """Append a whole line to a file that only its owner can read, or nothing. Raise `CnllmError` where that fails."""
     try:
-        descriptor = private_files.open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        descriptor = files.open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            mode = os.fstat(descriptor).st_mode
-            if stat.S_ISREG(mode):
-                if mode & 0o077 and os.name != "nt":
-                    os.fchmod(descriptor, 0o600)  # asked for: the user named it as the file of recordings
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                files.restrict_mode(descriptor)  # asked for: the user named it as the file of recordings
                 with _lock(descriptor):
                     _append_whole(descriptor, line)
             else:
@@ -169,7 +168,7 @@ def append(path: Path, line: bytes) -> None:
 def _append_whole(descriptor: int, line: bytes) -> None:
     """Append a line behind the last whole one, or nothing."""
     size = os.fstat(descriptor).st_size
-    if line and size and os.pread(descriptor, 1, size - 1) != b"\n":
+    if line and size and files.read_at(descriptor, 1, size - 1) != b"\n":
         size, end = _end_of_lines(descriptor, size)
         line = end + line
     try:
@@ -188,7 +187,7 @@ def _end_of_lines(descriptor: int, size: int) -> tuple[int, bytes]:
     while start and b"\n" not in rest:
         block = min(start, _BLOCK)
         start -= block
-        rest = os.pread(descriptor, block, start) + rest
+        rest = files.read_at(descriptor, block, start) + rest
     last = rest.rpartition(b"\n")[2]
     try:
         json.loads(last)
@@ -206,14 +205,10 @@ def _write(descriptor: int, line: bytes) -> None:
 @contextlib.contextmanager
 def _lock(descriptor: int) -> Iterator[None]:
     """Lock a file where the system can: another program may append to it, too."""
-    try:
-        import fcntl
-    except ImportError:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            stack.enter_context(files.lock_file(descriptor))
         yield
-        return
-    with contextlib.suppress(OSError):  # some file systems have no locks
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    yield  # closing the file ends the lock
 
 
 class _Entry:

@@ -20,8 +20,8 @@ from cnllm.cassette.parts import (
     url_path,
 )
 from cnllm.config import redact
-from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
 from cnllm.errors import ERRORS, CnllmError, TransportError
+from cnllm.system.files import CASSETTE_BYTES, read_bounded
 from cnllm.types import checks
 
 __all__ = ["AsyncPlayer", "Player"]

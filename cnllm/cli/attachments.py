@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output.errors import UsageError
 from cnllm.cli.output.stdio import read_stdin
-from cnllm.config.bounded_files import read_bounded
+from cnllm.system.files import read_bounded
 from cnllm.types import Media, Message, Part, Text
 from cnllm.types.documents import as_document
 

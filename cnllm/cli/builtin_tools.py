@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import datetime
-import errno
 import math
 import operator
 import os
 import stat
 from collections.abc import Callable
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+
+from cnllm.system.files import open_below
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -137,7 +137,7 @@ def _check_number(value: Any) -> int | float:
 )
 def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"]) -> str:
     parts = _parts_below(path)
-    descriptor = _open_below(path, parts)
+    descriptor = open_below(path, parts)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError(f"there is no file {path}")
@@ -167,62 +167,6 @@ def _parts_below(path: str) -> tuple[str, ...]:
     if any(part.startswith(".") for part in parts):
         raise ValueError(f"{path} is hidden, and hidden files are not read")
     return parts
-
-
-def _open_below(path: str, parts: tuple[str, ...]) -> int:
-    """Open a file below the current folder for reading, and follow no link on the way.
-
-    Each component is opened in the folder before it, so that another program which exchanges a folder for a link gains
-    nothing. A system that cannot open relative to a folder gets a check before and one after.
-    """
-    try:
-        return _open_in_steps(parts) if _OPENS_IN_FOLDERS else _open_checked(parts)
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except OSError as error:
-        is_link = error.errno in _LINK_ERRORS and any(map(os.path.islink, accumulate(parts, os.path.join)))
-        if is_link:
-            raise ValueError(f"{path} leads over a link, and links are not followed") from None
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-
-
-_OPENS_IN_FOLDERS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
-_LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP))
-_READ = os.O_RDONLY
-for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # O_NONBLOCK: a pipe does not block the open
-    _READ |= getattr(os, _flag, 0)
-
-
-def _open_in_steps(parts: tuple[str, ...]) -> int:
-    folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    for part in parts[:-1]:
-        try:
-            inner = os.open(part, _READ | os.O_DIRECTORY, dir_fd=folder)
-        finally:
-            os.close(folder)
-        folder = inner
-    try:
-        return os.open(parts[-1], _READ, dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
-def _open_checked(parts: tuple[str, ...]) -> int:
-    """Open a file whose path has no link, as far as that can be seen from outside."""
-    places = [os.path.abspath(place) for place in accumulate(parts, os.path.join)]
-    before = [os.lstat(place) for place in places]
-    descriptor = os.open(places[-1], _READ)
-    after = [os.lstat(place) for place in places]
-    unchanged = all(map(os.path.samestat, before, after)) and os.path.samestat(os.fstat(descriptor), after[-1])
-    if unchanged and not any(stat.S_ISLNK(status.st_mode) or _is_junction(status) for status in after):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-def _is_junction(status: os.stat_result) -> bool:
-    """Whether a folder of Windows stands for another one."""
-    return bool(getattr(status, "st_reparse_tag", 0))
 
 
 SAFE: dict[str, Callable[..., Any]] = {"time": time, "calc": calc, "read": read}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli import options
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.config.private_files import open_private
 from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
+from cnllm.system.files import open_private
 from cnllm.types import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output import stdio
 from cnllm.cli.output.errors import UsageError
-from cnllm.config.bounded_files import MOST_BYTES
+from cnllm.system import files
+from cnllm.system.files import MOST_BYTES
 from cnllm.types import Message, Part, Text
 
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ def _stdin(stream: object, *, wait: bool) -> str:
 
 def _report_wait(raw: BinaryIO) -> None:
     """Print that the program waits for stdin, after a few seconds of silence."""
-    if os.name == "nt" or not stdio.is_piped(raw):
-        return
-    ready, _, _ = select.select([raw], [], [], PATIENCE)
-    if not ready:
+    if stdio.is_piped(raw) and files.wait_readable(raw.fileno(), PATIENCE) is False:
         stdio.print_line("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.output.errors import UsageError
-from cnllm.config import paths, private_files
+from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.system import files
 
 if TYPE_CHECKING:
     from cnllm.mcp_client import Definition, McpTools
@@ -168,11 +169,11 @@ class Approvals:
             stored = {digest: other for digest, other in self._read().items() if other != entry}
             return json.dumps({**stored, definition.digest: entry}, indent=1, sort_keys=True).encode()
 
-        private_files.change_file(self._path, change)
+        files.change_file(self._path, change)
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:
-            content = private_files.read_safe_file(self._path)
+            content = files.read_safe_file(self._path)
             stored: dict[str, dict[str, str]] = {} if content is None else json.loads(content)
             if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
                 raise ValueError("it is no JSON object of objects")

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from cnllm.cli.options import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.cli.output.errors import UsageError
-from cnllm.config.bounded_files import read_bounded
 from cnllm.jsonpath import remove
+from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
 __all__ = [

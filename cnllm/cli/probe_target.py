@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from cnllm.cli import client_factory
 from cnllm.cli.output import errors
-from cnllm.config import private_files
-from cnllm.config.bounded_files import read_bounded
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.probe.place import EndpointPlace, ProbeTarget
@@ -129,4 +129,4 @@ def require_own(output: str) -> None:
 
 def replace_own(path: Path, content: bytes) -> None:
     """Write a file in one step. Raises `CnllmError` where that fails."""
-    private_files.change_file(path, lambda _: content, narrow=False)
+    files.change_file(path, lambda _: content, narrow=False)

@@ -24,7 +24,7 @@ from cnllm.client.telemetry import (
     TelemetryEvent,
     ToolEnded,
 )
-from cnllm.fork import fork_safe
+from cnllm.system.processes import fork_safe
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

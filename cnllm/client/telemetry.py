@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
-from cnllm.fork import fork_safe
+from cnllm.system.processes import fork_safe
 from cnllm.types import Cost, Note, Reply, Usage
 
 __all__ = [

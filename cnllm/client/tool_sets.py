@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.fork import fork_safe
+from cnllm.system.processes import fork_safe
 from cnllm.tools.values import ToolSet, expand_sets, has_sets
 
 __all__ = ["HeldSets", "has_set_options"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnllm.config import paths, private_files, settings
-from cnllm.config.bounded_files import read_bounded
+from cnllm.config import paths, settings
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 __all__ = ["VARIABLE", "default_model", "set_default_model"]
 
@@ -32,7 +33,7 @@ def default_model() -> tuple[str, str] | None:
 def set_default_model(name: str | None) -> None:
     """Store the name of the default model; None removes it. The environment goes before it."""
     if name is not None or _file().exists():
-        private_files.change_file(_file(), lambda _: None if name is None else f"{name}\n".encode())
+        files.change_file(_file(), lambda _: None if name is None else f"{name}\n".encode())
 
 
 def _file() -> Path:

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cnllm.config import paths, private_files
-from cnllm.config.bounded_files import open_nonblocking, read_descriptor
+from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import open_nonblocking, read_descriptor
 from cnllm.types import checks
 
 __all__ = ["find_key", "key_names", "key_source", "keys_path", "remove_key", "set_key"]
@@ -77,7 +78,7 @@ def set_key(name: str, value: str) -> Path:
         raise ValueError("value: the key is empty")
     if not USABLE.fullmatch(value):
         raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
-    private_files.change_file(keys_path(), lambda _: _encode({**_read(), name: value}))
+    files.change_file(keys_path(), lambda _: _encode({**_read(), name: value}))
     return keys_path()
 
 
@@ -86,7 +87,7 @@ def remove_key(name: str) -> bool:
     checks.require_text("name", name)
     removed = name in _read()
     if removed:
-        private_files.change_file(keys_path(), lambda _: _encode({k: v for k, v in _read().items() if k != name}))
+        files.change_file(keys_path(), lambda _: _encode({k: v for k, v in _read().items() if k != name}))
     return removed
 
 
@@ -125,21 +126,19 @@ _SHAPE = 'it looks like {"NAME_OF_VARIABLE": "key"}; correct it, or delete it an
 
 def _restrict_mode(file: Path, descriptor: int) -> None:
     """Restrict a file that other users can read, and log a warning. Raise `CnllmError` where that fails."""
-    mode = os.fstat(descriptor).st_mode
-    if not hasattr(os, "geteuid") or not mode & OTHERS:
-        return
     try:
-        os.fchmod(descriptor, 0o600)  # ours: the keys file alone
+        mode = files.restrict_mode(descriptor)  # ours: the keys file alone
     except OSError as error:
         raise CnllmError(
-            f"other users can open the keys file {file} (mode {stat.S_IMODE(mode):04o})",
+            f"other users can open the keys file {file} (mode {stat.S_IMODE(os.fstat(descriptor).st_mode):04o})",
             hint=f"run chmod 600 {file}, and assume that others know its keys",
         ) from error
-    import logging
+    if mode is not None:
+        import logging
 
-    logging.getLogger("cnllm.keys").warning(
-        "cnllm: other users could open the keys file %s (mode %04o); it is 0600 now", file, stat.S_IMODE(mode)
-    )
+        logging.getLogger("cnllm.keys").warning(
+            "cnllm: other users could open the keys file %s (mode %04o); it is 0600 now", file, mode
+        )
 
 
 def _encode(stored: dict[str, str]) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cnllm.config import paths, private_files, settings
-from cnllm.config.bounded_files import read_bounded
+from cnllm.config import paths, settings
 from cnllm.config.settings import LogMode
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 __all__ = ["mode", "set_mode", "variable_mode"]
 
@@ -35,7 +36,7 @@ def variable_mode() -> LogMode | None:
 
 def set_mode(mode: LogMode) -> None:
     """Store the mode. The environment goes before it."""
-    private_files.change_file(_file(), lambda _: f"{mode}\n".encode())
+    files.change_file(_file(), lambda _: f"{mode}\n".encode())
 
 
 def _file() -> Path:

@@ -15,10 +15,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.config import paths, private_files
-from cnllm.config.bounded_files import read_bounded
+from cnllm.config import paths
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 __all__ = [
     "Template",
@@ -152,10 +153,10 @@ def write_template(template: Template) -> tuple[Path, Path | None]:
         nonlocal backup
         if present is not None:
             backup = path.with_name(path.name + "~")
-            private_files.write_file(Path(os.path.realpath(backup)), present)  # a copy: a failure leaves the template
+            files.write_file(Path(os.path.realpath(backup)), present)  # a copy: a failure leaves the template
         return text.encode()
 
-    private_files.change_file(path, change)
+    files.change_file(path, change)
     return path, backup
 
 
@@ -164,7 +165,7 @@ def remove_template(name: str) -> bool:
     path = template_path(name)
     if path.parent != templates_dir() or not path.exists():
         return False
-    private_files.change_file(path, lambda _: None)
+    files.change_file(path, lambda _: None)
     return True
 
 

@@ -18,6 +18,7 @@ from cnllm.config.redact import redact
 from cnllm.errors import CnllmError
 from cnllm.gateway.failures import Failure, RequestFailed
 from cnllm.gateway.monitoring.entry import Entry
+from cnllm.system.files import open_private
 
 if TYPE_CHECKING:
     from cnllm.store.calls import LoggedCall
@@ -107,7 +108,7 @@ class LineHandler(logging.Handler):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._lost = 0
         self._warned = 0.0
         self._is_torn = False  # the last line has no end

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cnllm.system import processes
 from cnllm.types import checks
 
 __all__ = ["Bounds", "Clients", "Guesses", "Pace", "Quota", "file_limit"]
@@ -182,20 +183,8 @@ def file_limit() -> int | None:
 
     A request needs a connection to its endpoint, so that half of the files are for clients.
     """
-    try:
-        import resource
-    except ImportError:  # on Windows
-        return None
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(soft, 65_536)
-    if soft < hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            pass  # the system allows fewer than it says; what is there stays
-    return max(4, (soft - _OWN_FILES) // 2)
+    files = processes.raise_file_limit()
+    return None if files is None else max(4, (files - _OWN_FILES) // 2)
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -15,7 +12,7 @@ from cnllm.errors import CnllmError, Untrusted
 from cnllm.gateway.asgi import Gateway
 from cnllm.registry import Registry
 
-__all__ = ["Configuration", "Settings", "on_hangup"]
+__all__ = ["Configuration", "Settings"]
 
 _log = logging.getLogger("cnllm.gateway")
 
@@ -76,41 +73,3 @@ class Configuration:
                 return False
             self._settings = settings
             return True
-
-
-def on_hangup(action: Callable[[], Any], stop: Callable[[], None]) -> None:
-    """Run an action in a thread at each SIGHUP: one run at a time, and one more for signals that come meanwhile.
-
-    The signal also comes when the terminal is closed from which the process was started. Then the process stops.
-    """
-    if (number := getattr(signal, "SIGHUP", None)) is None:  # on Windows
-        return
-    stops_with_terminal = signal.getsignal(number) is not signal.SIG_IGN and _has_terminal()  # nohup ignores it
-    lock = threading.Lock()
-    is_waiting = False
-
-    def run() -> None:
-        nonlocal is_waiting
-        with lock:
-            is_waiting = False
-            action()
-
-    def handle(number: int, frame: Any) -> None:
-        nonlocal is_waiting
-        if stops_with_terminal and not _has_terminal():
-            stop()
-        elif not is_waiting:
-            is_waiting = True
-            threading.Thread(target=run, name="cnllm-reload", daemon=True).start()
-
-    signal.signal(number, handle)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})  # a new worker blocks it until here
-
-
-def _has_terminal() -> bool:
-    """Whether the process has a controlling terminal."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True

@@ -14,9 +14,9 @@ import zlib
 from importlib import util
 
 from cnllm.errors import CnllmError
-from cnllm.fork import fork_safe
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.gateway.tokens import MAX_PAYLOAD, PREFIX, Keyring
+from cnllm.system.processes import fork_safe
 
 __all__ = ["DefaultKeys", "ProcessKeys", "process_keys"]
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from cnllm.errors import UnknownModel
 from cnllm.estimates.tokens import estimate_tokens
-from cnllm.fork import cached_property
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
@@ -34,6 +33,7 @@ from cnllm.protocols.server import StreamWriter, decode_request, encode_error, e
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed
+from cnllm.system.processes import cached_property
 from cnllm.types import (
     BlockEnd,
     CitationAdded,

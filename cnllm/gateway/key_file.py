@@ -12,9 +12,10 @@ import re
 import stat
 from pathlib import Path
 
-from cnllm.config import paths, private_files
-from cnllm.config.bounded_files import open_nonblocking
+from cnllm.config import paths
 from cnllm.errors import CnllmError
+from cnllm.system import files
+from cnllm.system.files import open_nonblocking
 
 __all__ = ["KEY_BYTES", "key_file_path", "keys_in_file", "keys_in_variable", "new_key"]
 
@@ -61,7 +62,7 @@ def keys_in_file(path: Path) -> list[bytes]:
     try:
         if not path.exists():
             new = _HEAD.encode() + base64.urlsafe_b64encode(new_key()).rstrip(b"=") + b"\n"
-            private_files.change_file(path, lambda old: new if old is None else old, narrow=path == key_file_path())
+            files.change_file(path, lambda old: new if old is None else old, narrow=path == key_file_path())
         text = _read(path)
     except OSError as error:
         raise CnllmError(
@@ -76,7 +77,7 @@ def _read(path: Path) -> str:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CnllmError(f"the key file {path} is not a regular file", hint="name another file")
-        if hasattr(os, "geteuid") and status.st_mode & _OTHERS:
+        if files.user_id() is not None and status.st_mode & _OTHERS:
             raise CnllmError(
                 f"other users can open the key file {path} (mode {stat.S_IMODE(status.st_mode):04o})",
                 hint=f"run chmod 600 {path}; if others may have read it, write a new key into it",

@@ -7,23 +7,20 @@ import contextlib
 import errno
 import gc
 import logging
-import os
-import select
 import signal
 import socket
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
-from cnllm.gateway.configuration import Configuration, on_hangup
+from cnllm.gateway.configuration import Configuration
 from cnllm.gateway.monitoring.prometheus import drop_process, shared_folder
+from cnllm.system import processes
 
 __all__ = ["address_url", "listen", "run", "run_workers", "running"]
 
@@ -31,9 +28,6 @@ _OLDEST_UVICORN = (0, 36)  # pyproject.toml says the same
 _BACKLOG = 2048
 _ASYNCIO_BACKLOG = 16  # asyncio accepts so many at once, and must not run out of files before it can close any
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
-_RELOAD_SECONDS = 10.0  # the first process waits so long for the others to read the files
-_SHORT_LIFE = 2.0  # seconds
-_MOST_FAILURES = 5  # workers in a row that end so soon
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -85,7 +79,7 @@ def run(
         report_ready()
 
     if reload is not None:
-        on_hangup(lambda: reload(gateway), lambda: stop(signal.SIGTERM, None))
+        processes.on_hangup(lambda: reload(gateway), lambda: stop(signal.SIGTERM, None))
     with contextlib.suppress(KeyboardInterrupt):
         _run_server(server, listener, ready)
 
@@ -133,7 +127,7 @@ def _server(gateway: Gateway) -> Any:
     return uvicorn.Server(
         uvicorn.Config(
             gateway,
-            loop=(loop := _loop_name()),
+            loop=(loop := "uvloop" if processes.loop_factory() else "asyncio"),
             backlog=_BACKLOG if loop == "uvloop" else _ASYNCIO_BACKLOG,
             http=partial(BoundedProtocol, open_connections=connections),
             ws="none",
@@ -171,108 +165,47 @@ def run_workers(
     """Serve with several processes on one socket.
 
     A process that dies is replaced. SIGTERM and SIGINT end all; after SIGHUP all read the configuration again, unless
-    it has an error.
+    it has an error. Raises `CnllmError` where the system cannot do it.
     """
+    if not processes.can_fork():
+        raise CnllmError(
+            "this system cannot share one address among several processes",
+            hint="leave out --workers: one process serves many requests at once",
+        )
     _import_uvicorn()  # so that one error is printed, and not one for each process
     with shared_folder():
-        _run_workers(configuration, listener, count, on_ready)
+        processes.run_workers(_Workers(configuration, listener), count, on_ready)
 
 
-def _run_workers(
-    configuration: Configuration, listener: socket.socket, count: int, on_ready: Callable[[], None] | None
-) -> None:
-    """Start the processes and replace those that die, until all have ended."""
-    workers: dict[int, float] = {}  # the time at which each was started
-    failures = 0
-    stopping = False
+class _Workers:
+    """The work of each process, and what the first one does for them."""
+
     log = logging.getLogger("cnllm.gateway")
-    reports, report = os.pipe()  # a byte for each reload of a worker
 
-    def send(number: int) -> None:
-        for pid in list(workers):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+    def __init__(self, configuration: Configuration, listener: socket.socket) -> None:
+        self.lock = configuration.lock
+        self._configuration, self._listener = configuration, listener
 
-    def stop(number: int, frame: Any) -> None:
-        nonlocal stopping
-        stopping = True
-        send(signal.SIGTERM)
+    def work(self, report: Callable[[], None]) -> None:
+        """Serve until SIGTERM."""
 
-    def reload() -> None:
+        def reload(gateway: Gateway) -> None:
+            self._configuration.reload(gateway)
+            report()
+
+        run(self._configuration.gateway(), self._listener, reload=reload)
+
+    def reload(self, pass_on: Callable[[], None]) -> None:
         """Let all processes read the files, and say so when the last one has: only then may the files change again."""
-        is_new = configuration.reload()
-        if is_new or configuration.suspended:
-            send(signal.SIGHUP)
-            deadline, count = time.monotonic() + _RELOAD_SECONDS, 0
-            while count < len(workers) and time.monotonic() < deadline:
-                if select.select([reports], [], [], 0.1)[0]:
-                    count += len(os.read(reports, 1024))
+        is_new = self._configuration.reload()
+        if is_new or self._configuration.suspended:
+            pass_on()
         if is_new:
-            log.warning("the configuration was read again")
+            self.log.warning("the configuration was read again")
 
-    def start() -> None:
-        # No signal in between: this process would not know the worker yet, and the worker would have its handlers.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-        try:
-            if not stopping:
-                with configuration.lock:
-                    pid = os.fork()
-                    if pid:
-                        workers[pid] = time.monotonic()
-                if not pid:
-                    _work(configuration, listener, {*mask, signal.SIGHUP}, report)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    on_hangup(reload, lambda: stop(signal.SIGTERM, None))
-    for _ in range(count):
-        start()
-    if on_ready is not None:
-        on_ready()
-    while workers:
-        try:
-            pid, status = os.wait()
-        except ChildProcessError:
-            return
-        except InterruptedError:
-            continue
-        started = workers.pop(pid, 0.0)
-        drop_process(pid)
-        if stopping:
-            continue
-        short = time.monotonic() - started < _SHORT_LIFE
-        failures = failures + 1 if short and os.waitstatus_to_exitcode(status) > 0 else 0  # a signal is no failure
-        if failures >= _MOST_FAILURES:
-            stop(signal.SIGTERM, None)
-            raise CnllmError("the workers end as soon as they start", hint="the lines above say why")
-        log.warning("worker %d ended; another takes its place", pid)
-        start()
-
-
-def _work(configuration: Configuration, listener: socket.socket, mask: Iterable[int], report: int) -> NoReturn:
-    """Serve in a worker, then end its process.
-
-    `mask` are the signals to block until it can handle them. A byte goes to `report` after each reload.
-    """
-
-    def reload(gateway: Gateway) -> None:
-        configuration.reload(gateway)
-        os.write(report, b".")
-
-    status = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
-        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until `run` has its own handler
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        run(configuration.gateway(), listener, reload=reload)
-        status = 0
-    except BaseException:
-        logging.getLogger("cnllm.gateway").exception("a worker failed")
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+    def drop(self, process: int) -> None:
+        """Forget the measures of a process that has ended."""
+        drop_process(process)
 
 
 def _import_uvicorn() -> Any:
@@ -292,12 +225,3 @@ def _import_uvicorn() -> Any:
             hint=f"pip install --upgrade 'uvicorn>={oldest}'",
         )
     return uvicorn
-
-
-def _loop_name() -> str:
-    """Return the name of the event loop: uvloop where it is installed."""
-    try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        return "asyncio"
-    return "uvloop"

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from cnllm.fork import fork_safe
 from cnllm.gateway.exchange import Exchange
 from cnllm.gateway.store import AsyncStore, Store, open_store
 from cnllm.gateway.thoughts import TokenKeys
+from cnllm.system.processes import fork_safe
 from cnllm.types import Note, Reply, Request
 
 __all__ = ["State", "Steps", "StoreCall", "SyncState", "Work", "keep_turn", "restored_request", "store_note"]

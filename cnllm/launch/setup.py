@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cnllm.config import private_files
+from cnllm.system import files
 
 __all__ = ["KnownClient", "Setup", "Values", "build_setup", "clients", "find_client", "write_files"]
 
@@ -204,10 +204,10 @@ def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 
 def write_files(folder: Path, setup: Setup) -> None:
     """Write the files of a client. A reader sees the old content or the new one, never a part."""
-    private_files.make_private_folder(folder)
+    files.make_private_folder(folder)
     for path, file in setup.files.items():
 
         def change(old: bytes | None, file: File = file) -> bytes:
             return old if file.once and old is not None else file.content.encode()
 
-        private_files.change_file(path, change)
+        files.change_file(path, change)

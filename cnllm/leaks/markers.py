@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from cnllm.fork import cached_property
+from cnllm.system.processes import cached_property
 
 __all__ = ["BAR", "BARS", "Markers", "spelling_pattern"]
 

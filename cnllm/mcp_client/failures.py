@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from cnllm.config import redact
+from cnllm.system.processes import loop_reads_pipes
 
 __all__ = ["StderrTail", "leaf_error", "reason_of"]
 
@@ -62,13 +63,14 @@ class StderrTail(asyncio.Protocol):
         self._data = b""
         self._ended = asyncio.Event()
         self._transport: asyncio.BaseTransport | None = None
-        if os.name == "nt":  # an event loop there reads no such pipe
-            self.file: TextIO = open(os.devnull, "w")  # noqa: SIM115
-            self._out: int | None = None
-            self._ended.set()
+        if loop_reads_pipes():
+            out, into = os.pipe()
+            self._out: int | None = out
+            self.file: TextIO = os.fdopen(into, "w")
         else:
-            self._out, into = os.pipe()
-            self.file = os.fdopen(into, "w")
+            self._out = None
+            self.file = open(os.devnull, "w")  # noqa: SIM115
+            self._ended.set()
 
     @property
     def has_ended(self) -> bool:

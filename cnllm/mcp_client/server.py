@@ -114,7 +114,7 @@ def split_target(command_or_url: str | Sequence[str]) -> tuple[str | None, tuple
             raise ValueError("command_or_url is not a URL that begins with http:// or https://")
         return text, ()
     try:
-        words = shlex.split(text, posix=os.name != "nt")
+        words = shlex.split(text, posix=os.sep == "/")
     except ValueError as error:
         raise ValueError(f"command_or_url is not a command: {error}") from None
     if not words:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.config import distribution
 from cnllm.errors import McpError
-from cnllm.fork import drop_after_fork, generation
 from cnllm.mcp_client.failures import StderrTail, leaf_error, reason_of
 from cnllm.mcp_client.server import McpServer
+from cnllm.system.processes import drop_after_fork, generation
 from cnllm.transports import errors, tls
 from cnllm.transports.content_encoding import DecodingError, body_decoder
 from cnllm.transports.httpx_async import plain_pieces
@@ -386,7 +386,7 @@ def _new_loop() -> tuple[asyncio.AbstractEventLoop, selectors.BaseSelector | Non
     belongs to asyncio's own kind may be missing then.
     """
     loop = asyncio.new_event_loop()
-    if os.name == "nt" or type(loop) is not asyncio.SelectorEventLoop:
+    if type(loop) is not asyncio.SelectorEventLoop:
         return loop, None
     loop.close()
     selector = selectors.DefaultSelector()

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from cnllm.fork import cached_property
 from cnllm.registry.flags import LEVELS
 from cnllm.registry.model import Fact, Model, conditions
 from cnllm.registry.web_search import SEARCH_MODE, search_rules
+from cnllm.system.processes import cached_property
 
 __all__ = ["KINDS", "Capability", "CapabilityRule", "CapabilityState", "capabilities"]
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from cnllm.cassette.parts import read_exchange
 from cnllm.cassette.record import append
-from cnllm.config import paths, private_files, redact
-from cnllm.config.bounded_files import CASSETTE_BYTES, read_bounded
+from cnllm.config import paths, redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.probe.runner import RawResponse
+from cnllm.system import files
+from cnllm.system.files import CASSETTE_BYTES, read_bounded
 
 __all__ = ["ProbeRecording", "state_file"]
 
@@ -31,7 +32,7 @@ def state_file(base_url: str, id: str | None, protocol: str | None) -> Path:
     """Return the file that holds the exchanges of an unfinished probe of an endpoint."""
     text = json.dumps([base_url, id, protocol])
     folder = paths.data_dir() / "probe"
-    private_files.make_private_folder(folder)
+    files.make_private_folder(folder)
     return folder / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.jsonl"
 
 

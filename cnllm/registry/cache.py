@@ -66,11 +66,11 @@ def write_entry(path: str | None, payload: bytes) -> None:
         return
     from pathlib import Path
 
-    from cnllm.config import private_files
+    from cnllm.system import files
 
     try:
-        private_files.make_private_folder(Path(path).parent)
-        private_files.write_file(Path(path), _entry_digest(path, payload) + payload, durable=False)
+        files.make_private_folder(Path(path).parent)
+        files.write_file(Path(path), _entry_digest(path, payload) + payload, durable=False)
     except OSError as error:
         _log("cache entry %s not written: %s", path, error)
 

@@ -11,10 +11,10 @@ import copy
 from collections.abc import Sequence
 
 from cnllm._version import VERSION
-from cnllm.fork import cached_property
 from cnllm.registry import cache
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.files import RELEASE
+from cnllm.system.processes import cached_property
 
 __all__ = ["DataVersion", "documents_in_force", "is_outdated", "release_version"]
 

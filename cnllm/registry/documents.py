@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from cnllm.errors import RegistryError
-from cnllm.fork import cached_property
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
+from cnllm.system.processes import cached_property
 
 __all__ = ["CATALOGUE", "Document", "layer_tables", "parse"]
 

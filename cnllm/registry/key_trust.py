@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.layers import Layers
 from cnllm.registry.merge import Layer
 from cnllm.registry.routing import host_entry, origin_of, routing_entry
+from cnllm.system.processes import cached_property
 
 __all__ = ["KeyTrust", "builtin_origins"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cnllm.errors import RegistryError
-from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.merge import Layer
 from cnllm.registry.problem import did_you_mean
 from cnllm.registry.provenance import Trace
+from cnllm.system.processes import cached_property
 
 __all__ = ["Layers", "SharedTables"]
 

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from cnllm.config import paths
+from cnllm.system import files
 
 __all__ = ["is_user_file", "ownership_advice", "ownership_fault"]
 
@@ -26,12 +27,11 @@ def ownership_fault(path: Path, status: os.stat_result) -> str | None:
 
     The check covers the file, every folder above it, and, for a link, the folders above its target.
     """
-    if os.name == "nt":
+    if (user := files.user_id()) is None:
         return None
-    users = (os.geteuid(),)
     if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a regular file"
-    if status.st_uid not in users and (status.st_uid != 0 or status.st_mode & stat.S_IWUSR):
+    if status.st_uid != user and (status.st_uid != 0 or status.st_mode & stat.S_IWUSR):
         return f"{path} belongs to another user"
     if status.st_mode & _WRITABLE_BY_OTHERS:
         return f"other users can write {path}"
@@ -41,7 +41,7 @@ def ownership_fault(path: Path, status: os.stat_result) -> str | None:
             folder_status = folder.stat()
         except OSError as error:
             return f"{folder} cannot be checked: {error.strerror}"
-        if folder_status.st_uid not in (*users, 0):
+        if folder_status.st_uid not in (user, 0):
             return f"{folder} belongs to another user"
         if folder_status.st_mode & _WRITABLE_BY_OTHERS and not folder_status.st_mode & stat.S_ISVTX:
             return f"other users can write {folder}"

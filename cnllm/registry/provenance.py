@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
-from cnllm.fork import cached_property
 from cnllm.registry import merge
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
+from cnllm.system.processes import cached_property
 
 __all__ = [
     "Trace",

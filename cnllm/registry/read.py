@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from cnllm.config.bounded_files import open_nonblocking, read_descriptor
 from cnllm.errors import RegistryError
 from cnllm.registry import cache
 from cnllm.registry.documents import Document, parse
 from cnllm.registry.files import builtin_file, catalogue_file, data_files, overlay_files
+from cnllm.system.files import open_nonblocking, read_descriptor
 
 __all__ = ["builtin_path", "catalogue_path", "data_paths", "overlay_paths", "packed", "read", "read_text"]
 

@@ -9,11 +9,11 @@ from threading import RLock
 from typing import Any
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
-from cnllm.fork import fork_safe
 from cnllm.registry.documents import Document, layer_tables
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, catalogue_path, data_paths, overlay_paths, read
 from cnllm.registry.resolver import Resolver, registry_spelling
+from cnllm.system.processes import fork_safe
 from cnllm.types import checks
 
 __all__ = ["Registry", "resolve_model"]

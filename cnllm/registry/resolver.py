@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from cnllm.errors import RegistryError, UnknownModel
-from cnllm.fork import cached_property
 from cnllm.registry import data_layer, key_trust, merge, provenance
 from cnllm.registry.documents import CATALOGUE, Document
 from cnllm.registry.flags import Flags
@@ -16,6 +15,7 @@ from cnllm.registry.layers import Layers, SharedTables
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Model, ModelSource
 from cnllm.registry.routing import path_problem
+from cnllm.system.processes import cached_property
 from cnllm.types import Note
 
 __all__ = ["Resolver", "registry_spelling"]

@@ -8,9 +8,10 @@ import os
 import stat
 from pathlib import Path
 
-from cnllm.config import paths, private_files
-from cnllm.config.bounded_files import read_bounded
+from cnllm.config import paths
 from cnllm.errors import RegistryError
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 __all__ = ["is_trusted", "is_trusted_content", "trust"]
 
@@ -25,9 +26,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
     digest = hashlib.blake2b(text, digest_size=32).hexdigest()
-    private_files.change_file(
-        _trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): digest}, indent=1).encode()
-    )
+    files.change_file(_trust_file(), lambda _: json.dumps({**_trusted_digests(), str(file): digest}, indent=1).encode())
 
 
 def is_trusted(path: Path, digest: str) -> bool:
@@ -48,7 +47,7 @@ def _trust_file() -> Path:
 def _trusted_digests() -> dict[str, str]:
     """Return the digest of each trusted file. Raises `RegistryError` for a list that is not safe to use."""
     try:
-        content = private_files.read_safe_file(_trust_file())
+        content = files.read_safe_file(_trust_file())
         digests: dict[str, str] = {} if content is None else json.loads(content)
         if type(digests) is not dict:
             raise ValueError("it is no JSON object")

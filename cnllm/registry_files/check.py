@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.check import type_problems
 from cnllm.registry.documents import Document, parse
@@ -15,6 +14,7 @@ from cnllm.registry.problem import Problem, dotted_path, problem_from_error
 from cnllm.registry_files.check_citations import citation_problems
 from cnllm.registry_files.check_effects import effect_problems
 from cnllm.registry_files.check_references import reference_problems
+from cnllm.system.files import read_bounded
 
 __all__ = ["check", "pattern_faults"]
 

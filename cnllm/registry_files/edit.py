@@ -18,7 +18,6 @@ from typing import Any
 import tomli_w
 from msgspec import Struct
 
-from cnllm.config import private_files
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
@@ -26,6 +25,7 @@ from cnllm.registry.problem import Problem
 from cnllm.registry.resolver import registry_spelling
 from cnllm.registry.toml_lines import key_lines
 from cnllm.registry_files.check import check
+from cnllm.system.files import change_file
 
 __all__ = [
     "Addition",
@@ -113,7 +113,7 @@ def change_registry_file(path: Path, change: Callable[[str], str], files: Sequen
     """Change the text of a file, "" without one, if the registry finds no new fault in the new one.
 
     `files` are the loaded files, with or without this one; without them the text, which says what the file did, is not
-    checked. Raises `RegistryError` with the first new fault, and what `private_files.change_file` raises.
+    checked. Raises `RegistryError` with the first new fault, and what `change_file` raises.
     """
 
     def write(present: bytes | None) -> bytes | None:
@@ -125,7 +125,7 @@ def change_registry_file(path: Path, change: Callable[[str], str], files: Sequen
             _require_no_new_fault(path, text, files)
         return text.encode()
 
-    private_files.change_file(path, write, narrow=False)
+    change_file(path, write, narrow=False)
 
 
 def _require_no_new_fault(path: Path, text: str, files: Sequence[str]) -> None:

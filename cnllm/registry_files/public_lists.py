@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
+from cnllm.system.files import read_bounded
 
 __all__ = [
     "CURRENCY",

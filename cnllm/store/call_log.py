@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
-from cnllm.fork import fork_safe, generation
+from cnllm.system.processes import fork_safe, generation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 import time
@@ -11,10 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cnllm.config import paths, private_files
+from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.fork import generation
 from cnllm.store.schema import MARK, STEPS, Step, migrate, schema_version
+from cnllm.system import files
+from cnllm.system.processes import generation
 
 __all__ = ["DatabaseFile"]
 
@@ -47,8 +47,8 @@ class DatabaseFile:
         self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         self._generation = generation()
         with self._translate_errors():
-            private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
-            private_files.create_private_file(path)
+            files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
+            files.create_private_file(path)
             self._connection = self._connect()
             try:
                 self._prepare()
@@ -183,8 +183,6 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 def _narrow(path: Path) -> None:
     """Make a file that others can read private, with SQLite's files beside it."""
-    if hasattr(os, "geteuid"):
-        for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
-            with suppress(FileNotFoundError):
-                if os.stat(file).st_mode & _OTHERS:
-                    os.chmod(file, 0o600)  # ours: it is empty or has the mark of our databases
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            files.restrict_mode(file)  # ours: it is empty or has the mark of our databases

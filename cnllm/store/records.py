@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.store.prefix import PrefixBreak
 from cnllm.store.text import as_json, as_text, from_json
+from cnllm.system import processes
 from cnllm.types import Cost, Note, ToolCall, Usage
 from cnllm.types.totals import sum_costs
 
@@ -175,19 +175,5 @@ def sum_by_currency(costs: Iterable[Cost | None]) -> list[Cost]:
 def state_of(state: str, process: int | None) -> State:
     """Return the state of a turn. A pending turn is running, unless its process has ended."""
     if state == "pending":
-        return "running" if type(process) is int and process > 0 and _is_alive(process) else "interrupted"
+        return "running" if type(process) is int and process > 0 and processes.is_alive(process) else "interrupted"
     return state if state in get_args(State) else "interrupted"  # type: ignore[return-value]
-
-
-def _is_alive(process: int) -> bool:
-    if os.name == "nt":  # Windows has no harmless signal
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:  # no process has such a number
-        return False
-    except OSError:
-        pass
-    return True

@@ -12,7 +12,7 @@ from typing import Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.fork import drop_after_fork
+from cnllm.system.processes import drop_after_fork
 from cnllm.transports import errors
 from cnllm.transports.address import Address, Destinations
 from cnllm.transports.headers import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.fork import generation
+from cnllm.system.processes import generation
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import CodingEnd, Decoder, DecodingError, body_decoder
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout, remaining_time

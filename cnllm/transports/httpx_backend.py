@@ -21,7 +21,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cnllm.fork import register_socket
+from cnllm.system.processes import register_socket
 from cnllm.transports.content_encoding import MAX_SILENT_BYTES
 from cnllm.transports.headers import MAX_HEAD_BYTES
 from cnllm.transports.sockets import open_socket

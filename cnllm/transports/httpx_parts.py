@@ -13,7 +13,7 @@ from msgspec import Struct
 from cnllm.config.settings import read_setting
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.fork import generation
+from cnllm.system.processes import generation
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.headers import FRAMING, end_to_end_headers

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import cast
 
-from cnllm.fork import INHERITED
+from cnllm.system.processes import INHERITED
 from cnllm.transports.response_parser import ResponseParser
 from cnllm.transports.sockets import is_unusable, pop_latest, pop_surplus
 

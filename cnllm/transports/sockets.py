@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import selectors
 import socket
 import threading
@@ -16,6 +15,7 @@ import time
 from collections import Counter, deque
 from typing import Any, Protocol, TypeVar
 
+from cnllm.system.files import wait_readable
 from cnllm.transports.headers import remaining_time
 
 __all__ = [
@@ -205,8 +205,4 @@ def has_only_tls_data(sock: socket.socket) -> bool:
 
 
 def _readable(fd: int) -> bool:
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([fd], [], [], 0)[0])
+    return wait_readable(fd, 0, is_socket=True) is True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cnllm.config.private_files import open_private
 from cnllm.errors import TransportError
+from cnllm.system.files import open_private
 
 if TYPE_CHECKING:
     import ssl

@@ -135,6 +135,7 @@ FLOORS = (
         ),
     ),
     Floor("Settings", (Box("config", "folders, keys, redaction", 3.6, 3),)),
+    Floor("System", (Box("system", "files and processes", 3.6, 2.4),)),
     Floor("Failures", (Box("errors", "typed errors", 3.6, 1.7),)),
     Floor(
         "Ground",
@@ -143,7 +144,6 @@ FLOORS = (
             Box("types", "messages, events, replies", 3.4, 2.9),
             Box("schemas", "JSON Schema", 6.6, 1.8),
             Box("jsonpath", "paths in JSON", 8.7, 1.5),
-            Box("fork", "forked children", 10.4, 1.5),
         ),
     ),
 )

@@ -15,8 +15,8 @@ import pytest
 from cases import each
 from examples import some
 
-from cnllm.config import bounded_files
-from cnllm.config.bounded_files import read_bounded
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 CALL = ("call", "-m", "glm-5v-turbo", "--simulate")
 WAYS: list[tuple[str, ...]] = [
@@ -86,10 +86,10 @@ def test_a_pipe_is_read_to_its_end_and_no_longer_than_a_while(tmp_path: Path, mo
     writer.start()
     assert read_bounded(pipe) == content
     writer.join()
-    monkeypatch.setattr(bounded_files, "_SILENCE", 0.1)
+    monkeypatch.setattr(files, "_SILENCE", 0.1)
     with pytest.raises(OSError, match="nothing came for"):
         read_bounded(pipe)
-    monkeypatch.setattr(bounded_files, "_DURATION", 0.3)
+    monkeypatch.setattr(files, "_DURATION", 0.3)
     end = os.open(pipe, os.O_RDWR)
     stop = threading.Event()
 

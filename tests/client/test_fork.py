@@ -18,7 +18,7 @@ import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client
-from cnllm.fork import generation
+from cnllm.system.processes import generation
 
 from . import certificate
 from .peer import Peer, Stay, delta, reply, said, stream, texts

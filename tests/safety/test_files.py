@@ -12,9 +12,10 @@ import pytest
 from cli.support import ANSWER, Machine, Server
 
 from cnllm import Registry, RegistryError
-from cnllm.config import keys, private_files
+from cnllm.config import keys
 from cnllm.registry.trusted_files import trust
 from cnllm.store import Store
+from cnllm.system import files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX")
 CALL = ("call", "-m", "home/m", "hi")
@@ -129,7 +130,7 @@ def test_a_folder_of_the_users_own_keeps_its_mode(tmp_path: Path) -> None:
     shared.chmod(0o755)
     with Store.open(shared / "mine.db"):
         assert (mode(shared), mode(shared / "mine.db")) == ("755", "600")
-    private_files.make_private_folder(shared, narrow=False)
+    files.make_private_folder(shared, narrow=False)
     assert mode(shared) == "755"
 
 

@@ -153,7 +153,7 @@ def test_a_folder_that_becomes_a_link_gives_nothing_away(
         (folder / "s.txt").write_text(text)
     monkeypatch.chdir(tmp_path / "here")
     if not in_steps:  # as on a system without `dir_fd`
-        monkeypatch.setattr(builtin_tools, "_OPENS_IN_FOLDERS", False)
+        monkeypatch.setattr(os, "supports_dir_fd", set())
     assert builtin_tools.read("d/s.txt") == builtin_tools.read(str(inside / "s.txt")) == "public"
     todo: list[int] = []
 

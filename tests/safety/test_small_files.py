@@ -27,14 +27,15 @@ from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.shared.allowance import RunLedger
 from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
-from cnllm.config import default_model, keys, log_mode, private_files, templates
+from cnllm.config import default_model, keys, log_mode, templates
 from cnllm.gateway.key_file import keys_in_file
 from cnllm.launch.setup import File, Setup, write_files
 from cnllm.mcp_client import Definition
 from cnllm.registry.trusted_files import is_trusted_content, trust
 from cnllm.store import Store
+from cnllm.system import files
 
-PACKAGE = Path(private_files.__file__).parents[1]
+PACKAGE = Path(files.__file__).parents[1]
 DESTRUCTIVE = re.compile(
     r"\.(glob|rglob|iterdir|unlink|rmdir|chmod|rename|write_text|write_bytes)\("
     r"|os\.(unlink|remove|replace|rename|chmod|fchmod|truncate|ftruncate|rmdir|scandir|listdir)\("
@@ -254,14 +255,14 @@ def test_a_device_is_no_file_of_settings(tmp_path: Path) -> None:
     path = tmp_path / "providers.toml"
     path.symlink_to("/dev/zero")
     with pytest.raises(CnllmError, match="not a regular file"):
-        private_files.change_file(path, lambda _: b"x")
+        files.change_file(path, lambda _: b"x")
     assert stat.S_ISCHR(Path("/dev/zero").stat().st_mode)
 
 
 def test_a_killed_writer_leaves_the_old_content_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     script = (
-        "import sys; from pathlib import Path; from cnllm.config.private_files import change_file\n"
+        "import sys; from pathlib import Path; from cnllm.system.files import change_file\n"
         "print('ready', flush=True)\n"
         "change = lambda old: b'b' * 70000 if old and old[:1] == b'a' else b'a' * 60000\n"
         "while True: change_file(Path(sys.argv[1]), change)\n"
@@ -276,5 +277,5 @@ def test_a_killed_writer_leaves_the_old_content_or_the_new_one(tmp_path: Path) -
                 path.stat()
             process.send_signal(signal.SIGKILL)
         assert path.read_bytes() in (b"a" * 60000, b"b" * 70000)
-    private_files.change_file(path, lambda _: json.dumps({"whole": True}).encode())
+    files.change_file(path, lambda _: json.dumps({"whole": True}).encode())
     assert [entry.name for entry in tmp_path.iterdir()] == ["settings.json"], "what was left unfinished is gone"

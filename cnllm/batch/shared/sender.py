@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import msgspec
 
-from cnllm.batch import loop_factory
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
 from cnllm.batch.outcome import Outcome
@@ -20,6 +19,7 @@ from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
 from cnllm.batch.state import DONE, FAILED
 from cnllm.errors import CnllmError
+from cnllm.system import processes
 
 __all__ = ["ADDED", "COUNTS", "Link", "LinkLost", "PendingRow", "RowSender", "result_of"]
 
@@ -109,7 +109,7 @@ class RowSender:
         self._observed: tuple[float | None, float | None, float | None] | None = None
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = (loop_factory() or asyncio.new_event_loop)()
+        self._loop = (processes.loop_factory() or asyncio.new_event_loop)()
         self._wake = asyncio.Event()
         threading.Thread(target=self._run_loop, name="cnllm-ray", daemon=True).start()
 

@@ -107,7 +107,7 @@ def cost(
 def _draw(plot: str, report: CostReport) -> None:
     """Write the plot. Raise `UsageError` where it cannot be written."""
     from cnllm.cli.output.cost_plot import draw_costs
-    from cnllm.config.private_files import write_file
+    from cnllm.system.files import write_file
 
     try:
         write_file(Path(plot), draw_costs(report).encode(), durable=False)

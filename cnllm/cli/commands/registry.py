@@ -11,7 +11,7 @@ from cnllm.cli.commands.registry_export import export
 from cnllm.cli.commands.registry_set import set_command, why
 from cnllm.cli.commands.registry_update import update
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.config.bounded_files import read_bounded
+from cnllm.system.files import read_bounded
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.release import Release

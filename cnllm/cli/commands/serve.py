@@ -13,10 +13,9 @@ import click
 
 from cnllm.cli import options, turn_log
 from cnllm.cli.output import answer, errors, stdio
-from cnllm.config.bounded_files import read_bounded
-from cnllm.config.private_files import create_private_file
 from cnllm.config.settings import check_settings, read_secret
 from cnllm.errors import CnllmError
+from cnllm.system.files import create_private_file, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

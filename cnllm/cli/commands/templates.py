@@ -6,7 +6,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.config.bounded_files import read_bounded
+from cnllm.system.files import read_bounded
 
 __all__ = ["templates"]
 

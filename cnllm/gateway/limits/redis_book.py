@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError
-from cnllm.fork import generation
 from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.store.redis import connect
+from cnllm.system.processes import generation
 
 __all__ = ["AsyncRedisBook", "RedisBook"]
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.fork import fork_safe, generation
 from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.store.file import DatabaseFile
+from cnllm.system.processes import fork_safe, generation
 
 __all__ = ["MARK", "STEPS", "AsyncSqliteBook", "SqliteBook", "book_path"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from cnllm.config.private_files import open_private
 from cnllm.config.redact import MARK, is_secret_name, redact, redact_url
+from cnllm.system.files import open_private
 
 __all__ = ["Recent", "hide_secrets", "record_of"]
 

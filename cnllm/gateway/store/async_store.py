@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from cnllm.fork import generation
 from cnllm.gateway.store.items import Ambiguous, Store, StoreFailure, Turn, Turns
+from cnllm.system.processes import generation
 
 __all__ = ["AsyncStore"]
 

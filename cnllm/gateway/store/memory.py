@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from cnllm.fork import fork_safe
 from cnllm.gateway.store.items import (
     Ambiguous,
     Bounds,
@@ -22,6 +21,7 @@ from cnllm.gateway.store.items import (
     response_key,
     turn_keys,
 )
+from cnllm.system.processes import fork_safe
 
 __all__ = ["MemoryStore"]
 

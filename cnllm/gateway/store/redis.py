@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
-from cnllm.fork import generation
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
@@ -37,6 +36,7 @@ from cnllm.gateway.store.items import (
     turn_keys,
 )
 from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
+from cnllm.system.processes import generation
 
 __all__ = ["RedisStore", "connect"]
 

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from cnllm.config import paths, private_files
+from cnllm.config import paths
 from cnllm.errors import CnllmError
-from cnllm.fork import fork_safe
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
@@ -39,6 +38,8 @@ from cnllm.gateway.store.items import (
     turn_keys,
 )
 from cnllm.store.file import DatabaseFile
+from cnllm.system import files
+from cnllm.system.processes import fork_safe
 
 __all__ = ["MARK", "STEPS", "SqliteStore", "store_path"]
 
@@ -265,7 +266,7 @@ class SqliteStore:
     def _set_aside(self, error: CnllmError) -> None:
         """Rename a damaged file, unless another process has done so."""
         try:
-            with private_files.lock_folder(self.path.parent):
+            with files.lock_folder(self.path.parent):
                 if self._inode != _inode(self.path) if self._inode is not None else not self._is_damaged():
                     return
                 # The log first: SQLite would take it for that of the new file. It deletes one beside an empty file.

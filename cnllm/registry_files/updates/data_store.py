@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnllm.config import private_files
-from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry.files import RELEASE, UPDATES, data_folder
+from cnllm.system import files
+from cnllm.system.files import read_bounded
 
 __all__ = ["replace_data_file", "restore_data_file"]
 
@@ -36,8 +36,8 @@ def replace_data_file(name: str, content: bytes, require: Callable[[bytes | None
         require(present)
         if present == content:
             return path
-        private_files.write_file(_next_copy(path), _EMPTY if present is None else present)
-        private_files.write_file(path, content)
+        files.write_file(_next_copy(path), _EMPTY if present is None else present)
+        files.write_file(path, content)
         for old in _copies(path)[:-_KEPT]:
             old.unlink(missing_ok=True)  # ours: the exact form of our names in our data folder
     return path
@@ -53,7 +53,7 @@ def restore_data_file(name: str) -> Path:
                 copy.unlink(missing_ok=True)  # ours: left by a crash before the new file, or within this function
                 continue
             os.replace(copy, path)  # ours: both are files of our data folder
-            private_files.sync_folder(path.parent)
+            files.sync_folder(path.parent)
             return path
     raise RegistryError("there is no earlier one", file=str(path), hint="nothing was changed")
 
@@ -91,8 +91,8 @@ def _content(path: Path) -> bytes | None:
 def _lock(path: Path) -> Iterator[None]:
     """Let one process at a time change the data files."""
     try:
-        private_files.make_private_folder(path.parent, narrow=False)
-        with private_files.lock_folder(path.parent):
+        files.make_private_folder(path.parent, narrow=False)
+        with files.lock_folder(path.parent):
             yield
     except OSError as error:
         raise RegistryError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from cnllm.config.bounded_files import read_bounded
 from cnllm.errors import RegistryError
 from cnllm.registry_files.public_lists import ListName, published_models
 from cnllm.registry_files.updates.changes import PublicList
+from cnllm.system.files import read_bounded
 
 __all__ = ["LIST_URLS", "MAX_BYTES", "list_from_bytes", "list_from_file"]
 

@@ -6,7 +6,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio, terminal
-from cnllm.config.private_files import open_private
+from cnllm.system.files import open_private
 
 __all__ = ["matrix"]
 
