@@ -54,7 +54,7 @@ def _estimate(settings: BatchSettings, *, as_json: bool) -> int:
         stdout.print_json(estimate)
     else:
         for line in estimate_lines(estimate):
-            stdout.print_line(line)
+            stdout.print_message(line)
     return errors.WHOLE
 
 
@@ -81,7 +81,7 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
         from cnllm.cli.output.batch_view import report_lines
 
         for line in report_lines(report):
-            stdout.print_line(line)
+            stdout.print_message(line)
     return _status(report)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, stdio
 from cnllm.cli.output.table import table
 from cnllm.cli.output.terminal import escape
@@ -69,10 +70,10 @@ def _price_lookup() -> Callable[[str], Price | None]:
 def _print_text(report: BillReport) -> None:
     """Print the sums of each state, then every row that does not agree."""
     if not report.rows:
-        answer.print_line("the bill has no row with an amount or tokens, and the log no call of its time")
+        answer.print_message("the bill has no row with an amount or tokens, and the log no call of its time")
     heads = ("STATE", "ROWS", "BILL", "OURS", "DIFFERENCE")
     sums = [
-        (_STATES[total.state], f"{total.rows:,}", *_amounts(total.currency, total.bill, total.ours))
+        (localize_word(_STATES[total.state]), f"{total.rows:,}", *_amounts(total.currency, total.bill, total.ours))
         for total in report.totals
     ]
     if sums:
@@ -81,7 +82,12 @@ def _print_text(report: BillReport) -> None:
     if rows:
         answer.print_line("")
         lines = [
-            (row.period, escape(_subject(row)), _STATES[row.state], *_amounts(row.currency, row.bill, row.ours))
+            (
+                row.period,
+                escape(_subject(row)),
+                localize_word(_STATES[row.state]),
+                *_amounts(row.currency, row.bill, row.ours),
+            )
             for row in rows
         ]
         text = table(("TIME", "MODEL", "STATE", "BILL", "OURS", "DIFFERENCE"), lines, right=range(3, 6)).splitlines()
@@ -89,7 +95,7 @@ def _print_text(report: BillReport) -> None:
         for row, line in zip(rows, text[1:], strict=True):
             answer.print_line(line)
             for cause in row.causes:
-                answer.print_line(f"    {cause.code}: {escape(cause.detail)}")
+                answer.print_line(f"    {cause.code}: {escape(localize(cause.detail))}")
     for line in _remarks(report):
         stdio.print_line(line)
 
@@ -116,7 +122,7 @@ def _remarks(report: BillReport) -> Iterator[str]:
 
 
 def _subject(row: BillRow) -> str:
-    model = row.model or "all models"
+    model = row.model or localize("all models")
     return model if row.id is None else f"{model} {row.id}"
 
 

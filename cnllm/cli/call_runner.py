@@ -139,7 +139,7 @@ class CallRunner:
             answer.print_json(msgspec.to_builtins(found))
             return errors.WHOLE
         for line in _quote_lines(self.model.name, found, loops=self.box is not None):
-            stdout.print_line(line)
+            stdout.print_message(line)
         return errors.WHOLE
 
     def _show_plan(self) -> int:

@@ -2,6 +2,7 @@
 
 A message is a text with words, wherever it stands in a file that can print one. An f-string is a template: its values
 become `{0}`, `{1}` and so on. A text of several lines is a message a line, but the help of a command is one message.
+Heads of tables, and words that `localize_word` gets, are entries that begin with `word|`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from cnllm.cli.language.catalogue import WORD
 
 __all__ = ["OTHER", "PACKAGE", "PRINTED", "SKIPPED", "Message", "messages"]
 
@@ -28,9 +31,6 @@ SKIPPED = {
     "cli/matrix/": "a page in HTML, and what it is made of",
     "cli/output/curl.py": "a command for a shell",
     "cli/output/json_types.py": "shapes of JSON",
-    "cli/output/flag_table.py": "a table on stdout",
-    "cli/output/transcript.py": "a conversation on stdout",
-    "cli/output/registry_changes.py": "a listing on stdout",
     "cli/completion.py": "a script for a shell",
     "cli/builtin_tools.py": "what a model reads",
     "client/option_help.py": "docstrings",
@@ -80,6 +80,7 @@ PRINTED = frozenset(
         "model_names",
         "monitoring/prometheus",
         "monitoring/spans",
+        "monitoring/table",
         "server",
         "store/__init__",
         "store/redis",
@@ -165,6 +166,12 @@ OTHER = (
     "{0} out",
     "{0} out ({1} reasoning)",
     "{0} provider{1}",
+    "{0} cache write",
+    "{0} cached",
+    "on by default",
+    "off by default",
+    "{0} times",
+    "retired since {0}",
     "{0} s",
     "{0} source{1}",
     "{0} min {1} s left",
@@ -181,7 +188,17 @@ OTHER = (
 )
 """Messages of click and of the system, as the command line prints them, and texts that are put together from words."""
 
+WORDS = (
+    # states and origins of conversations, and of keys of a gateway
+    "done", "partial", "failed", "interrupted", "running", "simulated", "replayed", "in use", "revoked", "expired",
+    # how a model reasons, what it reads, and whether it is served
+    "toggle", "always", "never", "no-reasoning", "text", "image", "audio", "video", "file", "retired", "preview",
+    "current",
+)  # fmt: skip
+"""Words of tables that come from data."""
+
 _NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
+_HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")
 _PLACEHOLDER = re.compile(r"\{\d+\}")
 _WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|\b(?:in|of|by)\b")
 _CODE = re.compile(
@@ -215,6 +232,8 @@ def messages() -> dict[Message, list[str]]:
                 files.append(name)
     for text in OTHER:
         found.setdefault(Message(text, is_template="{0}" in text), [])
+    for word in WORDS:
+        found.setdefault(Message(WORD + word), [])
     return found
 
 
@@ -251,8 +270,31 @@ def _texts(node: ast.AST) -> Iterator[Message]:
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
+    if words := list(_words(node)):
+        yield from words
+        if not any(isinstance(one, ast.Call | ast.JoinedStr) for one in ast.walk(node)):
+            return
     for child in ast.iter_child_nodes(node):
         yield from _texts(child)
+
+
+def _words(node: ast.AST) -> Iterator[Message]:
+    """Yield the heads of a table, the names of a list of fields, and the words of a call of `localize_word`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id="pairs")], value=ast.List(elts=items)):
+            values = [item.elts[0] for item in items if isinstance(item, ast.Tuple)]
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)) if _HEADS.search(name):
+            value = node.value
+            values = value.values if isinstance(value, ast.Dict) else [value] if value is not None else []
+        case ast.Call(func=ast.Name(id="localize_word" | "table"), args=[first, *_]):
+            values = [first]
+        case _:
+            return
+    for value in values:
+        parts = ast.iter_child_nodes(value) if isinstance(value, ast.Tuple | ast.List | ast.IfExp) else [value]
+        for one in parts:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.strip():
+                yield Message(WORD + one.value)
 
 
 def _message(node: ast.Constant | ast.JoinedStr) -> Message | None:

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnllm.cli.language import messages
+from cnllm.cli.language.catalogue import Catalogue, read_catalogue
 from cnllm.cli.language.messages import language
 from cnllm.cli.output.help import wrap
 from cnllm.cli.output.terminal import display_width
@@ -19,6 +22,7 @@ from cnllm.cli.output.terminal import display_width
 from .support import Machine, read_terminal, terminal
 
 ENGLISH, CHINESE = "C.UTF-8", "zh_CN.UTF-8"
+PO = Path(messages.__file__).with_name("zh_CN.po")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -119,6 +123,45 @@ def test_json_is_the_same_in_every_language(machine: Machine, args: tuple[str, .
     timing = re.compile(r'"(first|total|id)": ?[^,}]*|chatcmpl-\w+')
     assert timing.sub("", chinese.out) == timing.sub("", english.out)
     assert not HAN.search(chinese.out)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("models", "show", "glm-4.7"), ("接口", "可开关, 默认开启", "输入 0.6, 输出 2.2", "（每百万 token）")),
+        (("models", "list", "--provider", "deepseek"), ("模型", "每百万价", "文本", "可开关")),
+        (("call", "--quote", "-m", "glm-4.7", "hi"), ("没有发送任何请求", "（录制的请求中，", "费用：至少")),
+        (("logs", "list"), ("轮数", "完成, 模拟")),
+        (("keys", "list"), ("密钥来自", "这个文件")),
+    ],
+    ids=lambda value: "-".join(value[:2]),
+)
+def test_a_table_is_chinese_on_a_terminal_and_english_in_a_pipe(
+    chinese: Machine, args: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    chinese.run("keys", "set", "ZAI_API_KEY", stdin="k")
+    chinese.run("call", "-m", "glm-4.7", "--simulate", "hi")
+    with terminal(chinese, *args, columns=120) as (master, _):
+        shown = read_terminal(master)
+    assert [word for word in words if word not in shown] == []
+    piped = chinese.run(*args)
+    assert piped.out == chinese.run(*args, env={"LANG": ENGLISH}).out != ""
+    assert not HAN.search(piped.out)
+
+
+def test_the_number_of_a_note_and_its_origin_have_brackets_of_their_own() -> None:
+    catalogue = Catalogue(read_catalogue(PO.read_text(encoding="utf-8")))
+    for text, expected in (
+        (
+            "messages: cache_control (3 times) → left out (a.toml:12)",
+            "messages: cache_control (3 次) → 已去掉（a.toml:12）",
+        ),
+        (
+            "replay: messages[1] has no reasoning; 3 more, the last in messages[7] → sent with ' ' (a.toml:7)",
+            "replay：messages[1] 没有思考内容；另有 3 处，最后一处在 messages[7] → 带 ' ' 发送（a.toml:7）",
+        ),
+    ):
+        assert catalogue.translate(text) == expected
 
 
 def test_an_exception_is_english(chinese: Machine) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def list_(*, everything: bool, as_json: bool) -> None:
     rows = _rows(everything=everything)
 
     def text() -> str:
-        cells = [(row["alias"], row["model"], row["file"] or "built in") for row in rows]
+        cells = [(row["alias"], row["model"], row["file"] or localize("built in")) for row in rows]
         return table(("NAME", "MODEL", "FILE"), cells)
 
     nothing = "you have no aliases; cnllm aliases set NAME MODEL makes one, --all lists the built-in ones"

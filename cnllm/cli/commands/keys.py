@@ -7,7 +7,7 @@ import sys
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.language.messages import translate
+from cnllm.cli.language.messages import localize, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.table import table
 
@@ -63,7 +63,7 @@ def list_(*, as_json: bool) -> None:
     sources = {"environment": "the variable", "file": "this file"}
     answer.print_listing(
         [{"name": name, "used": source} for name, source in used.items()],
-        lambda: table(("NAME", "KEY TAKEN FROM"), [(name, sources[source]) for name, source in used.items()]),
+        lambda: table(("NAME", "KEY TAKEN FROM"), [(name, localize(sources[source])) for name, source in used.items()]),
         "no keys are stored; cnllm keys set NAME stores one",
         as_json=as_json,
     )
@@ -122,7 +122,7 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
     elif result["works"]:
         words = f"{result['name']} works: {result['provider']}/{result['model']} answered in {seconds:.1f} s"
         usage = usage_line(reply).partition(" · ")[2] if reply is not None else ""
-        answer.print_line(terminal.escape(words) + (f" ({usage})" if usage else ""))
+        answer.print_message(terminal.escape(words) + (f" ({usage})" if usage else ""))
     else:
         errors.print_error(*key_test.describe(result))
     others = key_test.key_providers(name, registry)[1:]

@@ -11,6 +11,7 @@ from cnllm.cli import completion, options
 from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.commands.logs_cost import cost
 from cnllm.cli.commands.logs_delete import delete
+from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.settings import LogMode
 
@@ -62,7 +63,7 @@ def _row(summary: ConversationSummary) -> tuple[str, ...]:
     from cnllm.cli.output.transcript import local_time
 
     origins = [origin for origin in summary.origins if origin != "endpoint"]
-    state = ", ".join([summary.state, *origins])
+    state = ", ".join(map(localize_word, [summary.state, *origins]))
     prompt = " ".join(summary.prompt.split())
     return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, prompt
 
@@ -108,7 +109,7 @@ def _line(hit: SearchHit) -> str:
     from cnllm.cli.output.transcript import escape_for_stdout, local_time
 
     author = hit.role if hit.role != "assistant" else hit.model
-    suffix = " (reasoning)" if hit.where == "reasoning" else ""
+    suffix = f" ({localize_word('reasoning')})" if hit.where == "reasoning" else ""
     return escape_for_stdout(f"{hit.conversation}  {local_time(hit.began)}  {author}{suffix}: {hit.excerpt}")
 
 

@@ -42,7 +42,7 @@ def cache(ident: str, *, as_json: bool) -> None:
     elif not report.requests:
         stdio.print_line(f"no request of conversation {report.conversation} is stored; cnllm logs on stores them")
     else:
-        answer.print_line("\n".join(_lines(report)))
+        answer.print_message("\n".join(_lines(report)))
         if report.unstored:
             stdio.print_line(f"turns whose requests are not stored: {report.unstored}")
 

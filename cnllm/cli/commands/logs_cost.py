@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.since import utc_time
 
@@ -98,7 +99,7 @@ def cost(
         heads = (_HEADS[by], "TURNS", "IN", "CACHED", "OUT", "COST")
         rows = [_cells(row, row.label) for row in report.rows]
         if len(rows) > 1:
-            rows.append(_cells(report.total, "all"))
+            rows.append(_cells(report.total, localize_word("all")))
         answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
         stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
@@ -138,7 +139,7 @@ def _cells(row: CostRow, label: str) -> tuple[str, ...]:
     mark = "≥" if row.uncounted else ""
     cached = f"{'≥' if row.uncounted_cached else ''}{row.cached:,}"
     if row.uncounted_cached == row.turns:
-        cached = "unknown"
+        cached = localize_word("unknown")
     return label, f"{row.turns:,}", f"{mark}{row.input:,}", cached, f"{mark}{row.output:,}", _cost(row)
 
 
@@ -147,4 +148,4 @@ def _cost(row: CostRow) -> str:
     if row.exact:
         return amounts or "0"
     turns = f"{row.unknown:,} turn{'' if row.unknown == 1 else 's'}"
-    return f"≥ {amounts} (unknown for {turns})" if amounts else f"unknown for {turns}"
+    return localize(f"≥ {amounts} (unknown for {turns})" if amounts else f"unknown for {turns}")

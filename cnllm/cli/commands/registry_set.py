@@ -197,4 +197,4 @@ def why(model: str, flag: str, *, file: str | None, as_json: bool) -> None:
         answer.print_line("\n\n".join(map(fact_card, facts)))
     else:
         answer.print_line(terminal.escape(flag))
-        answer.print_line(f"  unknown: no file says it of {terminal.escape(resolved.name)}")
+        answer.print_message(f"  unknown: no file says it of {terminal.escape(resolved.name)}")

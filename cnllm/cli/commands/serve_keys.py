@@ -12,6 +12,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.commands.key_limits import limits_of
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
@@ -290,7 +291,7 @@ def _show(record: KeyRecord, *, as_json: bool) -> None:
     if as_json:
         answer.print_json(record_data(record))
     else:
-        answer.print_line(f"{record.name}: {_described(record)}")
+        answer.print_line(f"{record.name}: {localize(_described(record))}")
 
 
 def _list(store: str, *, as_json: bool, teams: bool) -> None:
@@ -317,8 +318,8 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
     row, record = use_data(use), use.record
     spent = ", ".join(f"{amount} {currency}" for currency, amount in row["spent"].items())
     if use.unpriced:
-        spent = ", ".join(filter(None, [spent, f"{use.unpriced} of unknown cost"]))
-    state = row["state"] if record.revoked is None else f"revoked {_time(record.revoked)}"
+        spent = ", ".join(filter(None, [spent, localize(f"{use.unpriced} of unknown cost")]))
+    state = localize_word(row["state"]) if record.revoked is None else localize(f"revoked {_time(record.revoked)}")
     return (
         record.name,
         state,
@@ -328,7 +329,7 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
         str(use.calls),
         str(use.tokens),
         spent or "-",
-        _described(record, use),
+        localize(_described(record, use)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.system.files import read_bounded
 
@@ -38,7 +39,7 @@ def list_(*, as_json: bool) -> None:
                 template = load_template(name)
                 rows.append((name, template.model or "", " ".join((template.system or template.prompt or "").split())))
             except CnllmError as error:  # the others are shown nevertheless
-                rows.append((name, "", f"unreadable: {error.message}"))
+                rows.append((name, "", localize(f"unreadable: {error.message}")))
         return table(("NAME", "MODEL", "TEXT"), rows, give={1: 10, 2: 16})
 
     nothing = "there are no templates; cnllm call --save NAME makes one"

@@ -48,7 +48,7 @@ def print_plan(models: Sequence[Model]) -> int:
         price = probe_target.price_of(model)
         currency = (model.flags.price.currency if model.flags.price is not None else None) or ""
         cost = "price unknown" if price is None else f"about {estimate(_REQUESTS, price):.2g} {currency}"
-        answer.print_line(f"{model.name}: {_REQUESTS} requests, {cost}")
+        answer.print_message(f"{model.name}: {_REQUESTS} requests, {cost}")
     stdio.print_line("Name models, or add --all with --max-requests or --max-cost.")
     return errors.WHOLE
 
@@ -143,12 +143,12 @@ def _status(result: Verification) -> int:
 
 # ── what is printed ──────────────────────────────────────────────────────────
 def _print(result: Verification) -> None:
-    answer.print_line(
+    answer.print_message(
         f"{result.model}: {len(result.agreed)} claims agreed, {len(result.contradicted)} contradicted, "
         f"{len(result.not_asked)} not asked; {result.requests} requests"
     )
     for verdict in result.contradicted:
-        answer.print_line(f"  {_sentence(verdict)}")
+        answer.print_message(f"  {_sentence(verdict)}")
     if result.stopped:
         stdio.print_line(f"cnllm: {result.stopped}")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import client_factory
+from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table, truncate_end
 from cnllm.client.sync_client import Client
@@ -103,11 +104,11 @@ def _status(report: TrialReport) -> int:
 # ── what is printed ──────────────────────────────────────────────────────────
 def _as_text(report: TrialReport) -> str:
     """Return the table of one model, at most 80 columns wide."""
-    rows = [[label, *cells] for label, cells in _rows(report.modes)]
+    rows = [[localize(label), *cells] for label, cells in _rows(report.modes)]
     heads = [f"{report.model} over {report.protocol}", *(_HEADS[mode.tools] for mode in report.modes)]
-    lines = [truncate_end(line, _WIDTH) for line in table(["", *heads[1:]], rows).splitlines()]
-    lines = [heads[0], *lines, *_problems(report.modes)]
-    lines.append(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else ""))
+    lines = [truncate_end(line, _WIDTH) for line in table(["", *map(localize, heads[1:])], rows).splitlines()]
+    lines = [localize(heads[0]), *lines, *_problems(report.modes)]
+    lines.append(localize(f"{report.requests} requests" + (f"; {report.stopped}" if report.stopped else "")))
     return "\n".join(lines)
 
 

@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Catalogue", "CatalogueEntry", "read_catalogue"]
+__all__ = ["WORD", "Catalogue", "CatalogueEntry", "read_catalogue"]
+
+WORD = "word|"
+"""The beginning of an entry that is a heading or a cell of a table, and no message: "input" is a name elsewhere."""
 
 _PLACEHOLDER = re.compile(r"\{(\d+)\}")
-_ENTRY = re.compile(r'(#, python-brace-format\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"(?:\n|\Z))+)')
+_ENTRY = re.compile(r'(#, [^\n]*python-brace-format[^\n]*\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"(?:\n|\Z))+)')
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
@@ -58,6 +61,10 @@ class Catalogue:
             return whole
         return "\n".join(map(self._line, text.split("\n")))
 
+    def word(self, text: str) -> str:
+        """Return a heading or a cell of a table in this language."""
+        return self._texts.get(f"{WORD}{text}", text)
+
     def _line(self, line: str) -> str:
         indent = _INDENT.match(line)
         assert indent is not None
@@ -92,9 +99,8 @@ class Catalogue:
             return "，".join(known)
         if (match := _ORIGIN.fullmatch(text)) is not None:
             first, second = self._parts(match[1]), self._parts(match[2])
-            if (first, second) == match.groups():
-                return text
-            return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
+            if (first, second) != match.groups():
+                return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
         separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
         for match in separators:
             left = text[: match.start()]

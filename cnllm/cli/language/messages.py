@@ -1,11 +1,13 @@
 """Translate what the command line prints for people, where the environment asks for a language with a catalogue.
 
-JSON, exceptions, logs and codes stay English. A message is translated where it is printed, by its English text.
+JSON, exceptions, logs and codes stay English, and so does what stdout gets in a pipe. A message is translated where it
+is printed, by its English text.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from cnllm.cli.language.catalogue import Catalogue
 
-__all__ = ["language", "translate"]
+__all__ = ["language", "localize", "localize_word", "translate"]
 
 _SIMPLIFIED = ("zh_CN", "zh_SG", "zh_Hans", "zh")
 
@@ -23,6 +25,17 @@ def translate(text: str) -> str:
     """Return a text in the user's language, line by line; what has no translation stays English."""
     name = language()
     return text if name is None else _catalogue(name).translate(text)
+
+
+def localize(text: str) -> str:
+    """Return a text for stdout: in the user's language on a terminal, in English in a pipe."""
+    return translate(text) if sys.stdout.isatty() else text
+
+
+def localize_word(word: str) -> str:
+    """Return a heading or a cell of a table for stdout, as `localize` does. Such words have entries of their own."""
+    name = language() if sys.stdout.isatty() else None
+    return word if name is None else _catalogue(name).word(word)
 
 
 def language(environ: Mapping[str, str] = os.environ) -> str | None:

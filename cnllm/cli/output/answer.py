@@ -13,7 +13,7 @@ from msgspec import UNSET
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
-from cnllm.cli.output.stdout import print_json, print_line, print_listing
+from cnllm.cli.output.stdout import print_json, print_line, print_listing, print_message
 from cnllm.cli.output.usage import ReplyPace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
@@ -48,6 +48,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_listing",
+    "print_message",
 ]
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"

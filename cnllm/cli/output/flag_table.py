@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import terminal
 from cnllm.cli.output.format import to_plain
 from cnllm.cli.output.table import fields, table
@@ -41,12 +42,12 @@ def flag_table(model: Model) -> str:
 def fact_card(fact: Fact) -> str:
     """Return all that is known about one flag: its row of the table, a column on each line, nothing shortened."""
     value = fact.value if isinstance(fact.value, str) else json.dumps(to_plain(fact.value), ensure_ascii=False)
-    rounded = " (rounded: the source has a more exact value)" if fact.rounded else ""
+    rounded = f" ({localize('rounded: the source has a more exact value')})" if fact.rounded else ""
     _, _, place, *rest = _cells(fact, "", {}, "")
     file = fact.where.rpartition(":")[0]
     cells = [value + rounded, f"{place.replace(' :', f' {file}:')} ({fact.layer})", fact.source or "", *rest[1:]]
-    pairs = [(head.casefold(), cell) for head, cell in zip(HEADS[1:], cells, strict=True) if cell]
-    quote = [("quote", fact.quote)] if fact.quote else []
+    pairs = [(localize_word(head).casefold(), cell) for head, cell in zip(HEADS[1:], cells, strict=True) if cell]
+    quote = [(localize_word("quote"), fact.quote)] if fact.quote else []
     return f"{terminal.escape(fact.flag)}\n{fields([*pairs, *quote])}"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cnllm.cli.language.messages import localize_word
+
 if TYPE_CHECKING:
     from cnllm.registry.flags import Flags
     from cnllm.registry.model import Fact
@@ -52,7 +54,7 @@ def plain_flags(flags: Flags) -> Any:
 
 def state_word(value: bool | None) -> str:
     """Return yes, no or ?."""
-    return UNKNOWN if value is None else "yes" if value else "no"
+    return UNKNOWN if value is None else localize_word("yes" if value else "no")
 
 
 def format_count(tokens: int | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import terminal
 from cnllm.cli.output.format import UNKNOWN, format_price, state_word
 
@@ -18,6 +19,7 @@ _LEAST_ID = 22  # columns; a longer id than the column has a line of its own, be
 def model_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], width: int) -> Iterator[str]:
     """Yield the lines of a listing: a head, and for each provider its name and its models."""
     heads = ("CONTEXT", "READS", "REASONS", *(word.upper() for word in capabilities), "PRICE/M IN/OUT")
+    heads = tuple(map(localize_word, heads))
     longest = max(terminal.display_width(_id(row)) for row in rows)
     for borders in (True, False):  # a narrow terminal has no room for where a price ends; `models show` has it
         cells = [_cells(row, capabilities, borders=borders) for row in rows]
@@ -26,7 +28,7 @@ def model_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], wid
         if room >= min(longest, _LEAST_ID):
             break
     id_width = min(longest, max(_LEAST_ID, room))
-    yield _line("MODEL", heads, id_width, widths, indent="")
+    yield _line(localize_word("MODEL"), heads, id_width, widths, indent="")
     for provider, group in groupby(zip(rows, cells, strict=True), key=lambda pair: str(pair[0]["provider"])):
         yield ""
         yield provider
@@ -51,14 +53,14 @@ _MEDIA = 4  # image, audio, video and file
 
 
 def _id(row: dict[str, Any]) -> str:
-    return f"{row['id']}{' (retired)' if row['status'] == 'retired' else ''}"
+    return f"{row['id']} ({localize_word('retired')})" if row["status"] == "retired" else str(row["id"])
 
 
 def _cells(row: dict[str, Any], capabilities: Sequence[str], *, borders: bool) -> tuple[str, ...]:
     return (
         _short_count(row["context"]),
         _kinds(row["input"]),
-        UNKNOWN if row["reasoning"] in (None, "unknown") else row["reasoning"],
+        UNKNOWN if row["reasoning"] in (None, "unknown") else localize_word(row["reasoning"]),
         *(state_word(row["capabilities"][word]) for word in capabilities),
         _short_price(row["price"], borders=borders),
     )
@@ -67,7 +69,9 @@ def _cells(row: dict[str, Any], capabilities: Sequence[str], *, borders: bool) -
 def _kinds(kinds: Sequence[str] | None) -> str:
     """Return what a model reads beside text; "all kinds" fits into the column where it reads everything."""
     media = [kind for kind in kinds or () if kind != "text"]
-    return UNKNOWN if kinds is None else "all kinds" if len(media) == _MEDIA else " ".join(media) or "text"
+    if kinds is None:
+        return UNKNOWN
+    return localize("all kinds") if len(media) == _MEDIA else " ".join(map(localize_word, media or ["text"]))
 
 
 def _short_price(price: dict[str, Any] | None, *, borders: bool) -> str:
@@ -76,11 +80,13 @@ def _short_price(price: dict[str, Any] | None, *, borders: bool) -> str:
     "free" stands where both cost nothing.
     """
     if price and price.get("input") == price.get("output") == 0:
-        return "free"
+        return localize_word("free")
     # prices that a host has converted from another currency have many digits; `models show` has them all
     rounded = {name: round(v, 2 if v >= 1 else 4) if type(v) is float else v for name, v in (price or {}).items()}
     tiers = [tier["above"] for tier in (price or {}).get("tiers") or () if borders and tier.get("above")]
-    return format_price(rounded).replace(" / ", "/") + (f" to {_short_count(int(min(tiers)))}" if tiers else "")
+    return format_price(rounded).replace(" / ", "/") + (
+        f" {localize(f'to {_short_count(int(min(tiers)))}')}" if tiers else ""
+    )
 
 
 def _short_count(tokens: int | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import answer, terminal
 from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.table import table
@@ -46,7 +47,9 @@ def print_changes(changes: Sequence[Change]) -> None:
         cells = [_cells(change) for change in found]
         text = table(heads, cells, give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
         lines = "".join(f"\n  {_by_hand(change)}" for change in found) if action == "by-hand" else ""
-        blocks.append(f"{KIND_TITLES[kind]}{_ACTION_TITLES[action]} ({len(found)})\n{text}{lines}")
+        blocks.append(
+            f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])} ({len(found)})\n{text}{lines}"
+        )
     if blocks:
         answer.print_line("\n\n".join(blocks))
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, stdio, terminal
 from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.registry_changes import count
@@ -100,7 +101,7 @@ def print_unsourced(paths: list[str] | None, *, as_json: bool) -> None:
         answer.print_json(flags)
         return
     for flag in flags:
-        answer.print_line(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
+        answer.print_message(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
     stdio.print_line(f"{count(len(flags), 'flag')} without a source")
 
 
@@ -117,7 +118,7 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
         formatted = format_toml(text, name)
         lines = list(changed_lines(text, formatted)) if not write and formatted != text else []
         for number, line in lines:
-            answer.print_line(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
+            answer.print_message(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
             if line is not None:
                 answer.print_line(terminal.escape(f"  {write_hint(line)}"))
         total += len(lines)
@@ -144,7 +145,7 @@ def print_comparison(paths: list[str] | None, file: str, *, as_json: bool) -> No
         return
     for index, (cause, group) in enumerate(groupby(result.disagreements, key=lambda d: d.cause)):
         found = list(group)
-        answer.print_line(f"{chr(10) if index else ''}{_CAUSES[cause]} ({len(found)})")
+        answer.print_line(f"{chr(10) if index else ''}{localize(_CAUSES[cause])} ({len(found)})")
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [(d.model, d.flag, _value(d.ours), _value(d.theirs), *_source(d.fact)) for d in found]
         give, right = {0: 34, 4: 18}, [2, 3]

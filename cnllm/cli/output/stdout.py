@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cnllm.cli.language.messages import localize
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["print_json", "print_line", "print_listing"]
+__all__ = ["print_json", "print_line", "print_listing", "print_message"]
 
 
 def print_json(value: Any) -> None:
@@ -34,6 +35,11 @@ def print_listing(rows: Sequence[Any], text: Callable[[], str], nothing: str, *,
         print_line(text())
     else:
         stdio.print_line(nothing)
+
+
+def print_message(text: str) -> None:
+    """Print a message on stdout: on a terminal in the user's language."""
+    print_line(localize(text))
 
 
 def print_line(text: str, *, raw: bool = False) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from cnllm.cli.language.messages import localize_word
 from cnllm.cli.output import terminal
 from cnllm.cli.output.terminal import display_width
 
@@ -28,10 +29,13 @@ def table(
 ) -> str:
     """Return rows under their heads, as wide as necessary. The columns in `right` are right-aligned.
 
+    On a terminal the heads are in the user's language.
+
     With `give` the table is no wider than a line, if these columns can be narrowed so far: it holds the least width of
     each, and the widest is narrowed first. A long cell loses its end, in the columns of `middles` its middle, and in
     those of `addresses` the text between host and end.
     """
+    heads = list(map(localize_word, heads))
     lines = [heads, *rows] if give is None else _fit([heads, *rows], give, middles, addresses)
     columns = [_padded(cells, is_right=column in right) for column, cells in enumerate(zip(*lines, strict=True))]
     return "\n".join([line.rstrip() for line in map(_GAP.join, zip(*columns, strict=True))])
@@ -107,7 +111,9 @@ def _padded(cells: Sequence[str], *, is_right: bool) -> list[str]:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return names and values, one per line, without empty values."""
-    filled = [(name, value) for name, value in pairs if value]
-    width = max((len(name) for name, _ in filled), default=0)
-    return "\n".join(f"  {name.ljust(width)}  {terminal.escape(value)}" for name, value in filled)
+    """Return names and values, one per line, without empty values. Names are in the user's language."""
+    filled = [(localize_word(name), value) for name, value in pairs if value]
+    width = max((display_width(name) for name, _ in filled), default=0)
+    return "\n".join(
+        f"  {name}{' ' * (width - display_width(name))}  {terminal.escape(value)}" for name, value in filled
+    )

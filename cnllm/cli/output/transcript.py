@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, terminal
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["escape_for_stdout", "local_time", "print_transcript"]
 
-_STATES = {
+_STATE_TEXTS = {
     "partial": "the answer is incomplete",
     "failed": "no answer",
     "interrupted": "interrupted",
@@ -39,7 +40,7 @@ def escape_for_stdout(text: str) -> str:
 def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
     """Print each turn: the question, the answer, and a line on its end."""
     blocks = [block for turn in conversation.turns for block in _turn(turn, reasoning=reasoning)]
-    text = "\n\n".join([f"conversation {conversation.id}", *blocks])
+    text = "\n\n".join([localize(f"conversation {conversation.id}"), *blocks])
     answer.print_line(text, raw=raw)
 
 
@@ -50,11 +51,11 @@ def _turn(turn: RecordedTurn, *, reasoning: bool) -> Iterator[str]:
         lines = [line for part in message.parts if (line := _part(part, reasoning=reasoning))]
         if message.role == "assistant" and not (message.text or message.tool_calls):
             hint = "" if reasoning else "; --reasoning shows it"
-            lines.append(f"(the model sent only reasoning, no answer{hint})")
+            lines.append(localize(f"(the model sent only reasoning, no answer{hint})"))
         yield "\n".join([f"── {author}", *lines])
     for call in turn.incomplete:
-        yield f"(tool call, cut off: {call.name} {call.raw})"
-    yield f"({' · '.join(_facts(turn))})"
+        yield f"({localize(f'tool call, cut off: {call.name} {call.raw}')})"
+    yield f"({' · '.join(map(localize, _facts(turn)))})"
 
 
 def _part(part: Part, *, reasoning: bool) -> str:
@@ -64,7 +65,8 @@ def _part(part: Part, *, reasoning: bool) -> str:
         case Reasoning():
             return f"<thinking>\n{part.text}\n</thinking>" if reasoning and part.text else ""
         case ToolCall():
-            return f"(tool call: {part.name} {part.raw or json.dumps(part.arguments, ensure_ascii=False)})"
+            raw = part.raw or json.dumps(part.arguments, ensure_ascii=False)
+            return f"({localize(f'tool call: {part.name} {raw}')})"
         case ToolResult():
             return part.text
     return f"({type(part).__name__.lower()})"
@@ -74,10 +76,10 @@ def _facts(turn: RecordedTurn) -> Iterator[str]:
     """Yield the known facts about a turn: time, origin, state, finish, usage, cost, seconds, registry."""
     yield local_time(turn.began)
     if turn.origin != "endpoint":
-        yield turn.origin
-    if turn.state in _STATES:
+        yield localize_word(turn.origin)
+    if turn.state in _STATE_TEXTS:
         reason = f": {turn.error.message}" if turn.error and turn.error.message and turn.state != "interrupted" else ""
-        yield f"{_STATES[turn.state]}{reason}"
+        yield f"{_STATE_TEXTS[turn.state]}{reason}"
     if turn.finish is not None:
         yield f"finish {turn.finish}"
     usage = turn.usage

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import client_factory, completion, options
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_fact, plain_flags
 from cnllm.cli.output.table import fields
@@ -96,21 +97,26 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]]) -> s
     choice = flags.tool_choice
     pairs = [
         ("endpoint", endpoint(model)),
-        ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
-        ("keys", _keys(flags.keys)),
+        (
+            "wire",
+            localize("; also ").join(
+                filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)])
+            ),
+        ),
+        ("keys", localize(_keys(flags.keys))),
         ("sites", _sites(model.provider, sites)),
-        ("context", _context(limits)),
+        ("context", localize(_context(limits))),
         ("output", format_count(limits.output if limits else None)),
-        ("input", ", ".join(flags.input or [UNKNOWN])),
+        ("input", ", ".join(map(localize_word, flags.input or [UNKNOWN]))),
         ("reasoning", _reasoning(model)),
         ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
         ("refused", _parameters(states := parameters(model), "refused")),
         ("ignored", _parameters(states, "ignored")),
-        ("price", _price(flags.price)),
+        ("price", localize(_price(flags.price))),
         ("released", str(status.released) if status and status.released else ""),
-        ("status", f"{status.is_}{since}{use}" if status and status.is_ else ""),
+        ("status", localize_word(status.is_) + localize(since) + localize(use) if status and status.is_ else ""),
         *_states(model),
-        *[("note", f"{note.said}: {note.did}") for note in model.notes],
+        *[(localize_word("note"), localize(f"{note.said}: {note.did}")) for note in model.notes],
     ]
     title = f" · {flags.title}" if flags.title else ""
     return f"{model.name}{title}\n{fields(pairs)}"
@@ -135,7 +141,7 @@ def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
     for name, by_mode in states.items():
         modes = [mode for mode, state in by_mode.items() if state == target]
         if modes:
-            words.append(name if len(modes) == len(by_mode) else f"{name} ({modes[0]})")
+            words.append(name if len(modes) == len(by_mode) else f"{name} ({localize_word(modes[0])})")
     return ", ".join(words)
 
 
@@ -143,7 +149,7 @@ def _states(model: Model) -> list[tuple[str, str]]:
     from cnllm.model_facts.capabilities import capabilities
 
     states = capabilities(model)
-    words = {True: "can", False: "cannot", None: "unknown"}
+    words = {True: localize_word("can"), False: localize_word("cannot"), None: localize_word("unknown")}
     return [
         (word, ", ".join(n for n, state in states.items() if state.value is value)) for value, word in words.items()
     ]
@@ -163,13 +169,13 @@ def _reasoning(model: Model) -> str:
     reasoning = model.flags.reasoning
     if reasoning is None or reasoning.mode is None:
         return UNKNOWN
-    words: list[str] = [reasoning.mode]
+    words: list[str] = [localize_word(reasoning.mode)]
     if reasoning.default:
-        words.append(f"{reasoning.default} by default")
+        words.append(localize(f"{reasoning.default} by default"))
     if names := levels(model):
-        words.append(f"levels {' '.join(names)}")
+        words.append(f"{localize_word('levels')} {' '.join(names)}")
     if reasoning.budget is not None:
-        words.append("or a number of tokens")
+        words.append(localize("or a number of tokens"))
     return ", ".join(words)
 
 
@@ -196,7 +202,7 @@ def _price(price: Price | None) -> str:
         ("cached", price.cached),
         ("cache write", price.cache_write),
     ]
-    prices = [f"{format_amount(value)} {word}" for word, value in parts if value is not None]
+    prices = [localize(f"{format_amount(value)} {word}") for word, value in parts if value is not None]
     borders = [format_count(int(tier["above"])) for tier in price.tiers or () if "above" in tier]
     tiers = f"; other prices above {', '.join(borders)} tokens of input" if borders else ""
     until = (price.promotion or {}).get("until")
