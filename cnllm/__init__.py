@@ -10,7 +10,7 @@ Names are imported at their first use, so that `import cnllm` takes almost no ti
 
 from __future__ import annotations
 
-from cnllm._version import VERSION
+from cnllm._version import MARKER, VERSION
 
 TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it would take half of the import time
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from cnllm.types.route import Fallback
 
 __version__ = VERSION
+_MARKER = MARKER
 
 _MODULES = {
     "cnllm.client.sync_client": "Client",

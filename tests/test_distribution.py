@@ -193,6 +193,30 @@ def test_the_version_tells_of_the_other_project(tmp_path: Path) -> None:
     assert (status, "another project" in error) == (0, False)  # only where somebody asks
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_command_sends_nothing_where_another_project_replaced_the_package(
+    tmp_path: Path, is_installed: bool
+) -> None:
+    """The other project was installed after ours: `__init__.py` is its own, and all other files are ours."""
+    package = tmp_path / "cnllm"
+    package.mkdir()
+    for path in (TOP / "cnllm").iterdir():
+        if path.name not in ("__init__.py", "__pycache__"):
+            (package / path.name).symlink_to(path)
+    for name in ("providers.toml", "catalogue.toml"):
+        (tmp_path / name).symlink_to(TOP / name)
+    (package / "__init__.py").write_text(f"__version__ = {cnllm.__version__!r}\n", encoding="utf-8")
+    if is_installed:
+        other_project(tmp_path)
+    status, out, error = run("call", "--model", "glm-4.7", "--simulate", "hi", path=tmp_path)
+    assert (status, out, len(error.splitlines())) == (2, "", 2), error
+    assert "cnllm/__init__.py belongs to another project" in error
+    assert ("cnllm 0.9.10" in error) is is_installed
+    assert "pip install --force-reinstall --no-deps" in error
+    status, out, error = run("--version", path=tmp_path)
+    assert (status, out) == (0, f"cnllm {cnllm.__version__}\n")
+
+
 @pytest.mark.parametrize("first_line", ["__version__ = '0.9.10'", "from .entry.client import CNLLM", None])
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_an_import_that_fails_says_what_is_in_the_way(
@@ -213,7 +237,8 @@ def test_an_import_that_fails_says_what_is_in_the_way(
     status, out, error = run("call", "--simulate", "hi", path=tmp_path)
     assert (status, out) == (2, "")
     assert len(error.splitlines()) == 2, error
-    assert "No module named 'cnllm.registry'" in error
+    expected = "belongs to another project" if first_line is not None else "cnllm/__init__.py is missing"
+    assert expected in error
     assert "pip install --force-reinstall --no-deps " in error
     assert ("cnllm 0.9.10 of another project" in error) is is_installed
     assert "bug" not in error

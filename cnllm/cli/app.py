@@ -11,6 +11,7 @@ import click
 
 from cnllm.cli.lazy_command import LazyGroup, with_help
 from cnllm.cli.output import errors, stdio
+from cnllm.config import distribution
 
 __all__ = ["COMMANDS", "root", "run"]
 
@@ -91,8 +92,6 @@ def _require_text(rest: list[str]) -> None:
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from cnllm.config import distribution
-
         click.echo(f"cnllm {distribution.installed_version()}")
         if (other := distribution.warning()) is not None:
             errors.print_error(*other)
@@ -144,6 +143,8 @@ def _invoke(args: list[str]) -> int:
     try:
         program = with_help(root)
         with program.make_context("cnllm", args) as context:
+            if (replacement := distribution.replacement()) is not None:
+                raise errors.UsageError(*replacement)
             result = program.invoke(context)
     except click.exceptions.Exit as exit:
         return exit.exit_code

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm._version import VERSION
+from cnllm._version import MARKER, VERSION
 
-__all__ = ["NAME", "RELEASED", "import_failure", "install_command", "installed_version", "warning"]
+__all__ = ["NAME", "RELEASED", "import_failure", "install_command", "installed_version", "replacement", "warning"]
 
 NAME = "cnllm-client"
 """The name of the distribution. PyPI's `cnllm` is another project, whose package has the same name."""
@@ -86,6 +86,24 @@ def warning() -> tuple[str, str] | None:
             f"pip uninstall {_PACKAGE}, then: {_reinstall_command()}",
         )
     return None
+
+
+def replacement() -> tuple[str, str] | None:
+    """Return what is wrong and what to do where our `__init__.py` is replaced or missing; else None.
+
+    The usual answer takes no look at what is installed.
+    """
+    import sys
+
+    module = sys.modules[_PACKAGE]
+    if getattr(module, "_MARKER", None) is MARKER:
+        return None
+    other = warning()
+    detail = f": {other[0]}" if other else ""
+    hint = other[1] if other else f"reinstall it: {_reinstall_command()}"
+    if getattr(module, "__file__", None) is None:  # its removal took ours along
+        return f"{_PACKAGE}/__init__.py is missing{detail}", hint
+    return f"{_PACKAGE}/__init__.py belongs to another project{detail}", hint
 
 
 def import_failure(error: BaseException) -> tuple[str, str] | None:
