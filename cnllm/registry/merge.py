@@ -36,7 +36,7 @@ _MARKUP = "leaks"  # joined too, but an empty list removes the rules of lower la
 META = ("match", "extends", "same_weights", "unset", "on", "when", "families", "sources", "corrects", "unread")
 OWN_FLAGS = frozenset({"batch", "price", "site", "status", "supported"})  # no table has them from the one it extends
 OFFERED_FLAGS = frozenset({"batch"})  # the form is the wire's, but only for endpoints that offer it
-WEIGHT_FLAGS = frozenset({"limits", "input"})  # a model has them from one with the same weights only
+WEIGHT_FLAGS = frozenset({"limits", "input", "weights"})  # a model has them from one with the same weights only
 
 
 class Layer(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.registry.flags import Flags
+from cnllm.errors import UnknownModel
+from cnllm.jsonpath import merge_patch, nest
+from cnllm.registry.flags import Body, Flags
 from cnllm.types import Note, checks
 
 if TYPE_CHECKING:
@@ -166,6 +169,31 @@ class Model:
         return Model(
             id=self.id, provider=self.provider, protocol=self.protocol, flags=change(self.flags), source=source
         )
+
+    def pin(self, upstream: str) -> Model:
+        """Return this model of a router, answered by one endpoint behind it alone (`upstream`, in the router's word).
+
+        Raises `UnknownModel` for a provider that is no router, as far as the registry knows.
+        """
+        checks.require_text("upstream", upstream)
+        rule = self.flags.upstream
+        if rule is None or (rule.at is None and rule.id is None):
+            raise UnknownModel(
+                f"{self.provider} is no router that can be told to use {upstream}",
+                hint=f"leave @{upstream} out, or set the flag upstream of {self.provider}",
+            )
+        path = rule.at
+
+        def restrict(flags: Flags) -> Flags:
+            body = flags.body or Body()
+            fixed = copy.deepcopy(body.set or {})
+            if path is not None:
+                merge_patch(fixed, nest(path, [upstream]))
+            return replace(flags, body=replace(body, set=fixed))
+
+        pinned = self.derive(restrict)
+        id = (rule.id or "{model}").replace("{model}", self.id).replace("{upstream}", upstream)
+        return Model(id=id, provider=self.provider, protocol=self.protocol, flags=pinned.flags, source=pinned._source)
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""

@@ -266,6 +266,34 @@ class Registry:
             families |= {name: list(tables[name]["match"]) for name in tables if "match" in tables[name]}
         return families
 
+    def hosts(self, model: str) -> list[str]:
+        """List the models with the same open weights as a model, as "provider/id", that model first.
+
+        Empty where the registry does not know the weights of the model. Raises as `resolve` does.
+        """
+        resolved = self.resolve(model)
+        weights = resolved.flags.weights
+        if weights is None:
+            return []
+        stated: dict[str, str | None] = {}
+        parents: dict[str, str] = {}
+        for document in self._documents:
+            for name, table in document.data.get("models", {}).items():
+                if "weights" in table.get("unset", ()):
+                    stated[name] = None
+                if "weights" in table:
+                    stated[name] = table["weights"]
+                if table.get("same_weights"):
+                    parents[name] = table.get("extends", parents.get(name, ""))
+        names = []
+        for name in self.names():
+            owner = name
+            while owner not in stated and owner in parents:
+                owner = parents[owner]
+            if stated.get(owner) == weights and name != resolved.name:
+                names.append(name)
+        return [resolved.name, *names]
+
     def complete(self, prefix: str) -> list[str]:
         """List the names, aliases and family aliases that begin with `prefix`, those of the catalogue too."""
         checks.require_text("prefix", prefix)

@@ -36,6 +36,7 @@ from .rebuild import asked
 
 NO_DIALECT = {
     *("title", "protocol", "keys", "auth", "headers", "status", "limits", "price", "input", "call"),
+    *("weights", "upstream"),
     *("match", "extends", "same_weights", "families", "sources", "on", "when", "unset"),
 }
 """Keys of a table that are no dialect, or are looked into on their own."""

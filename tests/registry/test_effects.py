@@ -70,6 +70,7 @@ PATHS = {
     "web_search.count": "'{path}'",
     "web_search.domains": "'{path}'",
     "web_search.uses": "['{path}']",
+    "upstream.at": "'{path}'",
 }
 READ = ("reply.", "usage.", "error.", "batch.job.", "batch.list.", "batch.result.", "web_search.uses", "citations.")
 

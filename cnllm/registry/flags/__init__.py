@@ -16,7 +16,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
-from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Site, Status
+from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import (
@@ -75,6 +75,7 @@ __all__ = [
     "Table",
     "ToolChoice",
     "Tools",
+    "Upstream",
     "UsagePaths",
     "WebSearch",
     "about",
@@ -155,6 +156,22 @@ class Flags(Base, frozen=True):
             "The place of the provider among the sites of one vendor.",
             "The variable that is set says which site a bare name of a model means.",
             every_wire=True,
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        flag(
+            "models: the open weights that the model is, by the name under which its maker publishes them.",
+            "One model stands at many endpoints, under ids of their own; a similar id may be another model.",
+            every_wire=True,
+            reasons={ANY: "the name of a model: tests/registry/test_hosts.py"},
+        ),
+    ] = None
+    upstream: Annotated[
+        Upstream | None,
+        flag(
+            "providers: how this router is told to use one endpoint behind it; a provider that has it is a router.",
+            "What a router answers is a mixture of endpoints, unless it is told to use one.",
         ),
     ] = None
     status: Annotated[
@@ -362,15 +379,15 @@ class Table(Flags, frozen=True):
         str | None,
         flag(
             "providers, models: the name of another one, whose table this one starts from. Its price and its status "
-            "are not taken over; its limits and its input only with `same_weights`.",
+            "are not taken over; its limits, its input and its weights only with `same_weights`.",
             every_wire=True,
         ),
     ] = None
     same_weights: Annotated[
         bool | None,
         flag(
-            "models: whether the model that this one extends has the same weights, so that its limits and its input "
-            "hold here as well.",
+            "models: whether the model that this one extends has the same weights, so that its name of weights, its "
+            "limits and its input hold here as well.",
             every_wire=True,
         ),
     ] = None

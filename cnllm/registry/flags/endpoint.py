@@ -7,7 +7,7 @@ from msgspec import field
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status"]
+__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status", "Upstream"]
 
 
 class Auth(Base, frozen=True):
@@ -48,6 +48,27 @@ class Site(Base, frozen=True):
         flag(
             "Variables of `keys` that mean this site, although another site of the vendor reads them, too.",
             "Programs read one variable for all sites, while its name is that of one.",
+        ),
+    ] = None
+
+
+class Upstream(Base, frozen=True):
+    """The one endpoint behind a router that may answer: where a request names it."""
+
+    at: Annotated[
+        str | None,
+        flag(
+            "The path of the list of endpoints that alone may answer.",
+            "A router spreads the calls of one model over endpoints that differ.",
+            path="write",
+        ),
+    ] = None
+    id: Annotated[
+        str | None,
+        flag(
+            "The model's id that means one endpoint: {model} stands for the id, {upstream} for the endpoint.",
+            "Some routers take the endpoint as a part of the id.",
+            reasons={"{model}:{upstream}": "one router"},
         ),
     ] = None
 

@@ -25,6 +25,7 @@ EXAMPLES = options.examples(
     "cnllm models list glm",
     "cnllm models list --can tools,reasoning-off --max-price 3 --currency USD",
     "cnllm models list --provider zai --provider deepseek --context 200000 --maybe",
+    "cnllm models list --hosts kimi-k3",
     "cnllm models list --can images --json | jq -r '.[].name'",
 )
 HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (IN / OUT)")
@@ -73,11 +74,19 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 )
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
+@click.option(
+    "--hosts",
+    metavar="M",
+    shell_complete=completion.complete_models,
+    help="Models with the same open weights as M, on all their hosts.",
+)
 @click.option("--maybe", is_flag=True, help="Include models where it is unknown.")
 @click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 @options.as_json("an array")
-def list_(part: str | None, *, as_json: bool, with_retired: bool, catalogue: bool, **filters: Any) -> None:
+def list_(
+    part: str | None, *, as_json: bool, with_retired: bool, catalogue: bool, hosts: str | None, **filters: Any
+) -> None:
     """List the models that the registry describes, or those whose name contains PART.
 
     With PART or --provider that includes the catalogue, of whose models only a public list knows.
@@ -87,10 +96,18 @@ def list_(part: str | None, *, as_json: bool, with_retired: bool, catalogue: boo
     each in its own currency.
     """
     with _without_gc():
-        _list(part, filters, as_json=as_json, with_retired=with_retired, catalogue=catalogue)
+        _list(part, filters, as_json=as_json, with_retired=with_retired, catalogue=catalogue, hosts=hosts)
 
 
-def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_retired: bool, catalogue: bool) -> None:
+def _list(
+    part: str | None,
+    filters: dict[str, Any],
+    *,
+    as_json: bool,
+    with_retired: bool,
+    catalogue: bool,
+    hosts: str | None,
+) -> None:
     from cnllm.model_facts import summary
 
     with_catalogue = catalogue or part is not None or bool(filters["providers"])
@@ -99,6 +116,8 @@ def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_reti
     matcher = _Filters(listing, **filters)
     text = (part or "").casefold()
     names = listing.models
+    if hosts is not None:
+        names = _hosts(hosts)
     if text:
         names = [n for n in names if any(text in x.casefold() for x in (n, *short.get(n, ())))]
     rows = [row for row in map(listing.row, names) if matcher.has_provider(row)]
@@ -125,6 +144,19 @@ def _list(part: str | None, filters: dict[str, Any], *, as_json: bool, with_reti
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
+
+
+def _hosts(model: str) -> list[str]:
+    """Return the models with the weights of a model. Raises `UsageError` where its weights are unknown."""
+    from cnllm.registry import Registry
+
+    names = Registry.load().hosts(model)
+    if not names:
+        raise errors.UsageError(
+            f"the registry does not know the weights of {model}",
+            "cnllm registry set MODEL weights=OWNER/NAME --source URL",
+        )
+    return names
 
 
 def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
