@@ -59,7 +59,7 @@ def test_a_pipe_gets_the_difference_and_nothing_is_written(machine: Machine, lis
     assert "Status: your decision (1)\n" in done.out
     assert done.err.splitlines() == [
         "2 changes not made: --yes makes them",
-        "2 changes left for your decision: on a terminal, or with --accept KIND",
+        "2 changes left for your decision, 2 questions: on a terminal, or with --accept KIND",
     ]
     assert not updates(machine).exists()
 
@@ -83,6 +83,28 @@ def test_yes_makes_what_needs_no_decision(machine: Machine, lists: tuple[str, ..
     assert machine.run("registry", "rollback", "updates").status == 0
     assert limits(machine) == before
     machine.run("registry", "rollback", "updates").fails(2, "there is no earlier one", "nothing was changed")
+
+
+def test_what_was_written_is_a_changelog_for_people(machine: Machine, lists: tuple[str, ...]) -> None:
+    """Newest first; nothing is added where nothing was written."""
+    path = machine.config.parent / "data-changes.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine.run("registry", "update", *lists, "--yes", "--changelog", str(path))
+    first = path.read_text()
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    assert first.startswith(f"## {day}\n\n- ")
+    assert f"- {NAME}: output 131,072 → 600 (models.dev {day}, litellm {day})\n" in first
+    assert (
+        f"- zai/glm-99: new (context 1k, output 100, price of input 1, price of output 2) (models.dev {day})\n" in first
+    )
+    machine.run("registry", "update", *lists, "--yes", "--changelog", str(path))
+    assert path.read_text() == first
+    machine.run("registry", "update", *lists, "--accept", "status", "--changelog", str(path))
+    assert path.read_text().endswith(first)
+    assert f"- {NAME}: status unknown → retired (models.dev {day})\n" in path.read_text()
+    machine.run("registry", "update", *lists, "--accept", "limits", "--changelog", str(path.parent)).fails(
+        2, "changelog"
+    )
 
 
 def test_accept_decides_for_one_kind(machine: Machine, lists: tuple[str, ...]) -> None:
@@ -166,7 +188,8 @@ def real_lists(machine: Machine) -> tuple[str, ...]:
 def test_a_terminal_is_asked_by_kind_or_one_by_one(machine: Machine, real_lists: tuple[str, ...]) -> None:
     text = answered(machine, real_lists, "y", "o", "y", "n")
     assert "Make 1 change that need no decision? [Y/n]" in text
-    assert "Limits: take none of 2, all, or one by one? [N/a/o]" in text
+    question = r"Limits \(our value [^)]*models\.dev[^)]*\): take none of 2, all, or one by one\? \[N/a/o\]"
+    assert re.search(question, text)
     assert f"{NAME} limits.context: " in text
     written = updates(machine).read_text()
     assert "limits.context = 7000" in written

@@ -12,7 +12,7 @@ from cnllm.registry.files import data_folder
 from cnllm.registry_files.public_lists import published_models
 from cnllm.registry_files.updates.changes import Change, PublicList, find_changes
 
-DAY = datetime.date(2026, 11, 20)
+DAY = datetime.date(2027, 1, 20)  # later than every source of the registry
 NAME = "zai/glm-4.7"
 ID = "glm-4.7"
 
@@ -36,17 +36,19 @@ def cost(**prices: float) -> dict[str, float]:
     return {f"{name}_cost_per_token": price / 1e6 for name, price in prices.items()}
 
 
-def as_list(content: bytes) -> PublicList:
-    """The list with this content."""
+def as_list(content: bytes, day: datetime.date = DAY) -> PublicList:
+    """The list with this content, of a day."""
     name, models = published_models(content, "list.json")
-    return PublicList(name, "https://example.org/list.json", DAY, models)
+    return PublicList(name, "https://example.org/list.json", day, models)
 
 
-def changes(*contents: bytes, registry: Registry | None = None) -> dict[tuple[str, str], Change]:
-    """What these lists change, by model and flag."""
+def changes(
+    *contents: bytes, registry: Registry | None = None, day: datetime.date = DAY
+) -> dict[tuple[str, str], Change]:
+    """What these lists of a day change, by model and flag."""
     registry = registry or Registry.load()
     own = [document.label for document in registry.documents if not (document.builtin or document.is_data)]
-    found = find_changes(registry, [as_list(content) for content in contents], own)
+    found = find_changes(registry, [as_list(content, day) for content in contents], own)
     out = {(change.model, change.flag): change for change in found}
     assert len(out) == len(found)
     return out

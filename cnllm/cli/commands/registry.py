@@ -192,10 +192,10 @@ def _content(source: str, most: int) -> bytes:
 
 def _print_release(release: Release) -> None:
     """Print what the release changes."""
-    from cnllm.cli.output.registry_changes import count, value_text
     from cnllm.cli.output.table import table
     from cnllm.registry import Registry
     from cnllm.registry.merge import flatten
+    from cnllm.registry_files.updates.review import count, value_text
 
     registry = Registry.load()
     known = set(registry.names(catalogue=True))

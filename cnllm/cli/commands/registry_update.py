@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.changes import Change, PublicList
+    from cnllm.registry_files.updates.review import Question
 
 __all__ = ["update"]
 
@@ -23,6 +25,7 @@ _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
         "cnllm registry update --from models.dev --from litellm",
         "cnllm registry update --from api.json --dry-run",
         "cnllm registry update --from models.dev --from litellm --yes --accept limits",
+        "cnllm registry update --from models.dev --from litellm --changelog data-changes.md",
     )
 )
 @click.option(
@@ -42,13 +45,28 @@ _ASKED = ("limits", "price", "price-jump", "input", "status", "reasoning")
     type=click.Choice(_ASKED),
     help="Decide for all changes of this kind that need a decision. Repeatable.",
 )
+@click.option(
+    "--changelog",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Put what was changed on top of FILE, in words.",
+)
 @options.as_json("an array of changes")
-def update(sources: tuple[str, ...], *, dry_run: bool, yes: bool, accepted: tuple[str, ...], as_json: bool) -> None:
+def update(
+    sources: tuple[str, ...],
+    *,
+    dry_run: bool,
+    yes: bool,
+    accepted: tuple[str, ...],
+    changelog: str | None,
+    as_json: bool,
+) -> None:
     """Compare the registry with public lists, and write the changes to a file between it and your own file.
 
-    New models change without a question; so do limits, prices and kinds of input where both lists say the same. The
-    rest is your decision: what one list says alone, status, reasoning, and prices that become zero, three times as high
-    or less than a third. Addresses, keys, headers and everything else that moves a call never change. Your own file
+    New models change without a question; so do limits, prices and kinds of input where both lists say the same. What
+    was read later than the lists stays. The rest is your decision, what matters most first, with one answer for all
+    that has one cause: what one list says alone, status, reasoning, and prices that become zero, three times as high or
+    less than a third. Addresses, ids, keys, headers and everything else that moves a call never change. Your own file
     stays as it is, and wins. In a pipe nothing is written without --yes.
     """
     from cnllm.cli import questions
@@ -56,29 +74,37 @@ def update(sources: tuple[str, ...], *, dry_run: bool, yes: bool, accepted: tupl
     from cnllm.registry import Registry
     from cnllm.registry_files.updates.changes import find_changes
     from cnllm.registry_files.updates.patch_file import write_updates
+    from cnllm.registry_files.updates.review import add_to_changelog, change_lines, questions_of
 
     lists = [_read_list(source) for source in sources]
     registry = Registry.load()
     own_files = [document.label for document in registry.documents if not (document.builtin or document.is_data)]
     changes = find_changes(registry, lists, own_files)
+    asked = questions_of(changes, lists)
     if not as_json:
-        registry_changes.print_changes(changes)
+        registry_changes.print_changes(changes, asked)
     chosen: list[Change] = []
     if not dry_run:
         asks = not (yes or as_json) and questions.can_ask()
-        chosen = _ask(changes, accepted) if asks else _without_questions(changes, accepted, yes=yes)
+        chosen = _ask(changes, asked, accepted) if asks else _without_questions(changes, accepted, yes=yes)
     path = write_updates(registry, chosen, lists) if chosen else None
+    if chosen and changelog is not None:
+        add_to_changelog(changelog, change_lines(chosen, lists), _today())
     if as_json:
         from msgspec.structs import replace
 
         written = set(map(id, chosen))
         answer.print_json([replace(change, applied=id(change) in written) for change in changes])
-    _report(changes, chosen, str(path), is_dry=dry_run)
+    _report(changes, len(asked), chosen, str(path), is_dry=dry_run)
+
+
+def _today() -> datetime.date:
+
+    return datetime.datetime.now(datetime.UTC).date()
 
 
 def _read_list(source: str) -> PublicList:
     """Return the list with a name, at a URL, or in a file."""
-    import datetime
     from pathlib import Path
 
     from cnllm.cli import download
@@ -88,7 +114,7 @@ def _read_list(source: str) -> PublicList:
     if not download.is_url(url):
         return lists.list_from_file(Path(source))
     content = download.download(url, lists.MAX_BYTES)
-    return lists.list_from_bytes(content, url, datetime.datetime.now(datetime.UTC).date())
+    return lists.list_from_bytes(content, url, _today())
 
 
 def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, yes: bool) -> list[Change]:
@@ -100,33 +126,35 @@ def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, ye
     ]
 
 
-def _ask(changes: Sequence[Change], accepted: Sequence[str]) -> list[Change]:
-    """Return the changes that a person wants: the automatic ones together, the others by kind or one by one."""
+def _ask(changes: Sequence[Change], asked: Sequence[Question], accepted: Sequence[str]) -> list[Change]:
+    """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
     from cnllm.cli import questions
-    from cnllm.cli.output.registry_changes import KIND_TITLES, count, value_text
+    from cnllm.registry_files.updates.review import KIND_TITLES, count, value_text
 
     automatic = [change for change in changes if change.action == "automatic"]
     chosen: list[Change] = []
     if automatic and questions.choose(f"Make {count(len(automatic), 'change')} that need no decision?", "yn") == "y":
         chosen += automatic
-    for kind, title in KIND_TITLES.items():
-        found = [change for change in changes if change.action == "ask" and change.kind == kind]
-        if not found or kind in accepted:
-            chosen += found
+    for one in asked:
+        if one.kind in accepted:
+            chosen += one.changes
             continue
-        letter = questions.choose(f"{title}: take none of {len(found)}, all, or one by one?", "nao")
+        title = f"{KIND_TITLES[one.kind]} ({one.cause})"
+        letter = questions.choose(f"{title}: take none of {len(one.changes)}, all, or one by one?", "nao")
         if letter == "a":
-            chosen += found
-        for change in found if letter == "o" else ():
+            chosen += one.changes
+        for change in one.changes if letter == "o" else ():
             values = f"{value_text(change.ours)} → {value_text(change.theirs)}"
             if questions.choose(f"{change.model} {change.flag}: {values}?", "ny") == "y":
                 chosen.append(change)
     return chosen
 
 
-def _report(changes: Sequence[Change], chosen: Sequence[Change], path: str, *, is_dry: bool) -> None:
+def _report(
+    changes: Sequence[Change], question_count: int, chosen: Sequence[Change], path: str, *, is_dry: bool
+) -> None:
     """Print what was written, and what waits for a decision."""
-    from cnllm.cli.output.registry_changes import count
+    from cnllm.registry_files.updates.review import count
 
     if chosen:
         stdio.print_line(f"{count(len(chosen), 'change')} written to {path}; to undo: cnllm registry rollback updates")
@@ -136,6 +164,13 @@ def _report(changes: Sequence[Change], chosen: Sequence[Change], path: str, *, i
     if ready and not is_dry:
         stdio.print_line(f"{count(ready, 'change')} not made: --yes makes them")
     if open_ones and not is_dry:
-        stdio.print_line(f"{count(open_ones, 'change')} left for your decision: on a terminal, or with --accept KIND")
+        stdio.print_line(
+            f"{count(open_ones, 'change')} left for your decision, {count(question_count, 'question')}: on a terminal, "
+            "or with --accept KIND"
+        )
+    if kept := sum(change.action == "kept" for change in changes):
+        stdio.print_line(
+            f"{count(kept, 'value')} here stay: their source was read later than the lists; --json has them"
+        )
     if not changes:
         stdio.print_line("nothing differs")

