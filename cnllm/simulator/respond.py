@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -13,13 +13,14 @@ from cnllm.registry.model import Model
 from cnllm.simulator import chat, write
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
 from cnllm.simulator.read import read_request
-from cnllm.simulator.reply import make_reply
+from cnllm.simulator.reply import SimulatedReply, make_reply
 from cnllm.simulator.request import ParsedRequest, flags_for
 from cnllm.simulator.violations import Violation
 
 __all__ = [
     "MARK",
     "NDJSON",
+    "Change",
     "ModelLookup",
     "SimulatedResponse",
     "error_body",
@@ -33,6 +34,8 @@ MARK = "x-cnllm-simulated"
 NDJSON = "application/x-ndjson"
 _JSON = {"content-type": "application/json", MARK: "1"}
 _MAX_DEPTH = 128
+Change = Callable[[ParsedRequest, SimulatedReply], SimulatedReply]
+"""Returns the reply that a host sends in place of the simulator's own."""
 _TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
 
 
@@ -70,11 +73,13 @@ def respond(
     strict: bool = False,
     unlisted: bool = False,
     public_name: str | None = None,
+    change: Change | None = None,
 ) -> SimulatedResponse:
     """Return the endpoint's response to these bytes at this path.
 
     `strict`: refuse everything that the flags deny. `unlisted`: the endpoint does not serve this model.
     `public_name`: the name that replaces the model's in the response; errors then use general words without names.
+    `change` makes another reply of the one that the simulator would send.
     """
     try:
         body = msgspec.json.decode(content)
@@ -91,7 +96,7 @@ def respond(
         rejection = check_request(
             model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
         )
-        return _success(model, request, public_name or model.id) if rejection is None else error_body(rejection)
+        return _success(model, request, public_name or model.id, change) if rejection is None else error_body(rejection)
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
         return _bad_request(model, f"The body cannot be read: {error}")
 
@@ -128,9 +133,11 @@ def _is_deep(body: Any) -> bool:
     return True
 
 
-def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
+def _success(model: Model, request: ParsedRequest, name: str, change: Change | None) -> SimulatedResponse:
     flags, thinks = flags_for(model, request)
     reply = make_reply(name, flags, request, thinks=thinks)
+    if change is not None:
+        reply = change(request, reply)
     encoder = chat if server_codec(model.protocol).dialects else write
     if request.stream:
         frames = encoder.encode_frames(model, flags, request, reply)

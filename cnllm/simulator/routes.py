@@ -73,7 +73,14 @@ def _respond(
     if catalog.hidden_names is None:
         public_name = None
     return respond(
-        model, headers, content, unquote(path), strict=catalog.strict, unlisted=unlisted, public_name=public_name
+        model,
+        headers,
+        content,
+        unquote(path),
+        strict=catalog.strict,
+        unlisted=unlisted,
+        public_name=public_name,
+        change=None if catalog.unfaithful is None else catalog.unfaithful.change,
     )
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from cnllm.simulator.batch import BatchStep, BatchStore
 from cnllm.simulator.respond import ModelLookup
+from cnllm.simulator.unfaithful import UnfaithfulHost
 
 __all__ = ["HiddenNames", "ServedModels", "batch_step"]
 
@@ -28,12 +29,16 @@ class HiddenNames(Struct, frozen=True):
 
 
 class ServedModels(Struct, frozen=True):
-    """The models that the server serves, and its batches. `strict`: refuse everything that the flags deny."""
+    """The models that the server serves, and its batches. `strict`: refuse everything that the flags deny.
+
+    `unfaithful` is a host with faults that answers for each of them.
+    """
 
     registry: ModelLookup
     strict: bool = False
     hidden_names: HiddenNames | None = None
     batches: BatchStore = field(default_factory=BatchStore)
+    unfaithful: UnfaithfulHost | None = None
 
 
 def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | None:

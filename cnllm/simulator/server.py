@@ -24,6 +24,7 @@ from cnllm.simulator.faults import HEADER, InjectedFault, read_fault
 from cnllm.simulator.respond import NDJSON, ModelLookup, SimulatedResponse, reject
 from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
+from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Server:
 
     `strict`: refuse everything that the flags of a model deny, with a general error if the endpoint's own is unknown.
     `neutral`: paths, names and errors do not show providers and models. If `models` is given, serve only these.
+    `unfaithful`: the faults of a host (see `cnllm.simulator.unfaithful`), in every reply to a single call.
     `on_request` is called in the server's thread, so that a test can stop a client at any point of a conversation.
     """
 
@@ -63,12 +65,16 @@ class Server:
         strict: bool = False,
         neutral: bool = False,
         models: Sequence[str] = (),
+        unfaithful: str = "",
         on_request: Observer | None = None,
     ) -> None:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
         hidden_names = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
-        self.catalog = ServedModels(registry, strict, hidden_names)
+        faults = read_host_faults(unfaithful)
+        host_with_faults = UnfaithfulHost(faults) if faults != HostFaults() else None
+        self.catalog = ServedModels(registry, strict, hidden_names, unfaithful=host_with_faults)
+        self.slow = faults.slow
         self.host = host
         self.port = port
         self.pace = pace
@@ -276,9 +282,9 @@ class _ClientConnection:
             await self.stall()
             return False
         middle = max(1, len(pieces) // 2) if fault is not None and fault.is_midway else None
-        delay = max(self.server.pace, fault.delay if fault is not None else 0.0)
+        delay = max(self.server.pace, self.server.slow, fault.delay if fault is not None else 0.0)
         for index, piece in enumerate([] if no_body else pieces[:middle]):
-            if delay and (index or fault is not None):
+            if delay and (index or self.server.slow or fault is not None):
                 await asyncio.sleep(delay)
             await self.write(self.h11.Data(data=piece))
         if fault is not None and not await self.inject(fault):
@@ -361,10 +367,21 @@ def running(
     strict: bool = False,
     neutral: bool = False,
     models: Sequence[str] = (),
+    unfaithful: str = "",
     on_request: Observer | None = None,
 ) -> Iterator[Server]:
     """Run a server in a thread of its own while the block runs."""
-    server = Server(registry, host, port, pace, strict=strict, neutral=neutral, models=models, on_request=on_request)
+    server = Server(
+        registry,
+        host,
+        port,
+        pace,
+        strict=strict,
+        neutral=neutral,
+        models=models,
+        unfaithful=unfaithful,
+        on_request=on_request,
+    )
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

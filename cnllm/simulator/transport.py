@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cnllm.registry.model import Model
-from cnllm.simulator.respond import ModelLookup, SimulatedResponse, is_unlisted, respond
+from cnllm.simulator.respond import Change, ModelLookup, SimulatedResponse, is_unlisted, respond
 
 if TYPE_CHECKING:
     from cnllm.simulator.batch import BatchStore
@@ -42,9 +42,10 @@ class OutgoingRequest(Protocol):
 class _Endpoints:
     """The endpoints behind a transport, and their batches."""
 
-    def __init__(self, registry: ModelLookup | None, *, strict: bool) -> None:
+    def __init__(self, registry: ModelLookup | None, *, strict: bool, change: Change | None) -> None:
         self.registry = registry
         self.strict = strict
+        self._change = change
         self._batches: BatchStore | None = None
         self._lock = threading.Lock()
 
@@ -56,7 +57,15 @@ class _Endpoints:
         if is_step and (response := self._respond_to_step(plan, method, path)) is not None:
             return response
         unlisted = self.strict and is_unlisted(self.registry, plan.model)
-        return respond(plan.model, plan.headers, plan.content, path, strict=self.strict, unlisted=unlisted)
+        return respond(
+            plan.model,
+            plan.headers,
+            plan.content,
+            path,
+            strict=self.strict,
+            unlisted=unlisted,
+            change=self._change,
+        )
 
     def _respond_to_step(self, plan: OutgoingRequest, method: str, path: str) -> SimulatedResponse | None:
         """Return the response to a step of a batch; None for another request. The base URL may be any."""
@@ -86,12 +95,20 @@ def _is_call(model: Model, method: str, path: str) -> bool:
 class SimTransport:
     """A transport that answers from the registry; `pace` is the seconds between the pieces of a stream.
 
-    If `strict`, it refuses everything that the flags deny, even if real endpoints are not known to refuse it.
+    If `strict`, it refuses everything that the flags deny, even if real endpoints are not known to refuse it. `change`
+    makes another reply of each, such as that of a host with faults (`cnllm.simulator.unfaithful`).
     """
 
-    def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        registry: ModelLookup | None = None,
+        pace: float = 0.0,
+        *,
+        strict: bool = False,
+        change: Change | None = None,
+    ) -> None:
         self.pace = pace
-        self._endpoints = _Endpoints(registry, strict=strict)
+        self._endpoints = _Endpoints(registry, strict=strict, change=change)
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
@@ -111,9 +128,16 @@ class SimTransport:
 class AsyncSimTransport:
     """The same for async code, under asyncio and trio."""
 
-    def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        registry: ModelLookup | None = None,
+        pace: float = 0.0,
+        *,
+        strict: bool = False,
+        change: Change | None = None,
+    ) -> None:
         self.pace = pace
-        self._endpoints = _Endpoints(registry, strict=strict)
+        self._endpoints = _Endpoints(registry, strict=strict, change=change)
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""

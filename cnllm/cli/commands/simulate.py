@@ -13,6 +13,7 @@ __all__ = ["simulate"]
 
 EXAMPLES = options.examples(
     "cnllm simulate --port 8642",
+    "cnllm simulate --unfaithful 'lost-calls=20; slow=0.2'",
     "cnllm simulate --strict --neutral --model zai/glm-4.7",
     "cnllm call --model zai/glm-4.7 --base-url http://127.0.0.1:8642/zai --key-env SOME_KEY 'Say hi'",
 )
@@ -30,9 +31,16 @@ EXAMPLES = options.examples(
     help="Seconds between the pieces of a stream.",
 )
 @click.option("--strict", is_flag=True, help="Refuse everything that the flags deny, with a general error if needed.")
+@click.option(
+    "--unfaithful",
+    metavar="FAULTS",
+    default="",
+    help="Answer as a host with faults: lost-calls=20, leaked-calls=20, ignored-schemas, repetition, truncation=40, "
+    "slow=0.2; several with ;.",
+)
 @click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
 @click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
-def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
+def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tuple[str, ...], unfaithful: str) -> None:
     """Serve made-up answers on this machine, without key or network.
 
     Every provider of the registry is at /PROVIDER and answers in its own dialect, errors and batches included.
@@ -45,12 +53,20 @@ def simulate(port: int, pace: float, *, strict: bool, neutral: bool, models: tup
         raise errors.UsageError("--model without --neutral", "add --neutral, or leave --model out")
     from cnllm.registry import Registry
     from cnllm.simulator.server import running
+    from cnllm.simulator.unfaithful import read_host_faults
+
+    try:
+        read_host_faults(unfaithful)
+    except ValueError as error:
+        raise errors.UsageError(f"--unfaithful: {error}", "cnllm simulate --help lists them") from error
 
     registry = Registry.load()
     names = [registry.resolve(model).name for model in models]
     paths = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
-        with running(registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names) as server:
+        with running(
+            registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names, unfaithful=unfaithful
+        ) as server:
             answer.print_line(server.url)
             stdio.print_line(f"simulated: {server.url}{paths}; Ctrl-C ends it")
             threading.Event().wait()
