@@ -31,12 +31,12 @@ _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle woul
 
 
 def open_lanes(
-    settings: BatchSettings, registry: Registry, names: Mapping[str, str], salt: str, recorder: CallRecorder | None
+    settings: BatchSettings, registry: Registry, models: Mapping[str, Model], salt: str, recorder: CallRecorder | None
 ) -> list[Lane]:
     """Return a lane for each model and key. Raises `UnknownModel`."""
     lanes = []
     for model in settings.models:
-        resolved = registry.resolve(names.get(model, model)) if isinstance(model, str) else model
+        resolved = models[model] if isinstance(model, str) else model
         for number, key in enumerate(settings.api_keys or (None,), 1):
             rates = resolved.flags.rates or Rates()
             controller = Controller(

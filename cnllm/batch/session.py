@@ -41,6 +41,8 @@ from cnllm.config.settings import read_setting
 from cnllm.errors import CnllmError
 from cnllm.estimates.money import format_units, units_of
 from cnllm.registry import Registry
+from cnllm.registry.model import Model
+from cnllm.registry.sites import choose_site, has_key
 from cnllm.system.files import write_file
 from cnllm.types.call_options import LoopOptions
 
@@ -106,7 +108,7 @@ class BatchSession:
         self.recorder = self._open_recorder()
         self._refuse_open_parts()
         self.lanes: list[Lane] = open_lanes(
-            settings, self.registry, self._resolved_names(), self._salt(), self.recorder
+            settings, self.registry, self._resolved_models(), self._salt(), self.recorder
         )
         by_calls = settings.vendor_batch and takes_calls(self.lanes[0].model)
         if by_calls:
@@ -158,17 +160,36 @@ class BatchSession:
                 hint="--vendor-batch goes on with them; another -o OUT asks all rows anew",
             )
 
-    def _resolved_names(self) -> dict[str, str]:
-        """Return what names stood for when they were first used with this output."""
+    def _resolved_models(self) -> dict[str, Model]:
+        """Return the models of names: what each stood for when it was first used with this output."""
         names: dict[str, str] = self.state.fact("models") or {}
-        new = {}
+        key = next(iter(self.settings.api_keys), None)
+        models: dict[str, Model] = {}
         for name in self.settings.models:
-            if isinstance(name, str) and name not in names:
-                new[name] = self.registry.resolve(name).name
-        if new:
-            names |= new
-            self.state.set_facts(models=names)
-        return names
+            if not isinstance(name, str):
+                continue
+            chosen = choose_site(self.registry, name, api_key=key)
+            stored = names.get(name)
+            if stored is None or stored == chosen.name:
+                models[name] = chosen
+                continue
+            models[name] = self.registry.resolve(stored)
+            if not self.settings.simulate:
+                self._refuse_other_site(models[name], chosen)
+        if new := {name: model.name for name, model in models.items() if name not in names}:
+            self.state.set_facts(models=names | new)
+        return models
+
+    def _refuse_other_site(self, stored: Model, chosen: Model) -> None:
+        """Raise `CnllmError` where the keys that are set are those of another site than at the first run."""
+        if chosen.provider not in stored.other_sites or not has_key(self.registry, chosen.provider):
+            return
+        if not has_key(self.registry, stored.provider):
+            raise CnllmError(
+                f"the rows of {self.settings.out} are asked at {stored.name}, and the key that is set is one of "
+                f"{chosen.provider}, another site of the vendor. Nothing was sent",
+                hint=f"set the key of {stored.provider} again, or choose another -o OUT for {chosen.provider}",
+            )
 
     def _salt(self) -> str:
         """Return what makes the idempotency keys of this output its own."""

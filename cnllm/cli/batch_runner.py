@@ -137,7 +137,10 @@ def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[A
     keys: list[str] = []
     elsewhere = params["ray"] is not None and not params["simulate"]  # the workers have the keys
     for name in params["models"]:
-        model = registry.resolve(name, protocol=protocol, base_url=base_url)
+        place = {"protocol": protocol, "base_url": base_url, "key_env": next(iter(params["key_env"]), None)}
+        offline = params["simulate"] or params["dry_run"]
+        model = client_factory.choose_site(registry, name, offline=offline, **place)
+        client_factory.print_site(model)
         models.append(name if base_url is None and protocol is None else model)
         for variable in params["key_env"] or (None,):
             if elsewhere:

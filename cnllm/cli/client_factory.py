@@ -20,11 +20,13 @@ __all__ = [
     "PLACE_OF_KEY",
     "base_transport",
     "build_client",
+    "choose_site",
     "is_set",
     "key_variable",
     "may_send_key",
     "named_key",
     "print_age",
+    "print_site",
     "read_key",
     "require_key_name",
     "resolve_model",
@@ -40,17 +42,44 @@ def resolve_model(
     protocol: str | None,
     base_url: str | None,
     offline: bool,
+    sends: bool = True,
+    key_env: str | None = None,
+    is_bare: bool = False,
 ) -> Model:
-    """Return the named model, or the first usable one of a tier; in that case print its name."""
+    """Return the named model, or the first usable one of a tier; in that case print its name.
+
+    `sends`: the command sends a request, and may ask which site of a vendor a key is for. `is_bare`: the provider in
+    the name is cnllm's choice and not the user's.
+    """
     from cnllm.registry import tiers
 
     if not name.startswith(tiers.PREFIX):
-        found = registry.resolve(name, protocol=protocol, base_url=base_url)
+        place = {"protocol": protocol, "base_url": base_url, "key_env": key_env}
+        found = choose_site(registry, name, offline=offline or not sends, is_bare=is_bare, **place)
         print_age(found)
         return found
     model, note = tiers.choose_model(name, messages, options, registry, offline=offline)
     stdio.print_line(f"note: {note}")
     return model
+
+
+def choose_site(registry: Registry, name: str, *, offline: bool, **settings: Any) -> Model:
+    """Return the model of a name at the site whose key is set; ask the user where a variable fits several sites.
+
+    With `offline` nobody is asked.
+    """
+    from cnllm.cli import questions
+    from cnllm.registry import sites
+
+    ask = questions.ask_site if not offline and questions.can_ask() else None
+    return sites.choose_site(registry, name, ask=ask, **settings)
+
+
+def print_site(model: Model) -> None:
+    """Print which site of its vendor a model is asked at, and why, where a key decided."""
+    for note in model.notes:
+        if note.code == "site":
+            stdio.print_line(f"note: {note}")
 
 
 def print_age(model: Model) -> None:

@@ -20,11 +20,15 @@ __all__ = ["Choice", "choose", "require_model", "usable_models", "use_default"]
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A model by its name, and why it is the one. `place` is what sets it; None for the first that has a key."""
+    """A model by its name, and why it is the one. `place` is what sets it; None for the first that has a key.
+
+    `is_bare`: the provider in the name is cnllm's choice, so that a key may choose another site of the vendor.
+    """
 
     name: str
     reason: str
     place: str | None = None
+    is_bare: bool = False
 
 
 def require_model(base_url: str | None, command: str) -> None:
@@ -36,12 +40,12 @@ def require_model(base_url: str | None, command: str) -> None:
         )
 
 
-def use_default(registry: Registry, *, offline: bool, key_env: str | None = None) -> str:
-    """Return the name of the default model. If nothing sets one, print which model is asked, and why."""
+def use_default(registry: Registry, *, offline: bool, key_env: str | None = None) -> Choice:
+    """Return the default model. If nothing sets one, print which model is asked, and why."""
     choice = choose(registry, offline=offline, key_env=key_env)
     if choice.place is None:
         stdio.print_line(f"cnllm: asking {choice.name}: {choice.reason}; cnllm models default M sets another")
-    return choice.name
+    return choice
 
 
 def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> Choice:
@@ -60,9 +64,9 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
         for key in names:
             if (source := keys.key_source(key)) is not None:
                 where = "is set" if source == "environment" else "is in the keys file"
-                return Choice(model.name, f"{key} {where}")
+                return _choose_site(registry, model, f"{key} {where}", key_env, offline=offline)
         if names and key_env is not None and offline:
-            return Choice(model.name, f"{key_env} is its key")
+            return _choose_site(registry, model, f"{key_env} is its key", key_env, offline=True)
     if first is None:
         raise errors.UsageError("missing option '-m' / '--model'", "the registry names no default models")
     if offline:
@@ -75,6 +79,16 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
         env=[variable],
         hint=f'set a key, for example: cnllm keys set {variable}; to try without one: cnllm --simulate "hi"',
     )
+
+
+def _choose_site(registry: Registry, model: Model, reason: str, key_env: str | None, *, offline: bool) -> Choice:
+    """Return a model of the default models at the site of its vendor whose key is set."""
+    from cnllm.cli import client_factory
+
+    if model.name in registry.own_models() or registry.sets_default_models:
+        return Choice(model.name, reason)
+    at = client_factory.choose_site(registry, model.name, offline=offline, key_env=key_env, is_bare=True)
+    return Choice(at.name, reason, is_bare=True)
 
 
 def usable_models(registry: Registry, *, offline: bool) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cnllm.cli.output import errors
 from cnllm.cli.suggestion import suggest
@@ -15,6 +16,7 @@ from cnllm.errors import (
     QuotaExceeded,
     TransportError,
 )
+from cnllm.registry import sites
 
 if TYPE_CHECKING:
     from cnllm.cli.output.json_types import KeyTest
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Reply
 
-__all__ = ["all_providers", "describe", "key_providers", "key_variable", "run_test"]
+__all__ = ["SiteTest", "all_providers", "describe", "key_providers", "key_variable", "run_test"]
 
 _MAX_TOKENS = 16  # some endpoints accept no smaller number
 _PROMPT = "Say OK."
@@ -103,10 +105,49 @@ def cheapest_model(provider: str, registry: Registry) -> Model | None:
     return best[1] if best is not None else None
 
 
-def run_test(name: str, model_name: str | None, registry: Registry) -> tuple[KeyTest, Reply | None, float]:
-    """Send one request with the key of a name. Return the result, the reply if one came, and the seconds."""
+class SiteTest(NamedTuple):
+    """The result of one request with a key, the reply if one came, and the seconds.
+
+    `is_known`: the endpoint knows the key, perhaps as one of an account without balance.
+    """
+
+    result: KeyTest
+    reply: Reply | None
+    seconds: float
+
+    is_known: bool
+
+
+def run_test(
+    name: str, model_name: str | None, registry: Registry, on_sites: Callable[[Sequence[Model]], object]
+) -> list[SiteTest]:
+    """Send one request with the key of a name to each site that it fits, until one takes it. The best result is last.
+
+    `on_sites` gets the model at each site before anything is sent, where there are several. The site that takes the key
+    is kept for calls of models without a provider.
+    """
     variable = key_variable(name, registry)
-    model = _model(name, model_name, registry)
+    models = _models(name, variable, model_name, registry)
+    if len(models) > 1:
+        on_sites(models)
+    tests: list[SiteTest] = []
+    for model in models:
+        tests.append(_test_site(name, variable, model, registry))
+        if tests[-1].is_known:
+            break
+    if len(models) == 1:
+        return tests
+    if not tests[-1].is_known:
+        return tests[::-1]  # what the first site said counts
+    site = tests[-1].result["provider"]
+    vendor = models[0].flags.site.vendor if models[0].flags.site is not None else None
+    if vendor is not None and sites.site_of_key(registry, site, variable) != site:
+        sites.keep_site(vendor, variable, site)
+    return tests
+
+
+def _test_site(name: str, variable: str, model: Model, registry: Registry) -> SiteTest:
+    """Send one request with the key of a variable to one site."""
     from cnllm.client.sync_client import Client
     from cnllm.types.policy import Retry
 
@@ -114,14 +155,34 @@ def run_test(name: str, model_name: str | None, registry: Registry) -> tuple[Key
     if model.flags.reasoning is not None and model.flags.reasoning.mode == "toggle":
         options["reasoning"] = "off"
     begin = perf_counter()
-    with Client(registry, api_key=_key(name, variable, model), retry=Retry(attempts=1)) as client:
+    with Client(registry, api_key=_key(name, variable, model, registry), retry=Retry(attempts=1)) as client:
         reply: Reply | None = None
         error: CnllmError | None = None
         try:
             reply = client.call(model, _PROMPT, **options)
         except (EndpointError, TransportError) as failure:
             error = failure
-    return _result(variable, model, reply, error), reply, perf_counter() - begin
+    is_known = reply is not None or isinstance(error, EmptyReply | QuotaExceeded)
+    return SiteTest(_result(variable, model, reply, error), reply, perf_counter() - begin, is_known)
+
+
+def _models(name: str, variable: str, model_name: str | None, registry: Registry) -> list[Model]:
+    """Return the model to ask at each site that a variable may be for, the likeliest first."""
+    first = _model(name, model_name, registry)
+    group = registry.site_group(model_name or first.name, is_bare=model_name is None)
+    readers = () if group is None else group.readers.get(variable, ())
+    if len(readers) < 2:
+        return [first]
+    likely = first.provider if name != variable else sites.site_of_key(registry, first.provider, variable)
+    ordered = sorted(readers, key=lambda site: site != likely)
+    return [_site_model(site, first, registry) for site in ordered]
+
+
+def _site_model(site: str, first: Model, registry: Registry) -> Model:
+    """Return the model to ask at a site: the same one, or the cheapest where the site is not known to have it."""
+    same = registry.resolve(f"{site}/{first.id}")
+    is_listed = all(note.code != "unknown-model" for note in same.notes)
+    return same if is_listed else cheapest_model(site, registry) or same
 
 
 def _model(name: str, model_name: str | None, registry: Registry) -> Model:
@@ -140,14 +201,14 @@ def _model(name: str, model_name: str | None, registry: Registry) -> Model:
     raise errors.UsageError(f"no model of {providers[0]} is described", f"name one: -m {providers[0]}/ID")
 
 
-def _key(name: str, variable: str, model: Model) -> str | None:
+def _key(name: str, variable: str, model: Model, registry: Registry) -> str | None:
     """Return the key of the named variable, where the client would choose another one. None where it would not."""
     from cnllm.cli import client_factory
     from cnllm.config import keys
     from cnllm.registry.routing import origin_of
 
     client_factory.read_key(model, None, required=False)  # hides all keys of this model from now on
-    names = list(model.flags.keys or ())
+    names = sites.order_keys(registry, model, list(model.flags.keys or ()))
     if name != variable or next((n for n in names if keys.find_key([n]) is not None), variable) == variable:
         return None  # the client checks where the key may go
     key = keys.find_key([variable])

@@ -1,13 +1,19 @@
-"""Ask questions on a terminal that one letter answers."""
+"""Ask questions on a terminal that one letter or digit answers."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cnllm.cli.language.messages import translate
 from cnllm.cli.output import stdio
 
-__all__ = ["can_ask", "choose"]
+if TYPE_CHECKING:
+    from cnllm.registry.model import Model
+
+__all__ = ["ask_site", "can_ask", "choose"]
 
 
 def can_ask() -> bool:
@@ -29,3 +35,25 @@ def choose(question: str, letters: str) -> str:
             return letters[0]
         if answer in letters:
             return answer
+
+
+def ask_site(variable: str, models: Sequence[Model]) -> str:
+    """Ask which site of a vendor a key is for, and return its provider. The one of the user's country comes first."""
+    country = _country(os.environ)
+    ordered = sorted(models, key=lambda model: _region(model) != country)
+    stdio.print_line(f"cnllm: {variable} fits several sites of one vendor, and each takes only its own keys")
+    for number, model in enumerate(ordered, 1):
+        stdio.print_line(f"  {number}  {model.provider}, {model.flags.base_url}")
+    stdio.print_line(f"  cnllm keys test {variable} finds out which one takes the key")
+    answer = choose("Which site is it for? The answer is kept.", "".join(map(str, range(1, len(ordered) + 1))))
+    return ordered[int(answer) - 1].provider
+
+
+def _region(model: Model) -> str | None:
+    return None if model.flags.site is None else model.flags.site.region
+
+
+def _country(environ: Mapping[str, str]) -> str:
+    """Return the country of the user's locale in lower case; "" where it names none."""
+    locale = environ.get("LC_ALL") or environ.get("LC_MESSAGES") or environ.get("LANG") or ""
+    return locale.partition(".")[0].partition("@")[0].partition("_")[2].lower()

@@ -148,11 +148,14 @@ def choose_model(
     protocol, offline = params.get("protocol"), params["simulate"] or params.get("replay") is not None
     if params["model"] is None and (params["continues"] or params["conversation"] is not None):
         params |= log.last_choice(protocol=protocol, base_url=params["base_url"])
-    elif params["model"] is None:
-        name = default_model.use_default(registry, offline=offline or not sends, key_env=params["key_env"])
-        params["model"] = name
-    place = {"protocol": params.get("protocol"), "base_url": params["base_url"]}
-    return client_factory.resolve_model(registry, params["model"], messages, options, **place, offline=offline)
+    is_bare = False
+    if params["model"] is None:
+        choice = default_model.use_default(registry, offline=offline or not sends, key_env=params["key_env"])
+        params["model"], is_bare = choice.name, choice.is_bare
+    place = {"protocol": params.get("protocol"), "base_url": params["base_url"], "key_env": params["key_env"]}
+    return client_factory.resolve_model(
+        registry, params["model"], messages, options, **place, offline=offline, sends=sends, is_bare=is_bare
+    )
 
 
 class LoggedTurn:

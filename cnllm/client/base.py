@@ -23,6 +23,7 @@ from cnllm.engine.run.call import Call
 from cnllm.errors import ClientClosed
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
+from cnllm.registry.sites import choose_site
 from cnllm.types import Message, Note, Quote, checks
 from cnllm.types.message_memory import LONG, MessageMemory
 from cnllm.types.messages import as_messages
@@ -250,7 +251,8 @@ class BaseClient(Generic[AnyTransport]):
             resolved, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
         else:
-            resolved = self.registry.resolve(model) if isinstance(model, str) else model
+            api_key = options.get("api_key") or self._client_key()
+            resolved = choose_site(self.registry, model, api_key=api_key) if isinstance(model, str) else model
             if isinstance(model, str) and resolved.notes:
                 _warn_of_age(resolved)
         if self.simulate and not resolved.flags.base_url:  # nothing is sent, so that no address is needed

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cnllm.config import keys
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
-from cnllm.registry import ownership
+from cnllm.registry import ownership, sites
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.registry.routing import origin_of
@@ -31,7 +31,7 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
     if not [value for value in plan.headers.values() if "{key}" in value]:
         return None
     names = flags.keys or []
-    for name in names:
+    for name in sites.order_keys(registry, plan.model, names):
         key = keys.find_key([name])
         if key is not None:
             check_origin(name, plan.model, plan.url)

@@ -17,6 +17,7 @@ from cnllm.engine.run.route_rules import draw_order, target_obstacle
 from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
+from cnllm.registry.sites import choose_site
 from cnllm.types import Note
 from cnllm.types.messages import as_messages
 from cnllm.types.route import Fallback
@@ -127,7 +128,8 @@ def _models(
             model, note = tiers.choose_model(name, history, options, registry, offline=route.offline)
             notes.append(note)
         else:
-            model = registry.resolve(name) if isinstance(name, str) else name
+            key = (options.get("api_key") or route.client_key) if not models else None
+            model = choose_site(registry, name, api_key=key) if isinstance(name, str) else name
         models.append(model)
     if rules.weights is None:
         models = [model for number, model in enumerate(models) if model not in models[:number]]

@@ -20,7 +20,7 @@ from cnllm.system import files
 from cnllm.system.files import open_nonblocking, read_descriptor
 from cnllm.types import checks
 
-__all__ = ["find_key", "key_names", "key_source", "keys_path", "remove_key", "set_key"]
+__all__ = ["find_key", "key_names", "key_source", "keys_path", "names_with_key", "remove_key", "set_key"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 USABLE = re.compile(r"[\x21-\x7e]+")
@@ -50,6 +50,14 @@ def find_key(names: Sequence[str]) -> str | None:
         if value := stored.get(name, "").strip():
             return value
     return None
+
+
+def names_with_key(names: Sequence[str]) -> list[str]:
+    """Return those of some names under which there is a key, in the environment or in the file."""
+    found = {name for name in names if _environment("names: one of them", name)}
+    if len(found) < len(names):
+        found.update(name for name, value in _read().items() if value.strip())
+    return [name for name in names if name in found]
 
 
 def key_source(name: str) -> str | None:
@@ -101,7 +109,7 @@ def _environment(label: str, name: Any) -> str:
 
 
 def _read() -> dict[str, str]:
-    file = keys_path()
+    file = f"{paths.folder('config')}/keys.json"  # as text: most calls find none, and pathlib takes longer than that
     try:
         with open(open_nonblocking(file), "rb") as stream:
             _restrict_mode(file, stream.fileno())
@@ -124,7 +132,7 @@ def _read() -> dict[str, str]:
 _SHAPE = 'it looks like {"NAME_OF_VARIABLE": "key"}; correct it, or delete it and use: cnllm keys set NAME'
 
 
-def _restrict_mode(file: Path, descriptor: int) -> None:
+def _restrict_mode(file: str, descriptor: int) -> None:
     """Restrict a file that other users can read, and log a warning. Raise `CnllmError` where that fails."""
     try:
         mode = files.restrict_mode(descriptor)  # ours: the keys file alone

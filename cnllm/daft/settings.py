@@ -12,6 +12,7 @@ from cnllm.config import redact
 from cnllm.config.default_model import default_model
 from cnllm.errors import CnllmError
 from cnllm.registry import tiers
+from cnllm.registry.sites import choose_site
 from cnllm.tools import has_sets
 from cnllm.types import checks
 
@@ -69,7 +70,7 @@ def resolve_model(registry: Registry, settings: PromptSettings) -> str | Model:
     """Return the model of a `prompt`: a name, or a `Model` where the endpoint is the caller's own."""
     if settings.base_url is None and settings.protocol is None:
         return settings.model
-    return registry.resolve(settings.model, protocol=settings.protocol, base_url=settings.base_url)
+    return choose_site(registry, settings.model, protocol=settings.protocol, base_url=settings.base_url)
 
 
 def _model_name(model: str | None) -> str:

@@ -17,6 +17,7 @@ from cnllm.errors import RegistryError, UnknownModel, Untrusted
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.routing import split_wire
+from cnllm.registry.sites import choose_site
 from cnllm.registry.tiers import PREFIX
 from cnllm.types.route import Fallback
 
@@ -90,7 +91,10 @@ class ModelNames:
         model = self._models.get((name, protocol))
         if model is None:
             given = self.target(name)
-            model = self._find(given or name, protocol, is_given=given is not None)
+            target = name if given is None else given
+            model = self._find(target, protocol, is_given=given is not None)
+            if self._depends_on_keys(target, is_given=given is not None):
+                return model
             if len(self._models) >= _MOST:
                 self._models.clear()
             self._models[name, protocol] = model
@@ -102,6 +106,11 @@ class ModelNames:
             raise Untrusted(f"{target} is suspended: a file that nobody trusts yet has another address", origin="")
         model = self._resolve(target, is_given=is_given)
         return model if isinstance(model, str) else client_wire(model, protocol)
+
+    def _depends_on_keys(self, target: str, *, is_given: bool) -> bool:
+        """Whether the keys that are set at the moment of a request say which site of a vendor a name means."""
+        model = split_wire(target)[0] if is_given else target
+        return not model.startswith(PREFIX) and self.registry.site_group(model, suggest=False) is not None
 
     def _is_suspended(self, target: str) -> bool:
         """Whether the model of a name is suspended, by the name itself or by that of its model."""
@@ -146,7 +155,7 @@ class ModelNames:
         """
         if not name.startswith(PREFIX):
             model, wire = split_wire(name) if is_given else (name, None)
-            return self.registry.resolve(model, protocol=wire, suggest=self._suggest)
+            return choose_site(self.registry, model, protocol=wire, suggest=self._suggest)
         tier = name.removeprefix(PREFIX)
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))

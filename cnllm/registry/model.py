@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -62,7 +62,8 @@ class ModelSource(Struct, frozen=True, kw_only=True):
 
     `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
     variable from an origin, `flags_for` the flags of a mode; `where` and `layer` name the place of a flag in a mode,
-    `explain` all of them. `family` returns the family of a model's weights, `over` the model over another wire.
+    `explain` all of them. `family` returns the family of a model's weights, `sites` the vendor's other sites, `over`
+    the model over another wire.
     """
 
     flags_for: Callable[[frozenset[str]], Flags]
@@ -72,6 +73,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     distrusts: Callable[[str, str], str | None] = lambda env, origin: None
     layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
     family: Callable[[str], str | None] = lambda id: None
+    sites: Callable[[], Sequence[str]] = lambda: ()
     over: Callable[[str], Model] | None = None
     data_version: DataVersion | None = None
 
@@ -106,6 +108,11 @@ class Model:
     def family(self) -> str | None:
         """Return the family of the model's weights; None where the registry knows none."""
         return self._source.family(self.id)
+
+    @property
+    def other_sites(self) -> tuple[str, ...]:
+        """Return the providers that are other sites of the same vendor, which refuse a key of this one."""
+        return tuple(self._source.sites())
 
     @property
     def data_version(self) -> str:
@@ -194,6 +201,16 @@ class Model:
         pinned = self.derive(restrict)
         id = (rule.id or "{model}").replace("{model}", self.id).replace("{upstream}", upstream)
         return Model(id=id, provider=self.provider, protocol=self.protocol, flags=pinned.flags, source=pinned._source)
+
+    def with_note(self, note: Note) -> Model:
+        """Return the same model with a further note, over every wire."""
+        over = self._source.over
+        source = replace(
+            self._source,
+            notes=lambda: (note, *self.notes),
+            over=None if over is None else cache(lambda wire: over(wire).with_note(note)),
+        )
+        return Model(id=self.id, provider=self.provider, protocol=self.protocol, flags=self.flags, source=source)
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""

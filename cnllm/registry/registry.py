@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry.documents import Document, layer_tables
@@ -16,9 +16,28 @@ from cnllm.registry.resolver import Resolver, registry_spelling
 from cnllm.system.processes import fork_safe
 from cnllm.types import checks
 
-__all__ = ["Registry", "resolve_model"]
+__all__ = ["Registry", "SiteGroup", "resolve_model"]
 
 _MOST_MODELS = 2048  # that are kept: a program may make names up
+
+
+class SiteGroup(NamedTuple):
+    """The sites of a vendor that may serve a model whose name has no provider, that of `Registry.resolve` first.
+
+    `default` is the provider of `Registry.resolve`; None where it finds several. `listed` are the sites for which the
+    files describe the model; `readers` are the sites that read a variable, and `owners` the site that one means alone.
+    `is_own`: the user's file describes it at the default. `models` keeps the models that were chosen.
+    """
+
+    id: str
+    vendor: str
+    default: str | None
+    sites: tuple[str, ...]
+    listed: frozenset[str]
+    readers: dict[str, tuple[str, ...]]
+    owners: dict[str, str]
+    is_own: bool
+    models: dict[tuple[str, str | None, str], Model]
 
 
 class Registry:
@@ -42,6 +61,9 @@ class Registry:
         """Use these files from now on, and drop everything that was computed from others."""
         self._documents = documents
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
+        self._site_groups: dict[tuple[str, bool], SiteGroup | None] = {}
+        self._sites: dict[str, dict[str, dict[str, Any]]] = {}
+        self._plans: dict[tuple[str, ...], list[str]] = {}
         self._resolver = self._resolver_of(documents)
         self._layers = self._resolver.layers
         self._wide: Resolver | None = None  # over the catalogue too, once that was needed
@@ -51,6 +73,7 @@ class Registry:
             documents,
             resolve=lambda name, protocol, base_url: self.resolve(name, protocol=protocol, base_url=base_url),
             family=lambda id: self._layers.family(id),
+            sites=lambda provider: self.sites(provider),
         )
 
     def _with_catalogue(self) -> Resolver:
@@ -147,6 +170,13 @@ class Registry:
         """
         checks.require_type("provider", provider, str, "the name of a provider")
         self._refresh()
+        if provider not in self._sites:
+            self._sites[provider] = self._find_sites(provider)
+        return self._sites[provider]
+
+    def _find_sites(self, provider: str) -> dict[str, dict[str, Any]]:
+        if not any("site" in document.data.get("providers", {}).get(provider, {}) for document in self._documents):
+            return {}  # without a look at all providers, which takes milliseconds
         sites: dict[str, dict[str, Any]] = {}
         for document in self._documents:
             for name, table in document.data.get("providers", {}).items():
@@ -154,7 +184,7 @@ class Registry:
                     sites[name] = {**sites.get(name, {}), **table["site"]}
         vendor = sites.get(provider, {}).get("vendor")
         members = {name: site for name, site in sites.items() if vendor is not None and site.get("vendor") == vendor}
-        variables = {name: self.resolve(f"{name}/any", suggest=False).flags.keys or [] for name in members}
+        variables = {name: self._resolver.key_variables(name) for name in members}
         claimed = [key for site in members.values() for key in site.get("keys", ())]
         every = [key for keys in variables.values() for key in keys]
         return {
@@ -187,6 +217,12 @@ class Registry:
         self._refresh()
         lists = (d.data["default_models"] for d in reversed(self._documents) if "default_models" in d.data)
         return list(next(lists, ()))
+
+    @property
+    def sets_default_models(self) -> bool:
+        """Whether a file of the user's own lists the default models."""
+        self._refresh()
+        return any("default_models" in d.data for d in self._documents if not (d.builtin or d.is_data))
 
     def parameters(self) -> set[str]:
         """Return the names of the parameters that the files have rules for, whatever the layer."""
@@ -383,6 +419,76 @@ class Registry:
         """List the providers that the user prefers, best first."""
         self._refresh()
         return self._resolver.preferred_providers
+
+    def site_group(self, name: str, *, is_bare: bool = False, suggest: bool = True) -> SiteGroup | None:
+        """Return the sites among which a key may choose for a name; None where the name or the user says which.
+
+        A full name, an alias of the user's own and a preferred provider say so; with `is_bare` a full name does not.
+        Raises as `resolve` does where no site serves the name.
+        """
+        self._refresh()
+        key = (name, is_bare)
+        if key not in self._site_groups:
+            group = self._find_site_group(_text("name", name), is_bare=is_bare, suggest=suggest)
+            with self._lock:
+                if len(self._site_groups) >= _MOST_MODELS:
+                    self._site_groups.clear()
+                self._site_groups[key] = group
+        return self._site_groups[key]
+
+    def _find_site_group(self, name: str, *, is_bare: bool, suggest: bool) -> SiteGroup | None:
+        if self._resolver.is_alias_of_user(name):
+            return None
+        default: Model | None = None
+        try:
+            default = self.resolve(name, suggest=suggest)
+        except UnknownModel:
+            serving = self._resolver.serving(name) or self._with_catalogue().serving(name)
+            providers = [model.partition("/")[0] for model in serving]
+            if len(providers) < 2 or len(members := self.sites(providers[0])) < 2 or not members.keys() >= {*providers}:
+                raise
+            first, id = providers[0], serving[0].partition("/")[2]
+        else:
+            first, id = default.provider, default.id
+            providers = [first]
+            is_full = name.casefold() == default.name.casefold() or self._names_provider(name)
+            if (is_full and not is_bare) or first in self.preferred_providers:
+                return None
+        resolver = self._resolver if default is None or self._is_described(default) else self._with_catalogue()
+        members = self.sites(first)
+        sites = tuple(dict.fromkeys([*providers, *members]))
+        variables = {site: resolver.key_variables(site) for site in sites}
+        readers = {key: tuple(s for s in sites if key in variables[s]) for site in sites for key in variables[site]}
+        return SiteGroup(
+            id=id,
+            vendor=str(members[first]["vendor"]) if members else first,
+            default=None if default is None else first,
+            sites=sites,
+            listed=frozenset(site for site in sites if f"{site}/{id}" in resolver.layers.names("models")),
+            readers=readers,
+            owners={key: site for site, table in members.items() for key in table["keys"]},
+            is_own=default is not None and default.name in self.own_models(),
+            models={},
+        )
+
+    def _names_provider(self, name: str) -> bool:
+        """Whether a name begins with a provider and is no id that some endpoint has on the wire."""
+        provider, slash, _ = name.partition("/")
+        if not slash or any(name.casefold() in aliases for aliases in self._resolver.spellings["aliases"]):
+            return False
+        known = (self._layers, self._with_catalogue().layers) if self._is_catalogued(name) else (self._layers,)
+        return any(registry_spelling(layers.names("providers"), provider) is not None for layers in known)
+
+    def plans(self, group: SiteGroup) -> list[str]:
+        """List the providers that have the model of a group and extend one of its sites, as a vendor's plans do."""
+        key = (group.id, *group.sites)
+        if key not in self._plans:
+            layers, models = self._layers, self._layers.names("models")
+            others = [n for n in layers.names("providers") if f"{n}/{group.id}" in models and n not in group.sites]
+            self._plans[key] = [
+                name for name in others if not {*layers.extends_chain("providers", name)}.isdisjoint(group.sites)
+            ]
+        return self._plans[key]
 
     def wires(self, name: str) -> list[str]:
         """List the protocols of a model, its own first. Raises as `resolve` does."""

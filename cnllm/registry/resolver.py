@@ -28,15 +28,24 @@ Resolve = Callable[[str, str | None, str | None], Model]
 class Resolver:
     """Builds models from documents, the built-in one first.
 
-    `resolve` and `family` are those of the registry, which has other files after a reload: models ask them later.
+    `resolve`, `family` and `sites` are those of the registry, which has other files after a reload: models ask them
+    later.
     """
 
-    def __init__(self, documents: list[Document], *, resolve: Resolve, family: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        documents: list[Document],
+        *,
+        resolve: Resolve,
+        family: Callable[[str], str | None],
+        sites: Callable[[str], Mapping[str, Any]],
+    ) -> None:
         self.documents = documents
         self.layers = Layers(data_layer.documents_in_force(documents))
         self.data_version = data_layer.DataVersion(documents)
         self._resolve = resolve
         self._family = family
+        self._sites = sites
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
@@ -117,6 +126,7 @@ class Resolver:
                     provenance.facts(layers, table, when, self.layers.traces(shared), f"{provider}/{id}")
                 ),
                 family=self._family,
+                sites=lambda: [site for site in self._sites(provider) if site != provider],
                 data_version=self.data_version,
                 # where the caller chose the wire, there is no other
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
@@ -202,6 +212,15 @@ class Resolver:
             return provider, id, alias
         return None
 
+    def is_alias_of_user(self, name: str) -> bool:
+        """Whether a file of the user's own says which model a name stands for."""
+        folded = name.casefold()
+        for section in ("aliases", "family_aliases"):
+            for document, spellings in zip(reversed(self.documents), self.spellings[section], strict=True):
+                if folded in spellings:
+                    return not (document.builtin or document.is_data)
+        return False
+
     @cached_property
     def spellings(self) -> dict[str, list[dict[str, str]]]:
         """Return, by section, the aliases of each file by their form in lower case, the last file first."""
@@ -268,6 +287,14 @@ class Resolver:
             if "base_url" in overrides or "path" in overrides
         }
         return [wire for wire in self.layers.names("protocols") if wire in wires]
+
+    def key_variables(self, provider: str) -> list[str]:
+        """Return the variables of a provider's key, best first, without building a model."""
+        names: list[str] = []
+        for owner in reversed(self.layers.extends_chain("providers", provider)):
+            for layer in self.layers.table_layers(("providers", owner), None):
+                names = [] if "keys" in layer.table.get("unset", ()) else layer.table.get("keys", names)
+        return names
 
     def _resolution_notes(
         self,

@@ -10,6 +10,7 @@ from cnllm.errors import UnknownModel
 from cnllm.registry.model import Model
 from cnllm.registry.obstacles import obstacle
 from cnllm.registry.registry import Registry
+from cnllm.registry.sites import choose_site
 from cnllm.types import Note
 from cnllm.types.messages import as_messages
 
@@ -33,7 +34,7 @@ def choose_model(
     history = as_messages(messages)
     skipped: list[str] = []
     for candidate in candidates:
-        model = registry.resolve(candidate)
+        model = choose_site(registry, candidate, api_key=options.get("api_key"))
         reason = obstacle(model, history, options) or (None if offline else _missing_key(model, options))
         if reason is None:
             reasons = f" ({'; '.join(skipped)})" if skipped else ""

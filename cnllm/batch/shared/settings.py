@@ -16,6 +16,7 @@ from cnllm.registry import Registry
 from cnllm.registry.documents import Document
 from cnllm.registry.model import Model
 from cnllm.registry.read import builtin_path, read
+from cnllm.registry.sites import choose_site
 from cnllm.types.call_options import CallOptions
 
 __all__ = ["ModelOptions", "ModelSettings", "model_settings"]
@@ -58,7 +59,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     def model(self, registry: Registry) -> Model:
         """Return the model."""
-        return registry.resolve(self.name, protocol=self.protocol, base_url=self.base_url)
+        return choose_site(registry, self.name, protocol=self.protocol, base_url=self.base_url, key_env=self.key_env)
 
 
 def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:

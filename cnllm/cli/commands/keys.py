@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from cnllm.cli import completion, options
 from cnllm.cli.language.messages import localize, translate
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.table import table
+
+if TYPE_CHECKING:
+    from cnllm.registry.model import Model
 
 __all__ = ["keys"]
 
@@ -108,15 +113,19 @@ def _stored_variable(name: str, names: list[str]) -> str:
 def test(name: str, model: str | None, *, as_json: bool) -> int:
     """Send one cheap request with a key, and print what the endpoint said.
 
-    NAME is the name of a variable or of a provider. The request goes to the provider's cheapest model, or to M. The
-    exit status is 0 if the key works, else 1.
+    NAME is the name of a variable or of a provider. The request goes to the provider's cheapest model, or to M. Where
+    several sites of one vendor read the variable, each is asked until one takes the key, and models without a provider
+    in their name go there from then on. The exit status is 0 if the key works, else 1.
     """
     from cnllm.cli import key_test
     from cnllm.cli.output.usage import usage_line
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    result, reply, seconds = key_test.run_test(name, model, registry)
+    tests = key_test.run_test(name, model, registry, lambda models: None if as_json else _print_sites(models))
+    result, reply, seconds, _ = tests[-1]
+    for test in tests[:-1] if not as_json else ():
+        errors.print_error(*key_test.describe(test.result))
     if as_json:
         answer.print_json(result)
     elif result["works"]:
@@ -125,10 +134,20 @@ def test(name: str, model: str | None, *, as_json: bool) -> int:
         answer.print_message(terminal.escape(words) + (f" ({usage})" if usage else ""))
     else:
         errors.print_error(*key_test.describe(result))
-    others = key_test.key_providers(name, registry)[1:]
+    if len(tests) > 1 and result["works"] and not as_json:
+        stdio.print_line(f"  models without a provider in their name go to {result['provider']} with {result['name']}")
+    asked = {test.result["provider"] for test in tests}
+    others = [provider for provider in key_test.key_providers(name, registry)[1:] if provider not in asked]
     if others and not as_json:
         stdio.print_line(f"  not tested: {', '.join(others[:5])}{' …' if len(others) > 5 else ''}")
     return errors.WHOLE if result["works"] else errors.FAILED
+
+
+def _print_sites(models: Sequence[Model]) -> None:
+    """Print the sites that a key may be for."""
+    stdio.print_line("the key may be one of several sites of the vendor, each of which takes only its own keys:")
+    for model in models:
+        stdio.print_line(f"  {model.provider}, {model.flags.base_url}")
 
 
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))

@@ -117,7 +117,10 @@ def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
 
     if name.startswith(tiers.PREFIX):
         return None
-    model = registry.resolve(name)
+    from cnllm.cli import client_factory
+
+    model = client_factory.choose_site(registry, name, offline=not needs_key)
+    client_factory.print_site(model)
     if needs_key:
         from cnllm.client.credentials import key_for
         from cnllm.engine import build_request

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import client_factory, completion, options
 from cnllm.cli.output import errors
 
 __all__ = ["verify"]
@@ -51,7 +51,9 @@ def verify(ctx: click.Context, /, models: tuple[str, ...], *, every: bool, tools
     from cnllm.cli.commands import verify_claims
 
     registry = Registry.load()
-    chosen = [registry.resolve(name) for name in models]
+    chosen = [client_factory.choose_site(registry, name, offline=False) for name in models]
+    for model in chosen:
+        client_factory.print_site(model)
     if every:
         chosen = verify_claims.models_with_key(registry)
     if tools:

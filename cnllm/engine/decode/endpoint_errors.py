@@ -298,12 +298,22 @@ def _first_line(text: str) -> str:
 
 
 def _hint(kind: str, collected: Collector, facts: Callable[[], str] | None) -> str | None:
-    """Return the hint for a kind of error; for a retired model, its successor."""
-    status = collected.flags.status
+    """Return the hint for a kind of error; of a retired model its successor, where the model may be the cause."""
+    model, status = collected.model, collected.flags.status
+    retired = None
     if status is not None and status.is_ == "retired" and status.use:
-        return f"{collected.model.name} is retired; use {status.use}"
+        retired = f"{model.name} is retired; use {status.use}"
     hint = HINTS.get(kind)
     if hint is None:
-        return None
-    hint = hint.replace("{provider}", collected.model.provider)
-    return f"{hint}; {facts()}" if kind == "replay" and facts is not None else hint
+        return retired
+    hint = hint.replace("{provider}", model.provider)
+    if kind == "replay" and facts is not None:
+        return f"{hint}; {facts()}"
+    if kind != "bad-key":
+        return hint
+    if model.other_sites:
+        hint = (
+            f"the vendor has several sites, and {model.provider} takes no key of {', '.join(model.other_sites)}; "
+            f"`cnllm keys test {model.provider}` finds out which one takes yours"
+        )
+    return hint if retired is None else f"{hint}; {retired}"

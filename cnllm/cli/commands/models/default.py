@@ -56,9 +56,10 @@ def _full_name(registry: Registry, name: str) -> str:
     """Return the "provider/id" of a name, or the name of a tier. Raise `UnknownModel` for neither."""
     from cnllm.errors import UnknownModel
     from cnllm.registry import tiers
+    from cnllm.registry.sites import choose_site
 
     if not name.startswith(tiers.PREFIX):
-        return registry.resolve(name).name
+        return choose_site(registry, name).name
     if name.removeprefix(tiers.PREFIX) not in registry.tiers:
         raise UnknownModel(f"no tier is called {name.removeprefix(tiers.PREFIX)}", close=sorted(registry.tiers))
     return name
