@@ -125,13 +125,13 @@ def _choose(
         return _choose_plan(registry, group, ask) if key_env is None else None
     if len(group.sites) == 1:
         return None
-    kept = {}
+    choices = {}
     if any(len(group.readers[key]) > 1 for key in present or group.readers):
-        kept = {k: site for k, site in _kept().get(group.vendor, {}).items() if site in group.readers.get(k, ())}
+        choices = {k: site for k, site in _choices().get(group.vendor, {}).items() if site in group.readers.get(k, ())}
     if not present:  # a key that the environment does not have
-        sites = set(kept.values())
+        sites = set(choices.values())
         return _Choice(sites.pop(), "you chose it for your key of this vendor") if len(sites) == 1 else None
-    owners = {**group.owners, **kept}
+    owners = {**group.owners, **choices}
     owned = {owners[key]: key for key in reversed(present) if key in owners}
     shared = [key for key in present if key not in owners]
     others = {site: key for key in reversed(shared) for site in group.readers[key] if site not in owned}
@@ -139,7 +139,7 @@ def _choose(
     if len(owned) == 1 and not others:
         [(site, key)] = owned.items()
         if site in group.listed or not group.is_own:
-            return _Choice(site, f"you chose it for {key}" if key in kept else _reason(key))
+            return _Choice(site, f"you chose it for {key}" if key in choices else _reason(key))
         return None
     if owned:  # there are keys for several sites
         usable = [*owned, *listed]
@@ -199,7 +199,7 @@ def _owners(registry: Registry, provider: str) -> Mapping[str, str]:
     sites = registry.sites(provider)
     vendor = str(sites[provider]["vendor"]) if provider in sites else ""
     owners = {key: site for site, table in sites.items() for key in table["keys"]}
-    return {**owners, **{key: site for key, site in _kept().get(vendor, {}).items() if site in sites}}
+    return {**owners, **{key: site for key, site in _choices().get(vendor, {}).items() if site in sites}}
 
 
 # ── the file of choices ──────────────────────────────────────────────────────
@@ -209,7 +209,7 @@ def _file() -> str:
     return f"{paths.folder('config')}/sites.json"
 
 
-def _kept() -> dict[str, dict[str, str]]:
+def _choices() -> dict[str, dict[str, str]]:
     """Return the user's choices: the provider of each variable, by vendor."""
     file = _file()
     try:
