@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["read_attachment", "read_files", "read_image", "require_readable"]
+__all__ = ["read_attachment", "read_files", "require_readable"]
 
 _MAX_BYTES = 256 * 1024 * 1024  # no endpoint takes as much
 _MAX_TEXT = 50_000_000  # bytes of one text file: no model reads as much; a device would never end
 _SHOWN = 3  # models that an error names
-_BY_CONTENT = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp")
 
+_BY_CONTENT = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp")
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -60,7 +60,7 @@ _NOUNS = {"image": "images", "audio": "audio", "video": "video", "file": "files"
 def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
     """Read a file, stdin (`-`) or a URL as a part of a message. A text file becomes text.
 
-    A URL is passed on as it is, so its ending has to say what it is.
+    A URL is passed on as it is. Its ending says what it is; without one it is a picture.
     """
     if not source.strip():
         raise UsageError("-a names nothing", "name a file, a URL, or - for stdin")
@@ -79,7 +79,12 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
         raise UsageError(f"-a {source}: it is empty", "nothing was sent")
     media_type = _media_type(data)
     if media_type is None:
-        return _as_text(source, name, data)
+        from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
+
+        guess = guess_type(name)[0] if _decoded(data) is None else None
+        if guess is None or not guess.startswith("image/") or guess in _BY_CONTENT:
+            return _as_text(source, name, data)
+        media_type = guess
     extra = {"filename": name} if media_type == "application/pdf" and source != "-" else None
     return Media(media_type, base64.b64encode(data).decode(), None, None, extra)
 
@@ -90,13 +95,7 @@ def _from_url(url: str, scheme: str) -> Media:
     if scheme.lower() not in ("http", "https"):
         raise UsageError(f"-a {url}: endpoints read http and https addresses only", "attach a file by its path")
     url = scheme.lower() + url[len(scheme) :]
-    kind = kind_of_url(url)
-    if kind is None:
-        raise UsageError(
-            f"-a {url}: its address does not say what it is",
-            "if it is a picture, use --image URL; otherwise download it and attach the file",
-        )
-    return Media(kind, url=url)
+    return Media(kind_of_url(url) or "image", url=url)
 
 
 def _media_type(data: bytes) -> str | None:
@@ -133,26 +132,6 @@ def _decoded(data: bytes) -> str | None:
         return None if b"\0" in data else data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
-
-
-def read_image(source: str) -> Media:
-    """Read an image file as a part of a message. A URL is passed on as it is."""
-    if source.startswith(("http://", "https://")):
-        return Media("image", url=source)
-    try:
-        data = read_bounded(source, _MAX_BYTES)
-    except OSError as error:
-        raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
-    media_type = _media_type(data)
-    if media_type is None or not media_type.startswith("image/"):
-        from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
-
-        media_type = guess_type(source)[0] if data else None
-        if media_type is None or not media_type.startswith("image/") or media_type in _BY_CONTENT:
-            raise UsageError(
-                f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are recognised by their content"
-            )
-    return Media(media_type, data=base64.b64encode(data).decode())
 
 
 # ── text files ───────────────────────────────────────────────────────────────

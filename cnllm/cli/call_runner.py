@@ -126,7 +126,7 @@ class CallRunner:
             simulate=params["simulate"],
             timeout=params["timeout"],
             replay=params["replay"],
-            records=tuple(path for path in (params["record"], params["raw_log"], self.log.exchange) if path),
+            records=tuple(path for path in (*params["record"], self.log.exchange) if path),
         )
 
     # ── showing ──────────────────────────────────────────────────────────────

@@ -17,7 +17,6 @@ __all__ = ["Filled", "apply_template", "load_template", "save_template"]
 
 _OPTIONS = ("reasoning", "tool_choice")
 _NOT_SAVED = {
-    "images": "--image",
     "attachments": "-a",
     "files": "-f",
     "tools": "--tools, only --tool",

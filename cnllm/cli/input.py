@@ -1,4 +1,4 @@
-"""Read the user's message: text from the command line and from stdin, and images."""
+"""Read the user's message: text from the command line and from stdin, and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HINT = 'give it in quotes: cnllm "Why?", or pipe it in'
 
 
 def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
-    """Build the first messages of a call from its options: text, files, images and attachments."""
+    """Build the first messages of a call from its options: text, files and attachments."""
     attachments, text = params["attachments"], params["text"]
     takes_stdin = "-" in attachments
     if takes_stdin and (text == "-" or attachments.count("-") > 1):
@@ -36,14 +36,13 @@ def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
             f"{text} is a file, but it stands where the text goes",
             "one -f takes one file: quote a pattern, -f '*.md', or repeat -f",
         )
-    others = (params["images"], attachments, params["files"])
-    required = template.needs_text and not any(others)
+    required = template.needs_text and not (attachments or params["files"])
     if takes_stdin:
         text = "" if text is None else decode_argument(text, "the text")
     else:
         text = read_text(text, required=required)
     extras = read_extras(params["files"], attachments)
-    return read_messages(template.prompt(text), params["system"], params["images"], extras)
+    return read_messages(template.prompt(text), params["system"], extras)
 
 
 def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Part]:
@@ -57,16 +56,14 @@ def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Pa
     return [Text(read_files(files)), *media] if files else media
 
 
-def read_messages(text: str, system: str | None, images: tuple[str, ...], extras: Sequence[Part] = ()) -> list[Message]:
+def read_messages(text: str, system: str | None, extras: Sequence[Part] = ()) -> list[Message]:
     """Build the first messages of a call: the system message, if any, and the user's.
 
     Text of files goes before the question, so that the next question about them can be answered from the cache.
     """
-    from cnllm.cli.attachments import read_image
-
     texts = [part.text for part in extras if type(part) is Text] + ([text] if text else [])
     media = [part for part in extras if type(part) is not Text]
-    parts: list[Part] = [*([Text("\n\n".join(texts))] if texts else []), *map(read_image, images), *media]
+    parts: list[Part] = [*([Text("\n\n".join(texts))] if texts else []), *media]
     messages = [Message("user", parts)]
     if system:
         messages.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))

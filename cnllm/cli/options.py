@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import click
 
 from cnllm.cli import completion
+from cnllm.cli.language.messages import translate
 from cnllm.cli.lazy_command import LazyGroup
 from cnllm.cli.output import errors
+from cnllm.cli.output.terminal import display_width
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -21,7 +24,9 @@ __all__ = [
     "WHOLE",
     "Command",
     "Group",
+    "Help",
     "ModelCommand",
+    "Option",
     "Parameter",
     "as_json",
     "attachments",
@@ -43,20 +48,99 @@ __all__ = [
 Decorator = Callable[[Any], Any]
 
 
-class Command(click.Command):
+class Help(NamedTuple):
+    """The layout of the help of a command with many options.
+
+    `--help` explains the `usual` options and names the others; `--help-all` explains all. `groups` maps a heading to
+    names of options.
+    """
+
+    usual: str
+    groups: Mapping[str, str]
+
+    def write(self, options: Sequence[click.Option], ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of options."""
+        records = {_name(option): option.get_help_record(ctx) for option in options}
+        groups = {heading: names.split() for heading, names in self.groups.items()}
+        usual, general = self.usual.split(), [name for name in ("--help-all", "--help", "--debug") if name in records]
+        named = {*general, *(name for names in groups.values() for name in names)}
+        if others := [name for name in records if name not in named]:
+            groups["Parameters of the model"] = others
+        shows_all = _SHOWS_ALL in ctx.meta
+        sections = groups | {"Help and errors": general} if shows_all else {"Usual options": [*usual, *general[:2]]}
+        for heading, names in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([record for name in names if (record := records[name]) is not None])
+        if shows_all:
+            return
+        import textwrap
+
+        with formatter.section("More options, which --help-all explains"):
+            for heading, names in groups.items():
+                if not (left := [name for name in names if name not in usual]):
+                    continue
+                title = translate(heading)
+                text = f"{title}{': ' if title == heading else '：'}{' '.join(left)}"
+                width = formatter.width - display_width(text) + len(text)
+                wrapped = textwrap.wrap(
+                    text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                )
+                formatter.write("".join(f"{line}\n" for line in wrapped))
+
+
+_SHOWS_ALL = "cnllm.help-all"  # in the context of a command
+
+
+def _print_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_SHOWS_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+class Option(click.Option):
+    """An option with an older spelling, its last, which help does not show."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the spellings and the help."""
+        shown = copy(self)
+        shown.opts = self.opts[:-1]
+        return click.Option.get_help_record(shown, ctx)
+
+
+def _name(option: click.Option) -> str:
+    """Return the longest spelling that help shows."""
+    return max(option.opts[:-1] if isinstance(option, Option) else option.opts, key=len)
+
+
+def _eager(name: str, callback: Any, text: str) -> click.Option:
+    return click.Option([name], is_flag=True, is_eager=True, expose_value=False, callback=callback, help=text)
+
+
+class _WithLayout(click.Command):
+    """A command whose options stand in groups where there are many."""
+
+    def __init__(self, *args: Any, layout: Help | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._layout = layout
+        if layout is not None:
+            self.params.append(_eager("--help-all", _print_all, "Explain all options and exit."))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options."""
+        if self._layout is None:
+            super().format_options(ctx, formatter)
+        else:
+            options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+            self._layout.write(options, ctx, formatter)
+
+
+class Command(_WithLayout):
     """A command that accepts `--debug` in addition to its own options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.append(
-            click.Option(
-                ["--debug"],
-                is_flag=True,
-                expose_value=False,
-                callback=errors.enable_debug,
-                help="Show a traceback of what fails.",
-            )
-        )
+        self.params.append(_eager("--debug", errors.enable_debug, "Show a traceback of what fails."))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. If a shell has expanded a pattern for `-f`, say so."""
@@ -143,16 +227,6 @@ class ModelCommand(Command):
         ctx.params["parameters"] = tuple(given)
         return super().invoke(ctx)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, then those of the model's parameters in a section of their own."""
-        sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
-        for param in self.get_params(ctx):
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None:
-                sections[(param.name or "").startswith("param_")].append(record)
-        for is_parameter, records in sections.items():
-            with formatter.section("Parameters of the model" if is_parameter else "Options"):
-                formatter.write_dl(records)
-
 
 def _with_declared(args: list[str], option: str) -> list[str] | None:
     """Return the arguments with `-p NAME=VALUE` for an option that is a declared parameter; None where it is none."""
@@ -179,7 +253,7 @@ def _declared_parameters() -> set[str]:
         return set()
 
 
-class Group(LazyGroup):
+class Group(LazyGroup, _WithLayout):
     """A group of commands that accept `--debug`. Its command `list`, if it has one, may be left out."""
 
     command_class = Command
@@ -250,7 +324,8 @@ tool = click.option(
     "--tool",
     metavar="NAME",
     multiple=True,
-    help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
+    help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable. "
+    "--tools of cnllm call only offers tools.",
 )
 """The option `--tool NAME`, which may be repeated."""
 
@@ -330,7 +405,9 @@ def attachments(function: Any) -> Any:
     attach = click.option(
         "-a",
         "--attach",
+        "--image",
         "attachments",
+        cls=Option,
         metavar="FILE|URL|-",
         multiple=True,
         help="A picture, PDF, sound or video; - is stdin. Repeatable.",

@@ -20,7 +20,8 @@ def page() -> str:
     """Return a page with the help of every command, as `--help` prints it."""
     parts = [
         "# Commands",
-        "Every command prints this with `--help`. What all of them have in common stands under "
+        "Every command prints this with `--help`, those with many options with `--help-all`. What all of them have in "
+        "common stands under "
         "[the command line](command-line.md).",
     ]
     for path, shown in _helps(root, []):
@@ -36,9 +37,11 @@ def page() -> str:
 
 def _helps(command: click.Command, path: list[str]) -> Iterator[tuple[list[str], str]]:
     """Yield each command's words and its help, a group before its commands."""
-    result = CliRunner().invoke(root, [*path, "--help"], prog_name="cnllm", terminal_width=_WIDTH)
+    names = {name for param in command.params for name in param.opts}
+    flag = "--help-all" if "--help-all" in names else "--help"
+    result = CliRunner().invoke(root, [*path, flag], prog_name="cnllm", terminal_width=_WIDTH)
     if result.exit_code != 0:
-        raise RuntimeError(f"cnllm {' '.join(path)} --help: {result.output}")
+        raise RuntimeError(f"cnllm {' '.join(path)} {flag}: {result.output}")
     yield path, result.output.rstrip()
     if isinstance(command, click.Group):
         context = click.Context(command)

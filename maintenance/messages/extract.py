@@ -200,7 +200,7 @@ WORDS = (
 _NO_MESSAGES = frozenset({"compile", "examples", "execute", "executemany", "executescript"})  # functions
 _HEADS = re.compile(r"(?:HEADS|heads|STATES|TITLES)$")
 _PLACEHOLDER = re.compile(r"\{\d+\}")
-_WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|\b(?:in|of|by)\b")
+_WORD = re.compile(r"(?<![\w./:=$-])[A-Za-z]?[a-z]{2,}(?![\w=(/])|(?<!-)\b(?:in|of|by)\b")
 _CODE = re.compile(
     r"\\[sdSbw]|\(\?|CREATE |PRAGMA |INTEGER|SELECT |UPDATE |^<|^\[|^https?://\S*$|^pip install [^,]*$"
     r"|^(?:\w+, ){4,}\w+$|=$|\$$|\x00"

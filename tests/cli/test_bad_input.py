@@ -48,7 +48,7 @@ def test_bad_tools_name_file_line_and_column(machine: Machine, content: str | by
         (["--extra-body", "@none.json"], ["none.json", "No such file"]),
         (["--tools", "none.json"], ["--tools none.json", "No such file"]),
         (["--schema", "none.json"], ["--schema none.json", "No such file"]),
-        (["--image", "none.png"], ["--image none.png", "No such file"]),
+        (["--image", "none.png"], ["none.png", "No such file"]),
         (["--tools", "/"], ["/", "directory"]),
         (["--reasoning", "very"], ["very", "off, on, minimal, low, medium, high, xhigh, max"]),
         (["--reasoning", "-1"], ["-1"]),
@@ -91,11 +91,17 @@ def test_extra_body_from_a_file_names_the_file(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("a.png", b"no image"), ("a.txt", b"text"), ("a.jpg", b""), ("a.svg", b"")]
+    ("name", "content", "words"),
+    [
+        ("a.png", b"no image\0", "no picture"),
+        ("a.bin", b"\0", "no picture"),
+        ("a.jpg", b"", "empty"),
+        ("a.svg", b"", "empty"),
+    ],
 )
-def test_what_is_no_image_is_refused(machine: Machine, name: str, content: bytes) -> None:
+def test_what_is_no_image_is_refused(machine: Machine, name: str, content: bytes, words: str) -> None:
     path = machine.file(name, content)
-    machine.run("call", "--model", "home/m", "--image", path, "hi").fails(2, path, "this is no image")
+    machine.run("call", "--model", "home/m", "--image", path, "hi").fails(2, path, words)
 
 
 def test_an_unreadable_image(machine: Machine) -> None:

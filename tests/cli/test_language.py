@@ -65,9 +65,10 @@ def test_help_is_chinese(chinese: Machine) -> None:
     for words in ("选项：\n", "命令：\n", "示例：\n", "向模型提问并打印回答\n", "显示这份帮助并退出\n"):
         assert words in done.out
     assert 'cnllm "Why is the sky blue?"' in done.out
-    call = chinese.run("call", "--help")
+    call = chinese.run("call", "--help-all")
     assert "[默认：ask]" in call.out
     assert "模型参数：\n" in call.out
+    assert "  模型参数：--temperature" in chinese.run("call", "--help").out
 
 
 def test_a_group_lists_its_commands_in_chinese(chinese: Machine) -> None:
@@ -183,9 +184,10 @@ def test_english_loads_no_catalogue(machine: Machine) -> None:
         assert done.stdout.splitlines()[-1].count("cnllm.") == loaded
 
 
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
 @pytest.mark.parametrize("columns", [60, 80, 100])
-def test_help_fits_the_terminal(chinese: Machine, columns: int) -> None:
-    with terminal(chinese, "call", "--help", columns=columns) as (master, _):
+def test_help_fits_the_terminal(chinese: Machine, columns: int, flag: str) -> None:
+    with terminal(chinese, "call", flag, columns=columns) as (master, _):
         shown = read_terminal(master)
     assert HAN.search(shown)
     for line in shown.partition("示例")[0].splitlines():

@@ -138,7 +138,7 @@ def test_every_parameter_of_the_registry_is_an_option(machine: Machine) -> None:
     assert known - listed == {"reasoning_effort"}  # help shows --reasoning, which fits every endpoint
     assert "no such option" not in machine.run("call", "-m", "glm-4.7", "--plan", "--reasoning-effort", "low", "hi").err
     assert listed <= known
-    helps = {command: machine.run(command, "--help").out for command in ("call", "chat")}
+    helps = {command: machine.run(command, "--help-all").out for command in ("call", "chat")}
     for name in (*options.PARAMETERS, "system"):
         assert all(f"--{name.replace('_', '-')} " in text for text in helps.values())
     many = ("--temperature", "0.3", "--top-p=0.5", "--max-tokens", "9", "--stop", "a", "--logprobs", "true")

@@ -61,6 +61,35 @@ def test_every_command_has_help_with_an_example(machine: Machine, path: tuple[st
             assert line.split()[1].startswith('"') or line.split()[1] in (*app.COMMANDS, "COMMAND")
 
 
+@pytest.mark.parametrize("name", ["call", "chat", "batch", "serve"])
+def test_help_explains_the_usual_options_and_names_all(machine: Machine, name: str) -> None:
+    (command,) = (command for path, command in commands() if path == (name,))
+    short, everything = machine.run(name, "--help"), machine.run(name, "--help-all")
+    assert (short.status, short.err, everything.status, everything.err) == (0, "", 0, "")
+    explained = re.findall(r"^  (-.*)$", short.out.partition("Usual options:\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert 12 <= len(explained) <= 13, explained  # ten, and those for help
+    assert len(short.out.splitlines()) < 65
+    rows = re.findall(r"^  (-.*)$", everything.out, re.MULTILINE)
+    for option in (param for param in command.params if isinstance(param, click.Option)):
+        spelling = option.opts[-1] if option.opts[-1] not in ("--image", "--raw-log") else option.opts[-2]
+        assert len([row for row in rows if re.search(rf"^(?:-\w, )?{spelling}(?: |$)", row)]) == 1, spelling
+        assert re.search(rf"(?<![\w-]){spelling}(?![\w-])", short.out) or spelling == "--debug", spelling
+        assert option.name is not None
+        is_parameter = option.name.startswith("param_")
+        section = everything.out.partition(f"  {spelling} ")[0].rpartition(":\n")[0].rpartition("\n")[2]
+        assert not is_parameter or section == "Parameters of the model"
+        assert is_parameter or section != "Parameters of the model" or option.opts[0] == "-p"
+    for old in ("--image", "--raw-log"):
+        assert old not in short.out + everything.out
+
+
+def test_tools_that_are_offered_and_tools_that_run_name_each_other(machine: Machine) -> None:
+    help_all = " ".join(machine.run("call", "--help-all").out.split())
+    runs, _, offers = help_all.partition("-T, --tool NAME")[2].partition("--tools FILE")
+    assert "--tools" in runs
+    assert "--tool " in offers.partition("--tool-choice C")[0]
+
+
 def test_no_example_in_the_help_names_a_retired_model() -> None:
     registry = Registry.load()
     named = 0

@@ -193,3 +193,12 @@ def test_no_text_escapes_from_a_curl_command(text: str, value: str) -> None:
 def test_a_curl_command_takes_no_strange_variable() -> None:
     with pytest.raises(ValueError):
         curl.curl_command("POST", "http://x", {"A": "{key}"}, {}, placeholder="{key}", env="$(id)")
+
+
+def test_an_older_spelling_does_the_same_in_silence(machine: Machine, server: Server) -> None:
+    machine.overlay(server.url, "input = ['text', 'image']\n")
+    picture = machine.file("a.bin", PNG)
+    new = machine.run("call", "-m", "home/m", "--plan", "-a", picture, "-a", "https://example.org/b", "hi")
+    old = machine.run("call", "-m", "home/m", "--plan", "-a", picture, "--image", "https://example.org/b", "hi")
+    assert (new.status, new.err) == (0, "")
+    assert old == new

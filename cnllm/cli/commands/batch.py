@@ -22,7 +22,21 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
+HELP = options.Help(
+    "--model --out --prompt --system --reasoning --schema --max-cost --concurrency --dry-run --simulate",
+    {
+        "Rows and answers": "--out --prompt --system --schema --format --encoding --strict --input-order --group-by "
+        "--unsure --keep-old --redo --cache",
+        "Cost and speed": "--max-cost --currency --assume-price --assume-output --concurrency --rpm --tpm --attempts "
+        "--vendor-batch --ray --timeout",
+        "Model and endpoint": "--model --reasoning -p --extra-body --base-url --key-env --protocol --simulate",
+        "Tools of the model": "--tool --max-steps --approve --mcp --mcp-env",
+        "Report and logs": "--dry-run --json --tag --no-log --no-plot",
+    },
+)
+
+
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
 @click.argument("source", metavar="IN")
 @click.option(
     "-m",

@@ -25,7 +25,19 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
+HELP = options.Help(
+    "--model --continue --system --reasoning --attach --file --schema --tool --json --simulate",
+    {
+        "Conversation and files": "--system --continue --conversation --attach --file --template --save --tag --no-log",
+        "Model and endpoint": "--model --reasoning -p --extra-body --base-url --key-env --protocol --simulate",
+        "Tools of the model": "--tool --tools --tool-choice --approve --mcp --mcp-env --web-search",
+        "Form of the answer": "--schema --stream --sentences --show-reasoning --plain --raw --json --events",
+        "Request and recording": "--plan --curl --quote --record --replay --timeout",
+    },
+)
+
+
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
 @options.conversation
@@ -33,7 +45,9 @@ EXAMPLES = options.examples(
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @options.reasoning
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
-@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: tools the model may call. cnllm runs none.")
+@click.option(
+    "--tools", metavar="FILE", type=click.Path(), help="JSON: tools to offer; cnllm runs none. --tool runs one."
+)
 @options.tool
 @options.mcp
 @click.option(
@@ -50,7 +64,6 @@ EXAMPLES = options.examples(
 @click.option("--schema", metavar="FILE|FIELDS", help="The answer's JSON Schema, or 'name, age int, tags [str]'.")
 @options.attachments
 @options.templates
-@click.option("--image", "images", metavar="FILE", multiple=True, help="An image, or its URL. Repeatable.")
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
@@ -61,14 +74,17 @@ EXAMPLES = options.examples(
 @click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
 @click.option("--curl", "form", flag_value="curl", help="Print the request as a curl command; send nothing.")
 @click.option("--quote", is_flag=True, help="Print tokens and cost before the call; send nothing.")
-@click.option("--record", metavar="FILE", type=click.Path(), help="Append the exchange to FILE, without secrets.")
-@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
 @click.option(
+    "--record",
     "--raw-log",
+    "record",
+    cls=options.Option,
     metavar="FILE",
     type=click.Path(),
-    help="Append every request and response, as --record does.",
+    multiple=True,
+    help="Append every request and response to FILE, without secrets. Repeatable.",
 )
+@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
 @click.option(
     "--timeout",
     metavar="S",

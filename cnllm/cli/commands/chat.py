@@ -33,7 +33,18 @@ _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
 
-@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
+HELP = options.Help(
+    "--model --continue --system --reasoning --attach --file --template --tool --mcp --simulate",
+    {
+        "Conversation and files": "--system --continue --conversation --attach --file --template --save --tag --no-log",
+        "Model and endpoint": "--model --reasoning -p --base-url --key-env --simulate",
+        "Tools of the model": "--tool --approve --mcp --mcp-env",
+        "Form of the answer": "--plain",
+    },
+)
+
+
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
 @options.model(required=False)
 @options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
@@ -140,7 +151,7 @@ class ChatQuestion:
         from cnllm.cli.input import read_messages
 
         extras, self._extras = [*self._extras, *files], []
-        return read_messages(self._template.prompt(text), None, (), extras)[0]
+        return read_messages(self._template.prompt(text), None, extras)[0]
 
 
 def _turns(session: ChatSession, turns: TurnInput, question: ChatQuestion) -> int:

@@ -49,8 +49,26 @@ _COMMANDS = {
 _TIMEOUTS = ("head", "body", "idle", "write")
 
 
+HELP = options.Help(
+    "--host --port --key --keys-file --map --store --workers --simulate --ui --json",
+    {
+        "Address and proxies": "--host --port --public --public-url --trusted-proxy",
+        "Keys of clients": "--key --keys-file --no-key --admin-key",
+        "Models and state": "--map --simulate --store --workers",
+        "Limits of a process": "--head-timeout --body-timeout --idle-timeout --write-timeout "
+        "--max-connections --max-requests --max-held",
+        "Report and logs": "--json --log --log-calls --ui --no-metrics --otel",
+    },
+)
+
+
 @click.group(
-    cls=options.Group, lazy=_COMMANDS, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES
+    cls=options.Group,
+    lazy=_COMMANDS,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
+    epilog=EXAMPLES,
+    layout=HELP,
 )
 @click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
 @click.option(
