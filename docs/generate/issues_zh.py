@@ -22,7 +22,7 @@ _MODES = {
 _ISSUES = (
     (
         r"always reasons; a request without reasoning gets it all the same, and a note",
-        "总是思考；要求不思考的请求照样会思考，cnllm 给出说明",
+        "始终思考；请求关闭思考也照样思考，cnllm 会给出说明",
     ),
     (r"takes no reasoning of earlier turns; cnllm leaves it out", "不接受之前各轮的思考内容；cnllm 会去掉"),
     (
@@ -52,19 +52,19 @@ _ISSUES = (
     ),
     (
         r"may write tool calls as text; cnllm makes calls of those that were offered",
-        "可能把工具调用写成文字；cnllm 会把所提供工具的调用还原出来",
+        "可能把工具调用写成文字；对已提供的工具，cnllm 会还原成真正的调用",
     ),
     (r"takes no tools; cnllm describes them in the prompt", "不支持工具调用；cnllm 会在提示词里描述工具"),
     (r"makes one tool call at a time", "一次只发出一个工具调用"),
     (r"takes no pictures in a tool's result", "工具结果里不能有图片"),
-    (r"does not stream tool calls; cnllm asks for the whole reply", "工具调用不能流式返回；cnllm 改为一次取回"),
+    (r"does not stream tool calls; cnllm asks for the whole reply", "工具调用不支持流式返回；cnllm 改为非流式请求"),
     (r"ends a stream with \[DONE\] alone; one without it was cut", "流只以 \\[DONE\\] 表示结束；没有它就是被截断了"),
     (r"refuses the role developer; cnllm sends system", "拒绝 developer 角色；cnllm 改为 system"),
     (
         r"takes system messages at the beginning only; cnllm moves or joins them",
         "系统消息只能放在开头；cnllm 会移动或合并",
     ),
-    (r"has no role for system messages; cnllm sends them as the user's", "没有系统消息的角色；cnllm 作为用户消息发送"),
+    (r"has no role for system messages; cnllm sends them as the user's", "没有系统消息这一角色；cnllm 作为用户消息发送"),
     (r"refuses two messages of one role in a row; cnllm joins them", "拒绝同一角色的两条连续消息；cnllm 会合并"),
     (
         r"refuses a conversation that the assistant begins; cnllm puts a user message first",
@@ -73,26 +73,26 @@ _ISSUES = (
     (r"takes no list of text parts; cnllm sends one string", "不接受文本部件的列表；cnllm 发送一个字符串"),
     (
         r"has no JSON Schema for answers; cnllm asks for a tool call with the schema",
-        "不支持用 JSON Schema 约束回答；cnllm 改为要求带该 schema 的工具调用",
+        "不支持 JSON Schema 结构化输出；cnllm 改为要求带该 schema 的工具调用",
     ),
     (
         r"has no JSON Schema for answers; cnllm uses its JSON mode and .+",
-        "不支持用 JSON Schema 约束回答；cnllm 用它的 JSON 模式，把 schema 写进提示词，并检查回答",
+        "不支持 JSON Schema 结构化输出；cnllm 用它的 JSON 模式，把 schema 写进提示词，并检查回答",
     ),
     (
         r"has no JSON Schema for answers; cnllm uses the schema in the prompt, and checks the answer",
-        "不支持用 JSON Schema 约束回答；cnllm 把 schema 写进提示词，并检查回答",
+        "不支持 JSON Schema 结构化输出；cnllm 把 schema 写进提示词，并检查回答",
     ),
     (r"is retired", "已下线"),
     (
         r"refuses tool_choice (.+); cnllm sends auto, with the named tool alone",
-        "`tool_choice` 不能是{0}；cnllm 改为 auto，点名的工具则只提供那一个",
+        "`tool_choice` 不能是{0}；cnllm 改为 auto，指定了某个工具时只提供那一个",
     ),
     (r"refuses tool_choice (.+); cnllm turns reasoning off instead", "`tool_choice` 不能是{0}；cnllm 改为关闭思考"),
     (r"refuses tool_choice (.+); cnllm raises CannotSend", "`tool_choice` 不能是{0}；cnllm 抛出 CannotSend"),
     (r"refuses tool_choice (.+); cnllm sends auto", "`tool_choice` 不能是{0}；cnllm 改为 auto"),
     (r"refuses (\w+); cnllm leaves it out, with a note", "拒绝 `{0}`；cnllm 会去掉，并给出说明"),
-    (r"takes (\w+) and ignores it; a note says so", "接受 `{0}` 但不理会；cnllm 给出说明"),
+    (r"takes (\w+) and ignores it; a note says so", "接受 `{0}` 但会忽略；cnllm 会给出说明"),
     (
         r"takes (\w+) from (\S+) up to (\S+) only; cnllm .+",
         "`{0}` 只能在 {1} 到 {2} 之间；超出时 cnllm 会移到范围内或去掉",
@@ -103,7 +103,7 @@ _ISSUES = (
     (r"takes at most (\d+) values for (\w+)", "`{1}` 最多接受 {0} 个值"),
 )
 
-_CHOICES = {"none": " `none`", "required": " `required`", "a named tool": "点名的工具"}
+_CHOICES = {"none": " `none`", "required": " `required`", "a named tool": "指定的工具"}
 
 
 def in_chinese(text: str) -> str:

@@ -119,8 +119,8 @@ VENDORS = {
 }
 """Name of a page in docs/zh/vendors → the vendor."""
 
-_REASONING = {"never": "不思考", "always": "总是思考", "toggle": "可开关", "unknown": "?"}
-_INPUT = {"text": "文本", "image": "图片", "audio": "音频", "video": "视频", "file": "文件"}
+_REASONING = {"never": "不思考", "always": "始终思考", "toggle": "可开关", "unknown": "?"}
+_INPUT = {"text": "文本", "image": "图像", "audio": "音频", "video": "视频", "file": "文件"}
 _HOW = {
     "docs": "文档",
     "code": "代码",
@@ -149,8 +149,8 @@ def _index() -> str:
     ]
     menu = "\n".join(VENDORS)
     return (
-        "# 国内厂商\n\n每家的接口、密钥、模型，以及与协议不一致之处，都来自注册表。\n\n"
-        f"{table(['厂商', '服务商', '密钥变量'], rows)}\n\n"
+        "# 国内厂商\n\n每家的接口、密钥、模型，以及与协议规定不同之处，都来自注册表。\n\n"
+        f"{table(['厂商', '服务商', '环境变量'], rows)}\n\n"
         "全部服务商见[服务商列表](../../reference/providers.md)。两个站点怎么选，见[国内站点与代理](../how-to/china.md)。\n\n"
         f"```{{toctree}}\n:hidden:\n\n{menu}\n```\n"
     )
@@ -161,7 +161,7 @@ def _page(vendor: Vendor) -> str:
     names = [name for name in registry().names() if name.partition("/")[0] == main]
     models = [model for name in names if not _is_retired(model := registry().resolve(name))]
     parts = [f"# {vendor.title}", *_access(vendor, main, models), "## 模型", _models(models)]
-    parts += ["## 与协议不一致之处", *_issues(registry().resolve(f"{main}/any")), "## 出处"]
+    parts += ["## 与协议规定不同之处", *_issues(registry().resolve(f"{main}/any")), "## 出处"]
     parts.append(
         f"每条事实的出处见[英文页](../../reference/providers/{main}.md)，或运行 `cnllm models show 模型 --explain`。"
     )
@@ -186,12 +186,12 @@ def _access(vendor: Vendor, main: str, models: list[Model]) -> Iterator[str]:
         for wire in registry().wires(f"{provider}/any"):
             flags = registry().resolve(f"{provider}/any", protocol=wire).flags
             rows.append([code(provider), what, wire, code(flags.base_url or ""), code(_keys(provider)[0])])
-    yield table(["服务商", "说明", "协议", "地址", "密钥变量"], rows)
-    yield f"`cnllm keys test {main}` 会发一个便宜的请求，告诉你密钥是否有效。"
+    yield table(["服务商", "说明", "协议", "地址", "环境变量"], rows)
+    yield f"`cnllm keys test {main}` 会发一个费用很低的请求，告诉你密钥是否有效。"
 
 
 def _models(models: list[Model]) -> str:
-    return table(["模型", "上下文", "最大输出", "输入", "思考", "价格（输入 / 输出，每百万 token）"], map(_row, models))
+    return table(["模型", "上下文", "最长输出", "输入", "思考", "价格（输入 / 输出，每百万 token）"], map(_row, models))
 
 
 def _row(model: Model) -> list[str]:
@@ -214,7 +214,7 @@ def _issues(model: Model) -> Iterator[str]:
         yield "没有已知的不一致。"
         return
     yield "\n".join(_issue(issue) for issue in found)
-    yield "各个模型可能还有不同：`cnllm models show 模型 --issues`。“推断”表示没有哪个出处明确这样写。"
+    yield "各个模型可能还有不同：`cnllm models show 模型 --issues`。“推断”表示没有出处明确写明。"
 
 
 def _issue(issue: KnownIssue) -> str:
