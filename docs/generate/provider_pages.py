@@ -12,7 +12,7 @@ from cnllm.registry.model import Model
 from docs.generate.builtin import registry
 from docs.generate.markdown import cell, code, table
 
-__all__ = ["pages"]
+__all__ = ["example", "pages"]
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -47,15 +47,20 @@ def _short_names() -> dict[str, list[str]]:
     return short_names(registry().aliases)
 
 
-def _example(provider: str, models: list[Model]) -> str:
-    """Return the name of a model to begin with: one that a short name without a version means, else the last one."""
-    usual = {*registry().family_aliases.values(), *registry().default_models}
-    return next((one.name for one in models if one.name in usual), models[-1].name if models else f"{provider}/ID")
+def example(provider: str, models: list[Model]) -> str:
+    """Return the name of a model to begin with: the vendor's default one, here or at its other sites, or the newest."""
+    names, vendor = {one.name for one in models}, provider.partition("-")[0]
+    defaults = [name.partition("/")[::2] for name in registry().default_models]
+    for site, id in sorted(defaults, key=lambda default: default[0] != provider):
+        if site.partition("-")[0] == vendor and f"{provider}/{id}" in names:
+            return f"{provider}/{id}"
+    released = {one.name: str(one.flags.status.released or "") if one.flags.status else "" for one in models}
+    return max(released, key=released.__getitem__, default=f"{provider}/ID")
 
 
 def _access(provider: str, model: Model, models: list[Model]) -> Iterator[str]:
     """Yield how to ask the provider: a command, addresses and keys."""
-    name = _example(provider, models)
+    name = example(provider, models)
     keys = model.flags.keys or []
     lines = [f"cnllm keys set {provider}"] if keys else []
     lines.append(f'cnllm -m {name} "Hi"' if model.flags.base_url else f'cnllm -m {name} --base-url URL "Hi"')

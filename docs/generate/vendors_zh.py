@@ -11,20 +11,20 @@ from cnllm.registry.model import Model
 from docs.generate.builtin import registry
 from docs.generate.issues_zh import in_chinese
 from docs.generate.markdown import code, table
+from docs.generate.provider_pages import example
 
 __all__ = ["VENDORS", "pages"]
 
 
 class Vendor(NamedTuple):
-    """A vendor: its title, its endpoints with what each is (the first in China), and a model to begin with."""
+    """A vendor: its title, and its endpoints with what each is (the first in China)."""
 
     title: str
     endpoints: dict[str, str]
-    model: str
 
 
 VENDORS = {
-    "deepseek": Vendor("DeepSeek 深度求索", {"deepseek": "开放平台"}, "deepseek-flash"),
+    "deepseek": Vendor("DeepSeek 深度求索", {"deepseek": "开放平台"}),
     "zhipu": Vendor(
         "智谱 GLM",
         {
@@ -33,7 +33,6 @@ VENDORS = {
             "zhipuai-coding-plan": "编程套餐（限编程工具），国内站",
             "zai-coding-plan": "编程套餐（限编程工具），海外站",
         },
-        "glm-4.7",
     ),
     "minimax": Vendor(
         "MiniMax 稀宇",
@@ -43,12 +42,10 @@ VENDORS = {
             "minimax-cn-coding-plan": "Token 套餐，国内站",
             "minimax-coding-plan": "Token 套餐，海外站",
         },
-        "MiniMax-M2.5",
     ),
     "moonshot": Vendor(
         "月之暗面 Kimi",
         {"moonshotai-cn": "国内站", "moonshotai": "海外站", "kimi-for-coding": "Kimi Code 套餐（限指定的编程助手）"},
-        "kimi-k2.6",
     ),
     "alibaba": Vendor(
         "阿里云百炼（通义千问）",
@@ -62,7 +59,6 @@ VENDORS = {
             "alibaba-token-plan-cn": "Token 套餐，国内站",
             "alibaba-token-plan": "Token 套餐，海外站",
         },
-        "qwen3-max",
     ),
     "volcengine": Vendor(
         "火山方舟（豆包）",
@@ -73,7 +69,6 @@ VENDORS = {
             "volcengine-agent-plan": "Agent 套餐（限智能体），国内站",
             "byteplus-coding-plan": "编程套餐（限编程工具），海外站",
         },
-        "",
     ),
     "tencent": Vendor(
         "腾讯混元",
@@ -84,7 +79,6 @@ VENDORS = {
             "tencent-coding-plan": "编程套餐（限编程工具）",
             "tencent-token-plan": "Token 套餐",
         },
-        "",
     ),
     "baidu": Vendor(
         "百度千帆（文心）",
@@ -93,7 +87,6 @@ VENDORS = {
             "baidu-coding-plan": "编程套餐（限编程工具，已停售）",
             "baidu-token-plan": "Token 套餐（个人版）",
         },
-        "",
     ),
     "stepfun": Vendor(
         "阶跃星辰",
@@ -103,7 +96,6 @@ VENDORS = {
             "stepfun-plan": "Step Plan（限编程工具），国内站",
             "stepfun-ai-plan": "Step Plan（限编程工具），海外站",
         },
-        "",
     ),
     "xiaomi": Vendor(
         "小米 MiMo",
@@ -113,9 +105,8 @@ VENDORS = {
             "xiaomi-token-plan-sgp": "Token 套餐，新加坡",
             "xiaomi-token-plan-ams": "Token 套餐，欧洲",
         },
-        "",
     ),
-    "siliconflow": Vendor("硅基流动", {"siliconflow-cn": "国内站", "siliconflow": "海外站"}, ""),
+    "siliconflow": Vendor("硅基流动", {"siliconflow-cn": "国内站", "siliconflow": "海外站"}),
 }
 """Name of a page in docs/zh/vendors → the vendor."""
 
@@ -178,9 +169,7 @@ def _keys(provider: str) -> list[str]:
 
 def _access(vendor: Vendor, main: str, models: list[Model]) -> Iterator[str]:
     """Yield how to ask the vendor: commands, endpoints with their addresses and keys."""
-    ids = [model.id for model in models]
-    model = vendor.model if vendor.model in ids else ids[-1]
-    yield f'```sh\ncnllm keys set {main}\ncnllm -m {main}/{model} "你好"\n```'
+    yield f'```sh\ncnllm keys set {main}\ncnllm -m {example(main, models)} "你好"\n```'
     rows = []
     for provider, what in vendor.endpoints.items():
         for wire in registry().wires(f"{provider}/any"):

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from cnllm.model_facts.known_issues import known_issues
+from docs.generate import provider_pages
 from docs.generate.builtin import registry
 from docs.generate.issues_zh import in_chinese
 from docs.generate.vendors_zh import VENDORS, pages
@@ -42,3 +43,18 @@ def test_a_page_has_every_endpoint_with_its_address_and_key() -> None:
             flags = registry().resolve(f"{provider}/any").flags
             assert f"`{flags.base_url}`" in found[name]
             assert f"`{(flags.keys or [''])[0]}`" in found[name]
+
+
+def test_a_page_opens_with_the_vendors_own_current_model() -> None:
+    defaults = registry().default_models
+    opened = {
+        name: re.findall(r"^cnllm -m (\S+)", text, re.MULTILINE)[0]
+        for name, text in [*provider_pages.pages(), *(page for page in pages() if page[0] != "index")]
+    }
+    for page, model in opened.items():
+        status = registry().resolve(model).flags.status
+        assert status is None or status.is_ != "retired", (page, model)
+        if own := [name for name in defaults if name.startswith(f"{model.partition('/')[0]}/")]:
+            assert model in own, (page, model)
+    assert opened["alibaba-cn"].partition("/")[2] == opened["alibaba"].partition("/")[2]
+    assert opened["moonshot"] == opened["moonshotai-cn"]
