@@ -50,6 +50,7 @@ class Recorder:
 
     def __init__(self, inner: InnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
+        self.needs_key: bool = getattr(inner, "needs_key", True)
         self._tape = _tape(path, secrets)
 
     def send(self, plan: Any) -> Answer:
@@ -72,6 +73,7 @@ class AsyncRecorder:
 
     def __init__(self, inner: AsyncInnerTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
+        self.needs_key: bool = getattr(inner, "needs_key", True)
         self._tape = _tape(path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:

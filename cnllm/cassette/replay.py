@@ -28,7 +28,12 @@ __all__ = ["AsyncPlayer", "Player"]
 
 
 class Player:
-    """Answers from a cassette, never from the network. Each exchange answers once, in the file's order."""
+    """Answers from a cassette, never from the network. Each exchange answers once, in the file's order.
+
+    `needs_key`: a client needs no key to ask it.
+    """
+
+    needs_key = False
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
         self._cassette = _Cassette(path, secrets)
@@ -45,6 +50,8 @@ class Player:
 
 class AsyncPlayer:
     """A `Player` for an async client."""
+
+    needs_key = False
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
         self._cassette = _Cassette(path, secrets)

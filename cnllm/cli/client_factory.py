@@ -163,7 +163,6 @@ def build_client(
         from cnllm.cassette import Player
 
         transport = Player(replay, errors.hide_secrets())
-        api_key = api_key or "none-is-needed-to-replay"
     for record in records:
         from cnllm.cassette import Recorder
 

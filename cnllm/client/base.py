@@ -20,7 +20,7 @@ from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
-from cnllm.errors import ClientClosed
+from cnllm.errors import ClientClosed, KeyMissing, Untrusted
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
@@ -368,6 +368,11 @@ class BaseClient(Generic[AnyTransport]):
         api_key = _check_key(options.get("api_key")) or client_key
         if self.simulate:
             key: str | None = api_key or _NO_KEY
+        elif api_key is None and not getattr(self._transport, "needs_key", True):
+            try:
+                key = credentials.key_for(plan, self.registry)
+            except (KeyMissing, Untrusted):  # nothing is sent
+                key = _NO_KEY
         else:
             key = credentials.key_for(plan, self.registry) if api_key is None else api_key
         call = Call(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import cnllm
-from cnllm import Client
-from cnllm.cassette import Player, raw_log
+from cnllm import Client, Registry
+from cnllm.cassette import AsyncPlayer, AsyncRecorder, Player, Recorder, raw_log
+from cnllm.simulator import SimTransport
 
 from .peer import DONE, Peer, delta, reply, stream, texts, usage
 from .support import ONCE, Driver, at, registry
@@ -115,3 +116,18 @@ def test_a_log_that_cannot_be_written_costs_no_call(tmp_path: Path) -> None:
 def test_what_is_no_place_is_refused() -> None:
     with pytest.raises(TypeError, match="raw_log"):
         Client(registry(), raw_log=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["sync", "asyncio"])
+def test_a_replay_needs_no_key(backend: Any, tmp_path: Path) -> None:
+    """Nor does a recording of a replay. With a key nothing is different, and another transport needs one."""
+    tape, again = tmp_path / "tape.jsonl", tmp_path / "again.jsonl"
+    with cnllm.Client(transport=Recorder(SimTransport(Registry.load()), tape), api_key=KEY) as client:
+        said = [client.call(name, "Why?").text for name in ("glm-4.7", "anthropic/claude-sonnet-5-5")]
+    kinds: Any = (Player, Recorder) if backend == "sync" else (AsyncPlayer, AsyncRecorder)
+    player, recorder = kinds
+    for transport, key in ((player(tape), None), (recorder(player(tape), again), None), (player(tape), KEY)):
+        with Driver(backend, transport=transport, registry=Registry.load(), api_key=key) as client:
+            assert [client.call(name, "Why?").text for name in ("glm-4.7", "anthropic/claude-sonnet-5-5")] == said
+    with Driver(backend, registry=Registry.load()) as client, pytest.raises(cnllm.KeyMissing):
+        client.call("glm-4.7", "Why?")

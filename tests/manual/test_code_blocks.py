@@ -1,7 +1,7 @@
 """Every code block of README and the manual runs as it stands there, or says why not.
 
-Keys are set and every endpoint of the registry is at a simulator on this machine, over real sockets. The blocks of a
-page run one after the other, as a reader would.
+Keys are set, except for blocks that promise to need none, and every endpoint of the registry is at a simulator on this
+machine, over real sockets. The blocks of a page run one after the other, as a reader would.
 """
 
 from __future__ import annotations
@@ -70,12 +70,11 @@ class Page:
         self.printed = ""  # by the last block that ran
         self.clients: dict[int, Any] = {}  # by id: a later block may give the name of a client to another one
         self.files: list[Path] = []
+        self.keys = endpoints.keys
         self.patch = monkeypatch
         overlay = folder / endpoints.overlay.name  # a copy: some commands of a page change it
         overlay.write_bytes(endpoints.overlay.read_bytes())
         self._use(overlay)
-        for name in endpoints.keys:
-            monkeypatch.setenv(name, "sk-of-the-manual")
         for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("LANG", "zh_CN.UTF-8" if CHINESE & {*path.parts, path.name} else "C.UTF-8")
@@ -90,6 +89,11 @@ class Page:
     def run(self, block: Block) -> None:
         """Run one block. Raises what it raises, and `Failed` where a command fails."""
         code = block.code.replace(SERVER, self.server)
+        for name in self.keys:
+            if block.keyless:
+                self.patch.delenv(name, raising=False)
+            elif block.kind not in ("text", "after"):
+                self.patch.setenv(name, "sk-of-the-manual")
         match block.kind:
             case "python" | "before" | "after":
                 with redirect_stdout(io.StringIO()) as out:
