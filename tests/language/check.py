@@ -13,7 +13,16 @@ import msgspec
 
 from .texts import Definition, Text
 
-__all__ = ["Finding", "allowed", "first_line_findings", "name_findings", "rules", "sentence_findings", "word_findings"]
+__all__ = [
+    "Finding",
+    "allowed",
+    "chinese_findings",
+    "first_line_findings",
+    "name_findings",
+    "rules",
+    "sentence_findings",
+    "word_findings",
+]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -49,6 +58,16 @@ def word_findings(texts: Iterable[Text]) -> Iterator[Finding]:
             if text.kind in rule.get("kinds", [text.kind]):
                 for match in pattern.finditer(joined):
                     yield Finding(text.file, text.line, rule["name"], match[0].strip(), rule["why"])
+
+
+def chinese_findings(texts: Iterable[Text]) -> Iterator[Finding]:
+    """Yield the words of Chinese texts for which the rules have another one."""
+    patterns = [(rule, re.compile(rule["pattern"])) for rule in rules()["chinese"]]
+    for text in texts:
+        for rule, pattern in patterns:
+            for match in pattern.finditer(text.text):
+                why = f"write {rule['word']}: {rule['why']}"
+                yield Finding(text.file, text.line, "Chinese word", match[0], why)
 
 
 def sentence_findings(texts: Iterable[Text]) -> Iterator[Finding]:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cnllm.cli.language.catalogue import read_catalogue
+
 from . import texts
-from .check import Finding, allowed, first_line_findings, name_findings, rules, sentence_findings, word_findings
+from .check import (
+    Finding,
+    allowed,
+    chinese_findings,
+    first_line_findings,
+    name_findings,
+    rules,
+    sentence_findings,
+    word_findings,
+)
 from .texts import ROOT, Definition, Text, page_texts, python_file
 
 CODE = ("cnllm", "docs/generate", "maintenance", "benchmarks", "fuzz")
@@ -21,6 +34,26 @@ def pages() -> Iterator[Path]:
     for path in sorted((ROOT / "docs").rglob("*.md")):
         if path.parent.name != "zh" and "<!-- Written by" not in path.read_text(encoding="utf-8")[:200]:
             yield path
+
+
+GLOSSARY = ROOT / "docs" / "zh" / "explanation" / "glossary.md"
+CHINESE_CODE = ("issues_zh.py", "vendors_zh.py", "wires.py")  # of docs/generate
+
+
+def chinese_texts() -> Iterator[Text]:
+    """Yield the texts in Chinese: pages, the catalogue of messages, the matrix, and what builds the generated pages."""
+    pages = [ROOT / "README.zh-CN.md", *sorted((ROOT / "docs" / "zh").rglob("*.md"))]
+    for path in pages:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield Text(path.relative_to(ROOT).as_posix(), number, "page", line)
+    for path in sorted((ROOT / "cnllm" / "cli" / "language").glob("zh_*.po")):
+        for entry in read_catalogue(path.read_text(encoding="utf-8")):
+            yield Text(path.name, 0, "string", entry.translation)
+    matrix = ROOT / "cnllm" / "cli" / "matrix" / "texts.json"
+    for name, text in json.loads(matrix.read_text(encoding="utf-8"))["zh"].items():
+        yield Text("texts.json", 0, "string", f"{name}: {text}")
+    for name in CHINESE_CODE:
+        yield from python_file(ROOT / "docs" / "generate" / name).texts
 
 
 def report(findings: Iterator[Finding] | list[Finding]) -> list[str]:
@@ -44,6 +77,22 @@ def test_code_reads_as_the_rules_say(folder: str) -> None:
 def test_a_page_reads_as_the_rules_say(path: Path) -> None:
     read = list(page_texts(path))
     assert report([*word_findings(read), *sentence_findings(read)]) == []
+
+
+def test_chinese_texts_use_one_word_for_a_thing() -> None:
+    found = [one for one in chinese_findings(chinese_texts()) if one.file != GLOSSARY.relative_to(ROOT).as_posix()]
+    assert list(map(str, found)) == []
+
+
+def test_the_chinese_rules_find_their_words_and_the_glossary_has_the_right_ones() -> None:
+    glossary = GLOSSARY.read_text(encoding="utf-8")
+    assert {"思考", "思考强度", "思考预算", "配置项", "接口", "响应", "模拟", "短名"} <= set(
+        re.findall(r"^\| \*\*(.+?)\*\*", glossary, re.MULTILINE)
+    )
+    for text in ("每次回答都推理", "注册表的标志", "思考程度", "编造的回答", "接口没有应答", "可听音频", "从不说谎"):
+        assert list(chinese_findings([Text("a.md", 1, "page", text)])), text
+    for text in ("推理模型", "每次回答都思考", "注册表配置项", "数据发布包", "货币单位"):
+        assert not list(chinese_findings([Text("a.md", 1, "page", text)])), text
 
 
 def test_names_are_nouns_and_verbs() -> None:
