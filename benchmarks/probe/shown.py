@@ -38,8 +38,8 @@ class Endpoint:
 
     @property
     def first(self) -> Request:
-        """The plainest request of all."""
-        return self._requests[4]
+        """The plainest request that the endpoint takes: a streamed one where it takes no other."""
+        return next(r for r, (status, _) in zip(self._requests[4:], self._answers[4:], strict=True) if status == 200)
 
     @property
     def digest(self) -> str:
