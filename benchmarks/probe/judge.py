@@ -45,7 +45,9 @@ def judge(endpoint: Endpoint, shown: Sequence[str], facts: Sequence[Any]) -> lis
         told = None if _is_same(flag, value, truth) else endpoint.tells_apart(changed, foreign=True)
         if told is None:
             verdicts[flag] = Verdict(flag, "recovered" if flag in shown else "silent", value, truth)
-        elif flag.startswith(_PATCHES) and _does_the_same(endpoint, flag, facts):
+        elif (flag.startswith(_PATCHES) and _does_the_same(endpoint, flag, facts)) or (
+            flag.startswith("auth.") and _takes_the_key(endpoint, facts)
+        ):
             verdicts[flag] = Verdict(flag, "another", value, truth)
         else:
             verdicts[flag] = Verdict(flag, "wrong", value, truth, told.content.decode()[:600])
@@ -131,6 +133,15 @@ def _spelled(flags: variants.Tree, flag: str) -> str:
     if flag.endswith(".as") and isinstance(variants.get(flags, flag[:-3]), str):
         return flag[:-3]
     return flag
+
+
+def _takes_the_key(endpoint: Endpoint, facts: Sequence[Any]) -> bool:
+    """Whether the endpoint takes a key in the header that the probe found: it may take several."""
+    found = {f.flag: str(f.value) for f in facts if f.flag.startswith("auth.") and f.answer != "unknown"}
+    headers = {found.get("auth.header", "").lower(): found.get("auth.value", "").replace("{key}", "k")}
+    model = variants.make(endpoint.model, endpoint.flags)
+    first = endpoint.first
+    return respond(model, headers, first.content, first.path, strict=True, public_name="m").status == 200
 
 
 def _does_the_same(endpoint: Endpoint, flag: str, facts: Sequence[Any]) -> bool:

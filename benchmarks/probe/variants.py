@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ def make(model: Model, flags: Tree) -> Model:
     for part in when.values():
         msgspec.convert(part, Flags)
 
+    @cache
     def flags_for(mode: frozenset[str]) -> Flags:
         merged = table
         for key in sorted((k for k in when if set(k.split("+")) <= mode), key=lambda k: (k.count("+"), k)):
@@ -67,8 +68,14 @@ def get(flags: Tree, flag: str) -> Any:
 
 
 def changed(flags: Tree, flag: str, value: Any) -> Tree:
-    """Return a tree with another value of a flag; without it for None."""
-    out = copy.deepcopy(flags)
+    """Return a tree with another value of a flag; without it for None. The rest of the tree is shared."""
+    out = dict(flags)
+    inner = out
+    for key in split(flag)[:-1]:
+        if not isinstance(inner.get(key), dict):
+            break
+        inner[key] = dict(inner[key])
+        inner = inner[key]
     put(out, flag, value)
     return out
 
@@ -122,7 +129,7 @@ def words(keys: list[str]) -> list[str]:
     """Return the words that a flag may have, [] where it has no list of them."""
     if keys[0] == "when":
         keys = keys[2:]
-    kind: Any = inspect.type_info(Flags)
+    kind = _types()
     for key in keys:
         kind = next((k for k in _kinds(kind) if isinstance(k, inspect.StructType | inspect.DictType)), None)
         if isinstance(kind, inspect.StructType):
@@ -138,6 +145,11 @@ def words(keys: list[str]) -> list[str]:
             w for k in _kinds(inner) if isinstance(k, inspect.LiteralType) for w in k.values if isinstance(w, str)
         ]
     return found
+
+
+@cache
+def _types() -> Any:
+    return inspect.type_info(Flags)
 
 
 def _kinds(kind: Any) -> list[Any]:

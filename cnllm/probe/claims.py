@@ -13,7 +13,7 @@ from cnllm.probe.facts import Fact
 from cnllm.registry import param_rules
 from cnllm.registry.model import Model, conditions
 
-__all__ = ["ClaimVerdict", "judged"]
+__all__ = ["ClaimVerdict", "is_same", "judged"]
 
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
@@ -54,7 +54,7 @@ def _judge(model: Model, fact: Fact) -> tuple[Word, ClaimVerdict]:
     elif claimed is None or model.layer(flag, atoms) == "defaults" or claimed == "unknown":
         word = "agreed" if claimed == fact.value and claimed is not None else "unclaimed"
     else:
-        word = "agreed" if _same(flag, claimed, fact) else "contradicted"
+        word = "agreed" if is_same(flag, claimed, fact) else "contradicted"
     return word, ClaimVerdict(fact.flag, claimed, fact.value, fact.answer, where, fact.quote)  # type: ignore[arg-type]
 
 
@@ -82,7 +82,7 @@ def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
     return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
 
 
-def _same(flag: str, claimed: Any, fact: Fact) -> bool:
+def is_same(flag: str, claimed: Any, fact: Fact) -> bool:
     """Whether two values mean the same on the wire."""
     seen = fact.value
     if flag == "schema.methods":

@@ -8,9 +8,21 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["AnswerWord", "Fact", "Finding", "leaf_facts"]
+__all__ = ["USUAL", "AnswerWord", "Fact", "Finding", "leaf_facts"]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
+USUAL: dict[str, Any] = {
+    "messages.empty": "null",
+    "messages.system": "any",
+    "messages.consecutive_roles": "keep",
+    "messages.first_user": False,
+    "messages.content": "parts",
+    "tools.supported": True,
+    "tools.parallel": True,
+    "tool_choice.allowed": ["auto", "none", "required", "named"],
+    "stream.tools": True,
+}
+"""What the documentation of the protocols says of flags whose value alone shows a difference."""
 
 
 class Finding(Struct, frozen=True):

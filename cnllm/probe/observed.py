@@ -305,15 +305,14 @@ def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> 
     if rules is None:
         return
     own = [learnt.usage[0]] if learnt.usage is not None else []
-    found = [
-        (e.number, at, usage) for e in exchanges for at, usage in [_counts_at([*own, *(rules.at or ())], e.answer.data)]
-    ]
-    at = next((at for _, at, usage in found if usage is not None), None)
-    counted = [(number, usage) for number, place, usage in found if place == at and usage is not None]
+    found = [(e, at, usage) for e in exchanges for at, usage in [_counts_at([*own, *(rules.at or ())], e.answer.data)]]
+    found.sort(key=lambda each: isinstance(each[0].answer.data, list))  # whole replies before streams
+    places = list(dict.fromkeys(at for _, at, usage in found if usage is not None))
+    counted = [(e.number, usage) for e, at, usage in found if usage is not None and at == places[0]]
     numbers = tuple(number for number, _ in counted[:2])
-    if at is None or len(numbers) < 2:
-        return
-    yield Fact("usage.at", [at], "works", numbers)
+    if len(numbers) < 2 or found[0][2] is None:
+        return  # nothing is said of whole replies whose counts stand where nobody knows
+    yield Fact("usage.at", places, "works", numbers)
     paths = {name: getattr(rules, name) or [] for name in _COUNTS}
     if learnt.usage is not None:
         paths |= {"input": [learnt.usage[1]], "output": [learnt.usage[2]]}
@@ -333,7 +332,11 @@ def _counts_at(places: Sequence[str], data: Any) -> tuple[str, dict[str, Any] | 
 
 
 def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]) -> Learnt:
-    """Return what is learnt of token counts: one number grows with the requests, another one with the replies."""
+    """Return what is learnt of token counts: one number grows with the requests, another one with the replies.
+
+    Only replies of the kind of the last one are compared, whole or streamed: the other kind may have no counts.
+    """
+    is_streamed = exchanges[-1].answer.streamed
     rows = [
         (
             _size((e.ask.body or {}).get("messages"), (e.ask.body or {}).get("tools")),
@@ -341,7 +344,10 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
             _numbers(e.answer.data),
         )
         for e in exchanges
-        if e.answer.passed and e.answer.reply is not None and not e.answer.abandoned
+        if e.answer.passed
+        and e.answer.reply is not None
+        and not e.answer.abandoned
+        and e.answer.streamed == is_streamed
     ]
     if len(rows) < 3:
         return learnt

@@ -19,7 +19,17 @@ from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
-__all__ = ["KEY_HEADERS", "PROVIDER", "EndpointPlace", "ProbeTarget", "bare_address", "model_at", "places", "plan_at"]
+__all__ = [
+    "KEY_HEADERS",
+    "PROVIDER",
+    "EndpointPlace",
+    "ProbeTarget",
+    "assumed_at",
+    "bare_address",
+    "model_at",
+    "places",
+    "plan_at",
+]
 
 KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
@@ -97,9 +107,14 @@ def _bases(base_url: str, path: str) -> list[str]:
     return [*(root + version for version in first), root]
 
 
+def assumed_at(registry: Registry, place: EndpointPlace, id: str) -> Model:
+    """Return the model of an endpoint that nobody has described, at a place: what is assumed of any on the wire."""
+    return registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url)
+
+
 def model_at(registry: Registry, place: EndpointPlace, id: str) -> Model:
     """Return the model of an endpoint that nobody has described, at a place. Nothing is adjusted for it."""
-    return plain_model(registry.resolve(f"{PROVIDER}/{id}", protocol=place.protocol, base_url=place.base_url))
+    return plain_model(assumed_at(registry, place, id))
 
 
 def plan_at(

@@ -97,15 +97,19 @@ class ProbeContext(Struct, frozen=True):
         stream: bool = False,
         most: int | None = None,
         patch: Mapping[str, Any] | None = None,
+        joint: str = "",
         **parts: Any,
     ) -> Ask:
-        """Return a request. `set` are values by path, `patch` a change of the mode (the plain one by default)."""
+        """Return a request. `set` are values by path, `patch` a change of the mode (the plain one by default).
+
+        `joint` is the path whose value other requests may have beside their own.
+        """
         mode = self.plain if patch is None else patch
         stream = stream or bool(self.known.get("stream.required"))
         reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
         values = {**leaves(dict(mode)), **(set or {})}
         body = self.bodies.build(messages, stream=stream, values=values, reasons=reasons, **parts)
-        return Ask(body=body, why=why, control=control, stream=stream, most=most)
+        return Ask(body=body, why=why, control=control, stream=stream, most=most, joint=joint)
 
     @property
     def has_roles(self) -> bool:
@@ -122,7 +126,8 @@ class Question(Struct, frozen=True):
     """A question: the flags that it decides, the function that asks it, and the proof in words.
 
     `requests` is the most that one run sends, without the control. `by_model`: the answer depends on the model, so that
-    a question without an effect is asked three times. `capable`: it needs a model that can do it.
+    a question without an effect is asked three times. `capable`: it needs a model that can do it. `opens`: other
+    questions depend on what it finds.
     """
 
     name: str
@@ -132,6 +137,7 @@ class Question(Struct, frozen=True):
     proof: str = ""
     by_model: bool = False
     capable: bool = False
+    opens: bool = False
     applies: Callable[[ProbeContext], bool] = lambda context: True
 
 

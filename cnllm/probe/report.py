@@ -9,24 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cnllm.probe.exchange import ProbeExchange, on_one_line
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import USUAL, Fact
 from cnllm.probe.questions import QUESTIONS
 
 __all__ = ["differences", "estimate", "plan_text", "report", "sentence"]
 
-_CHOICES = ("auto", "none", "required", "named")
 _MOST_JSON = 1500
 _MOST_WORDS = 300
 _wrap = textwrap.TextWrapper(78, break_on_hyphens=False, break_long_words=False).wrap
-_USUAL: dict[str, Any] = {
-    "messages.empty": "null",
-    "messages.system": "any",
-    "messages.consecutive_roles": "keep",
-    "messages.first_user": False,
-    "messages.content": "parts",
-    "tools.supported": True,
-}
-"""What the documentation of the protocols says of flags whose value alone shows a difference."""
 
 
 def differences(facts: Iterable[Fact]) -> list[Fact]:
@@ -39,10 +29,9 @@ def _differs(fact: Fact) -> bool:
         return False
     if fact.answer == "ignored":
         return True
-    if fact.flag in _USUAL:
-        return bool(fact.value != _USUAL[fact.flag])
-    if fact.flag.endswith("tool_choice.allowed"):
-        return len(fact.value) < len(_CHOICES)
+    flag = fact.flag[5:].partition(".")[2] if fact.flag.startswith("when.") else fact.flag
+    if flag in USUAL:
+        return bool(fact.value != USUAL[flag])
     return fact.answer == "refused" and not fact.flag.startswith(("reasoning.mode", "limits."))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,10 +16,12 @@ from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
 from cnllm.probe.facts import Fact, Finding
+from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import Learnt, is_proven, learn, learn_usage, message_of, observed, with_learnt
-from cnllm.probe.place import ProbeTarget, model_at, plan_at
-from cnllm.probe.question import SAME, ProbeContext, Question
+from cnllm.probe.place import ProbeTarget, assumed_at, model_at, plan_at
+from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
+from cnllm.probe.votes import agreed, is_expected, needs_another, repeats_mode
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -106,7 +107,9 @@ class Stopped(Exception):
 
 
 Investigation = Generator[SendPlan | Wait, RawResponse | None, ProbeOutcome]
-Asking = Generator[SendPlan | Wait, RawResponse | None, ProbeAnswer]
+Value = TypeVar("Value")
+Asking = Generator[SendPlan | Wait, RawResponse | None, Value]
+"""A part of an investigation: it yields what a driver is to do."""
 
 
 class _ProbeState:
@@ -127,13 +130,17 @@ class _ProbeState:
         self.learnt = Learnt()
         self.left: tuple[str, ...] = ()  # the questions that are still to be asked
         self.known: Mapping[str, Any] = {}
+        self.shared: dict[str, ProbeExchange] = {}  # the answers to requests that were sent together, by each of them
         self.reserve = 1  # a request for the last check
         self.current: list[int] = []  # the exchanges of the question that is being asked
 
     # ── one request ──────────────────────────────────────────────────────────
 
-    def exchange(self, ask: Ask, place: Any = None, id: str | None = None) -> Asking:
+    def exchange(self, ask: Ask, place: Any = None, id: str | None = None) -> Asking[ProbeAnswer]:
         """Send one request, again where the endpoint asks for patience, and read its answer."""
+        if (known := self.shared.pop(ask.identity, None)) is not None:
+            self.current.append(known.number)
+            return known.answer
         if ask.control and (known := self.controls.get(ask.identity)) is not None:
             self.current.append(known.number)
             return known.answer
@@ -170,6 +177,11 @@ class _ProbeState:
         self.failures = self.failures + 1 if answer.kind == "none" else 0
         return answer
 
+    def exchange_of(self, ask: Ask) -> Asking[ProbeExchange]:
+        """Send one request, and return it with its answer."""
+        yield from self.exchange(ask)
+        return self.exchanges[-1]
+
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""
 
@@ -204,7 +216,7 @@ class _ProbeState:
             written = _ANSWER if usage.output is None else usage.output
             self.spent += self._cost(read, written)
 
-    def is_alive(self) -> Generator[SendPlan | Wait, RawResponse | None, bool]:
+    def is_alive(self) -> Asking[bool]:
         """Whether the endpoint still takes the first request that it took."""
         assert self.found is not None
         ask = next(e.ask for e in self.exchanges if e.answer.passed and e.ask.body is not None)
@@ -234,9 +246,7 @@ class _ProbeState:
 
     # ── one question ─────────────────────────────────────────────────────────
 
-    def question(
-        self, question: Question, context: ProbeContext
-    ) -> Generator[SendPlan | Wait, RawResponse | None, list[Finding]]:
+    def question(self, question: Question, context: ProbeContext) -> Asking[list[Finding]]:
         """Run a question once. A request without an answer ends it without a finding."""
         steps = question.run(context)
         try:
@@ -285,7 +295,7 @@ def investigate(
     try:
         run.found = yield from approach(registry, target, run.exchange, thorough=max_requests >= _THOROUGH)
         facts |= {fact.flag: fact for fact in run.found.facts}
-        yield from _ask_all(run, facts, on_step)
+        yield from _Interview(run, facts, on_step).ask_all()
     except Stopped as stop:
         stopped = str(stop)
     if run.found is not None:
@@ -311,65 +321,134 @@ def investigate(
     return ProbeOutcome(run.found, shown, tuple(run.exchanges), stopped, remarks, run.spent, run.left)
 
 
-def _ask_all(
-    run: _ProbeState, facts: dict[str, Fact], on_step: Callable[[ProbeStep], object] | None
-) -> Generator[SendPlan | Wait, RawResponse | None, None]:
-    """Ask the questions in their order, each as soon as newer facts make it one, until none is left."""
-    assert run.found is not None
-    found = run.found
-    model = model_at(run.registry, found.place, found.id)
-    candidates = collect(run.registry, found.place.protocol)
-    if run.target.claims is not None:
-        candidates = with_claims(candidates, run.target.claims)
-    known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
-    bodies = Bodies(model, found.base, found.drop)
-    asked: set[str] = set()
+class _OpenQuestion:
+    """A question that was asked, and the findings of its runs. `exchanges` are the numbers of its requests."""
 
-    def next_questions() -> list[Question]:
-        context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
-        return [question for question in QUESTIONS if question.name not in asked and question.applies(context)]
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.runs: list[list[Finding]] = []
+        self.exchanges: list[int] = []
 
-    while questions := next_questions():
-        run.left = tuple(question.name for question in questions)
-        context = ProbeContext(bodies, candidates, known, window=found.context, learnt=run.learnt)
-        yield from _ask_one(run, questions[0], context, facts, known, on_step)
-        asked.add(questions[0].name)
-        yield from _check(run)
-    run.left = ()
+    @property
+    def is_settled(self) -> bool:
+        """Whether no further run is needed."""
+        return bool(self.runs) and not needs_another(self.question, self.runs)
 
 
-def _ask_one(
-    run: _ProbeState,
-    question: Question,
-    context: ProbeContext,
-    facts: dict[str, Fact],
-    known: dict[str, Any],
-    on_step: Callable[[ProbeStep], object] | None,
-) -> Generator[SendPlan | Wait, RawResponse | None, None]:
-    """Ask a question as often as it takes, and put what two runs agree on into the facts."""
-    runs: list[list[Finding]] = []
-    run.current = []
-    try:
-        runs.append((yield from run.question(question, context)))
-        while _needs_another(question, runs):
-            hints = {f.flag: f for f in runs[0]}
-            again = replace(context, hints=hints, run=len(runs) + 1, learnt=run.learnt)
-            runs.append((yield from run.question(question, again)))
-    finally:
+class _Interview:
+    """The questions of one probe, and what they have taught. `likely` is what one run alone has found.
+
+    Each question is asked once before any is repeated that said nothing, or nothing but what is assumed of every
+    endpoint of the wire: at the end of the budget, what was asked has taught the most.
+    """
+
+    def __init__(self, run: _ProbeState, facts: dict[str, Fact], on_step: Callable[[ProbeStep], object] | None) -> None:
+        assert run.found is not None
+        self.run = run
+        self.facts = facts
+        self.on_step = on_step
+        self.known: dict[str, Any] = {f.flag: f.value for f in facts.values() if f.answer != "unknown"}
+        self.likely: dict[str, dict[str, Any]] = {}
+        self.asked: set[str] = set()
+        self.later: list[_OpenQuestion] = []
+        self.joined: set[str] = set()
+        place, id = run.found.place, run.found.id
+        self.bodies = Bodies(model_at(run.registry, place, id), run.found.base, run.found.drop)
+        self.assumed = assumed_at(run.registry, place, id).flags
+        candidates = collect(run.registry, place.protocol)
+        self.candidates = candidates if run.target.claims is None else with_claims(candidates, run.target.claims)
+
+    def context(self) -> ProbeContext:
+        """Return what the next question gets."""
+        assert self.run.found is not None
+        known = {key: value for found in self.likely.values() for key, value in found.items()} | self.known
+        window = self.run.found.context
+        return ProbeContext(self.bodies, self.candidates, known, window=window, learnt=self.run.learnt)
+
+    def questions(self) -> list[Question]:
+        """Return the questions that were not asked: those last whose parameters the wire is known to refuse."""
+        context = self.context()
+        questions = [q for q in QUESTIONS if q.name not in self.asked and q.applies(context)]
+        return sorted(questions, key=self.is_documented)
+
+    def is_documented(self, question: Question) -> bool:
+        """Whether a question is about parameters that the wire is known to refuse."""
+        params = self.assumed.params or {}
+        return all(f.startswith("params.") and params.get(f.removeprefix("params.")) is False for f in question.flags)
+
+    def ask_all(self) -> Asking[None]:
+        """Ask the questions in their order, each as soon as newer facts make it one, until none is left."""
+        while True:
+            questions = self.questions()
+            self.run.left = tuple(q.name for q in (*questions, *(o.question for o in self.later)))
+            if questions:
+                opened = _OpenQuestion(questions[0])
+                yield from self.join(questions)
+                self.asked.add(opened.question.name)
+            elif self.later:
+                opened = self.later.pop(0)
+            else:
+                break
+            yield from self.ask(opened)
+            yield from _check(self.run)
+
+    def join(self, questions: list[Question]) -> Asking[None]:
+        """Ask the questions whose first requests one request can ask, if the next question is one of them."""
+        context = self.context()
+        if questions[0].name in self.joined or not _is_joint(questions[0].run(context)):
+            return
+        alike = [q for q in questions if self.is_documented(q) == self.is_documented(questions[0])]
+        runs = [q.run(context) for q in alike if q.name not in self.joined]
+        self.joined |= {q.name for q in alike}
+        for ask, exchanged in (yield from joint_answers(runs, self.run.exchange_of)):
+            self.run.shared[ask.identity] = exchanged
+
+    def ask(self, opened: _OpenQuestion) -> Asking[None]:
+        """Run a question, and again where that is worth more than other questions are."""
+        question, runs = opened.question, opened.runs
+        is_late = bool(runs)
+        self.likely.pop(question.name, None)
+        self.run.current = opened.exchanges
+        try:
+            while not opened.is_settled:
+                hints = {f.flag: f for f in runs[0]} if runs else {}
+                context = replace(self.context(), hints=hints, run=len(runs) + 1)
+                runs.append((yield from self.run.question(question, context)))
+                if not is_late and len(runs) == 1 and not opened.is_settled and self.can_wait(opened):
+                    self.later.append(opened)
+                    self.likely[question.name] = {f.flag: f.value for f in runs[0]}
+                    break
+        finally:
+            self.settle(opened)
+
+    def can_wait(self, opened: _OpenQuestion) -> bool:
+        """Whether another run of a question is worth less than the questions that were not asked."""
+        found = opened.runs[0]
+        return is_expected(found, self.assumed) if found else not opened.question.opens
+
+    def settle(self, opened: _OpenQuestion) -> None:
+        """Put what two runs agree on into the facts."""
+        known, runs = self.known, opened.runs
         known |= {finding.flag: True for finding in (runs[0] if runs else ()) if finding.flag.startswith(SAME)}
-        every = _agreed(question, runs, tuple(dict.fromkeys(run.current)))
-        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if _repeats(fact, known)}
-        new = [fact for fact in every if not _repeats(fact, known)]
+        every = agreed(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
+        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if repeats_mode(fact, known)}
+        new = [fact for fact in every if not repeats_mode(fact, known)]
         for fact in new:
-            old = facts.get(fact.flag)
+            old = self.facts.get(fact.flag)
             if old is None or old.answer == "unknown":
-                facts[fact.flag] = fact
+                self.facts[fact.flag] = fact
                 if fact.answer != "unknown":
                     known[fact.flag] = fact.value
-        run.known = known
-        if on_step is not None:
+        self.run.known = known
+        if self.on_step is not None:
             findings = tuple(fact for fact in new if fact.flag[0] != "_")
-            on_step(ProbeStep(question.name, findings, len(run.exchanges), run.max_requests))
+            count = len(self.run.exchanges)
+            self.on_step(ProbeStep(opened.question.name, findings, count, self.run.max_requests))
+
+
+def _is_joint(steps: Steps) -> bool:
+    ask = next(steps, None)
+    return ask is not None and bool(ask.joint)
 
 
 def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact]:
@@ -387,47 +466,10 @@ def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact
     return {name(fact): replace(fact, flag=name(fact)) for fact in facts.values()}
 
 
-def _agreed(question: Question, runs: list[list[Finding]], exchanges: tuple[int, ...]) -> list[Fact]:
-    """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
-    votes: dict[str, dict[str, list[Finding]]] = {}
-    for findings in runs:
-        for finding in findings:
-            key = json.dumps([finding.value, finding.answer], sort_keys=True, default=str)
-            votes.setdefault(finding.flag, {}).setdefault(key, []).append(finding)
-    facts: list[Fact] = []
-    for flag in dict.fromkeys([*votes, *question.flags]):
-        best = max(votes.get(flag, {}).values(), key=len, default=[])
-        if len(best) < 2:
-            facts.append(Fact(flag, None, "unknown", exchanges))
-        else:
-            facts.append(Fact(flag, best[0].value, best[0].answer, exchanges, best[0].quote))
-    return facts
-
-
-def _repeats(fact: Fact, known: Mapping[str, Any]) -> bool:
-    """Whether a fact of one mode says what holds in every mode."""
-    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
-    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
-
-
-def _check(run: _ProbeState) -> Generator[SendPlan | Wait, RawResponse | None, None]:
+def _check(run: _ProbeState) -> Asking[None]:
     """Raise `Stopped` where the endpoint has begun to refuse everything."""
     if _since_pass(run.exchanges) and not (yield from run.is_alive()):
         raise Stopped("the endpoint refuses every request by now")
-
-
-def _needs_another(question: Question, runs: list[list[Finding]]) -> bool:
-    """Whether a question is asked again: once to confirm, and a third time where two runs differ.
-
-    A question that depends on the model and showed no effect is asked three times.
-    """
-    if len(runs) == 1:
-        is_settled = bool(runs[0]) and all(finding.flag.startswith(SAME) for finding in runs[0])
-        return not is_settled and (bool(runs[0]) or question.by_model)
-    if len(runs) >= 3:
-        return False
-    first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
-    return first != second or (question.by_model and not first)
 
 
 # ── the endpoint as a whole: one that refuses everything by now proves nothing by its refusals ──

@@ -14,7 +14,7 @@ CALLS = {"say 3": ["get_weather"], "question number 4": ["get_weather", "get_tim
 
 def test_the_answers_come_out_right_by_the_overlay_of_a_probe(servers: Servers, tmp_path: Path) -> None:
     for number, origin in enumerate((servers.parsed, servers.plain)):
-        found = probe.run(origin, max_requests=60)
+        found = probe.run(origin, max_requests=100)
         file = tmp_path / f"{number}.toml"
         file.write_text(found.overlay, encoding="utf-8")
         values = {fact.flag: fact.value for fact in found.facts if fact.answer != "unknown"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from cnllm.jsonpath import leaves
@@ -16,6 +17,7 @@ __all__ = ["budget", "budget_under", "effort"]
 
 _TEXT = [Message("user", "What is 17 times 23? Answer with the number.")]
 _NONSENSE = "zq"
+_TRIED = (None, "low", "high")
 _FEW = 5
 _LOW, _HIGH = 1024, 1 << 30
 
@@ -32,13 +34,18 @@ def effort(context: ProbeContext) -> Steps:
     Proof: a level that does not exist is refused, or a high one makes the reasoning longer than a low one.
     """
     refused: list[Finding] = []
-    for at in context.candidates_for("reasoning.effort.at", context.candidates.efforts):
+    places = context.candidates.efforts
+    if len(places) > 1 and not context.hints:
+        values = [{at: _NONSENSE if level is None else _words(context, at)[level] for at in places} for level in _TRIED]
+        places = yield from _with_effect(places, [_at_levels(context, v) for v in values])
+    for at in context.candidates_for("reasoning.effort.at", places):
         nonsense = yield _at_level(context, at, _NONSENSE)
         if nonsense.refused:
             if not _is_about(nonsense, at):
                 continue
-            words = _words(context, at)
-            named = [level for level, word in words.items() if f"{word.casefold()}" in _tokens(nonsense.message)]
+            spelt = _tokens(nonsense.message)
+            words = {level: spelt.get(word.casefold(), word) for level, word in _words(context, at).items()}
+            named = [level for level, word in words.items() if word.casefold() in spelt]
             if len(named) < 2:
                 named = []
                 for level, word in words.items():
@@ -66,13 +73,30 @@ def effort(context: ProbeContext) -> Steps:
     return refused
 
 
+def _with_effect(places: tuple[str, ...], asks: Sequence[Ask]) -> Generator[Ask, ProbeAnswer, tuple[str, ...]]:
+    """Return the paths of which some may have an effect, tried all at once: those first that a refusal names.
+
+    There is none where each request passes and the last ones have reasoning of the same length.
+    """
+    lengths: list[int] = []
+    for ask in asks:
+        answer = yield ask
+        if not answer.passed:
+            return tuple(sorted(places, key=lambda at: not _is_about(answer, at)))
+        lengths.append(_length(answer))
+    return () if max(lengths) <= 1.3 * min(lengths) else places
+
+
 def _at_level(context: ProbeContext, at: str, word: str) -> Ask:
-    return context.ask(_TEXT, why=f"{at}={word}", set={at: word}, patch=_without(context.on, at))
+    return _at_levels(context, {at: word})
 
 
-def _without(patch: dict[str, Any] | None, at: str) -> dict[str, Any]:
-    """Return the patch for on, unless it is a level itself."""
-    return {} if patch is None or at in leaves(patch) else patch
+def _at_levels(context: ProbeContext, values: dict[str, Any]) -> Ask:
+    """Return a request with values by path, and with the patch for on unless it is one of them itself."""
+    patch = context.on
+    if patch is None or not values.keys().isdisjoint(leaves(patch)):
+        patch = {}
+    return context.ask(_TEXT, why=", ".join(f"{at}={value}" for at, value in values.items()), set=values, patch=patch)
 
 
 def _words(context: ProbeContext, at: str) -> dict[str, str]:
@@ -82,8 +106,10 @@ def _words(context: ProbeContext, at: str) -> dict[str, str]:
     return {level: level.upper() if upper else level for level in LEVELS}
 
 
-def _tokens(text: str) -> set[str]:
-    return {word.strip("'\"`.,;:()[]{}").casefold() for word in text.replace(",", " ").replace("/", " ").split()}
+def _tokens(text: str) -> dict[str, str]:
+    """Return the words of a text as it spells them, by their lower case."""
+    words = (word.strip("'\"`.,;:()[]{}") for word in text.replace(",", " ").replace("/", " ").split())
+    return {word.casefold(): word for word in words}
 
 
 def _is_about(answer: ProbeAnswer, path: str) -> bool:
@@ -112,7 +138,11 @@ def budget(context: ProbeContext) -> Steps:
 
     Proof: a number out of range is refused, or a small one makes the reasoning shorter.
     """
-    for at in context.candidates_for("reasoning.budget.at", context.candidates.budgets):
+    places = context.candidates.budgets
+    if len(places) > 1 and not context.hints:
+        values = [dict.fromkeys(places, tokens) for tokens in (_HIGH, 0, _FEW)]
+        places = yield from _with_effect(places, [_at_levels(context, v) for v in values])
+    for at in context.candidates_for("reasoning.budget.at", places):
         found = yield from _budget_at(context, at)
         if found:
             return found

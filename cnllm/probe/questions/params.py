@@ -128,7 +128,7 @@ def stop_items(context: ProbeContext) -> Steps:
 
     def ask(count: float) -> Ask:
         texts = [f"zq{n}zq" for n in range(int(count))]
-        return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts})
+        return context.ask(_HELLO, why=f"{int(count)} stop texts", set={path: texts}, joint=path)
 
     bound = yield from find_bound(ask, 33, 1, known=(4, 5, 16, 1), hint=context.hint("params.stop.items"))
     if isinstance(bound, ProvenBound) and not bound.open:
@@ -171,7 +171,7 @@ def logprobs(context: ProbeContext) -> Steps:
     Proof: the reply has log probabilities.
     """
     path = context.bodies.path("logprobs")
-    answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True})
+    answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True}, joint=path)
     if answer.refused:
         return [Finding("params.logprobs", False, "refused", answer.message)]
     if not context.is_flat or not answer.passed:
@@ -185,7 +185,7 @@ def logprobs(context: ProbeContext) -> Steps:
 def _plain(name: str, value: Any) -> Callable[[ProbeContext], Steps]:
     def run(context: ProbeContext) -> Steps:
         paths = _paths(context, name)
-        answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value})
+        answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
         if not answer.refused:
             if paths[0] == name or not answer.passed:
                 return []
@@ -242,7 +242,8 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             patch = context.on if mode else None
 
             def ask(value: float, path: str = path, patch: Any = patch) -> Ask:
-                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch)
+                joint = path if value in (values.low, values.high) or mode else ""
+                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch, joint=joint)
 
             if mode and not context.hints:
                 inside = yield ask(values.inside)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.jsonpath import get, leaves, set_value
+from cnllm.jsonpath import get, leaves, merge_patch, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import THINKING, message_of, tagged
@@ -55,6 +55,7 @@ def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) 
     requests=1,
     by_model=True,
     capable=True,
+    opens=True,
 )
 def default(context: ProbeContext) -> Steps:
     """Ask without any switch.
@@ -115,15 +116,16 @@ def switch_off(context: ProbeContext) -> Steps:
     Proof: reasoning is gone with the switch and there without it; or no switch does that, and a refusal says that
     reasoning cannot be turned off, in other words than the keys of the request.
     """
-    always: list[Finding] = []
-    for patch in _candidates(context, context.candidates.off):
-        answer = yield _request(context, patch, f"reasoning off by {_describe(patch)}")
-        if answer.passed and not reasons(answer):
-            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
-            return [toggle, Finding("reasoning.off.set", patch, "works")]
-        if not always and _says(answer, patch, _ALWAYS):
-            always = [Finding("reasoning.mode", "always", "refused", answer.message, by=patch)]
-    return always
+    found, refusals = yield from _search(
+        _candidates(context, context.candidates.off),
+        lambda patch: _request(context, patch, f"reasoning off by {_describe(patch)}"),
+        lambda answer: not reasons(answer),
+    )
+    if found is not None:
+        patch = found[0]
+        return [Finding("reasoning.mode", "toggle", "works", by=patch), Finding("reasoning.off.set", patch, "works")]
+    said = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _ALWAYS)), None)
+    return [] if said is None else [Finding("reasoning.mode", "always", "refused", said[1].message, by=said[0])]
 
 
 @question(
@@ -145,17 +147,78 @@ def switch_on(context: ProbeContext) -> Steps:
     Proof: reasoning is there with the switch and not without it; or each switch is refused or idle, and a refusal says
     that the model has none, in other words than the keys of the request.
     """
-    never: list[Finding] = []
-    for patch in _candidates(context, context.candidates.on):
-        answer = yield _request(context, patch, f"reasoning on by {_describe(patch)}")
-        if answer.passed and reasons(answer):
-            toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
-            off = yield from _is_off(context)
-            default = [Finding("reasoning.default", "off", "works")] if off else []
-            return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
-        if not never and _says(answer, patch, _NOT):
-            never = [Finding("reasoning.mode", "never", "refused", answer.message, by=patch)]
-    return never
+    found, refusals = yield from _search(
+        _candidates(context, context.candidates.on),
+        lambda patch: _request(context, patch, f"reasoning on by {_describe(patch)}"),
+        reasons,
+    )
+    if found is not None:
+        patch, answer = found
+        toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
+        off = yield from _is_off(context)
+        default = [Finding("reasoning.default", "off", "works")] if off else []
+        return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
+    said = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _NOT)), None)
+    return [] if said is None else [Finding("reasoning.mode", "never", "refused", said[1].message, by=said[0])]
+
+
+Switched = tuple[dict[str, Any], ProbeAnswer]
+"""A change of the body, and the answer to a request with it."""
+
+
+def _search(
+    patches: Iterable[dict[str, Any]], ask: Callable[[dict[str, Any]], Ask], works: Callable[[ProbeAnswer], bool]
+) -> Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]:
+    """Return the first patch that works, and the refusals of others. Patches of different keys are tried together."""
+    refusals: list[Switched] = []
+
+    def single(patch: dict[str, Any]) -> Generator[Ask, ProbeAnswer, Switched | None]:
+        answer = yield ask(patch)
+        if answer.refused:
+            refusals.append((patch, answer))
+        return (patch, answer) if answer.passed and works(answer) else None
+
+    def within(group: list[dict[str, Any]], *, is_known: bool = False) -> Generator[Ask, ProbeAnswer, Switched | None]:
+        if len(group) == 1:
+            return (yield from single(group[0]))
+        if not is_known:
+            together: dict[str, Any] = {}
+            for patch in group:
+                merge_patch(together, patch)
+            answer = yield ask(together)
+            if answer.passed and not works(answer):
+                return None
+            if not answer.passed:
+                return (yield from one_by_one(group))
+        half = len(group) // 2
+        found = yield from within(group[:half])
+        return found or (yield from within(group[half:], is_known=True))
+
+    def one_by_one(group: list[dict[str, Any]]) -> Generator[Ask, ProbeAnswer, Switched | None]:
+        for patch in group:
+            found = yield from single(patch)
+            if found is not None:
+                return found
+        return None
+
+    for group in _groups(patches):
+        found = yield from within(group)
+        if found is not None:
+            return found, refusals
+    return None, refusals
+
+
+def _groups(patches: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the patches in groups in which each sets other keys."""
+    groups: list[list[dict[str, Any]]] = []
+    for patch in patches:
+        paths = leaves(patch).keys()
+        group = next((g for g in groups if all(paths.isdisjoint(leaves(p)) for p in g)), None)
+        if group is None:
+            groups.append([patch])
+        else:
+            group.append(patch)
+    return groups
 
 
 def _is_off(context: ProbeContext) -> Generator[Ask, ProbeAnswer, bool]:
@@ -200,18 +263,29 @@ def late_off(context: ProbeContext) -> Steps:
             patch: dict[str, Any] = {}
             set_value(patch, context.known[flag], value)
             on.append(patch)
+    groups: dict[int, list[dict[str, Any]]] = {}
     for off in context.candidates_for("reasoning.off.set", context.candidates.off):
-        beside = next((p for p in on if p and not _shares(p, off)), None)
-        if beside is None:
-            continue
+        index = next((n for n, p in enumerate(on) if p and not _shares(p, off)), None)
+        if index is not None:
+            groups.setdefault(index, []).append(off)
+    text = [Message("user", _TEXT)]
+    for number, offs in groups.items():
+        beside = on[number]
         control = yield replace(_request(context, beside, f"reasoning on by {_describe(beside)}"), control=True)
         if not control.passed or not reasons(control):
             continue
-        both = {**leaves(beside), **leaves(off)}
-        text = [Message("user", _TEXT)]
-        answer = yield context.ask(text, why=f"reasoning off by {_describe(off)} beside it", patch={}, set=both)
-        if answer.passed and not reasons(answer):
-            return [Finding("reasoning.off.set", off, "works")]
+        found, _ = yield from _search(
+            offs,
+            lambda off, beside=beside: context.ask(  # type: ignore[misc]
+                text,
+                why=f"reasoning off by {_describe(off)} beside it",
+                patch={},
+                set={**leaves(beside), **leaves(off)},
+            ),
+            lambda answer: not reasons(answer),
+        )
+        if found is not None:
+            return [Finding("reasoning.off.set", found[0], "works")]
     return []
 
 

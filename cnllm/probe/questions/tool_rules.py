@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cnllm.probe.bodies import PlainTool
 from cnllm.probe.bounds import ProvenBound, find_bound
-from cnllm.probe.exchange import Ask
+from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import earlier
@@ -219,48 +219,53 @@ def parameters(context: ProbeContext) -> Steps:
 
 
 # ── calls and results of earlier turns ───────────────────────────────────────
-_IDS = {
-    "short": "a1B2c3D4e",
-    "plain": "call_0a1b2c3d4e5f",
-    "odd": "call:0a/1b.2c",
-    "40": "c" + "0" * 39,
-    "41": "c" + "0" * 40,
-    "64": "c" + "0" * 63,
-    "65": "c" + "0" * 64,
+_SHORT, _PLAIN, _ODD = "a1B2c3D4e", "call_0a1b2c3d4e5f", "call:0a/1b.2c"
+_LIMITS = (64, 40)
+_PATTERNS = {
+    (64, False): r"[\s\S]{1,64}",
+    (40, False): r"[\s\S]{1,40}",
+    (64, True): r"[a-zA-Z0-9_-]{1,64}",
+    (40, True): r"[a-zA-Z0-9_-]{1,40}",
+    (9, True): r"[A-Za-z0-9]{9}",
 }
-_PATTERNS: dict[str, frozenset[str]] = {
-    r"[A-Za-z0-9]{9}": frozenset(_IDS) - {"short"},
-    r"[\s\S]{1,40}": frozenset({"41", "64", "65"}),
-    r"[\s\S]{1,64}": frozenset({"65"}),
-    r"[a-zA-Z0-9_-]{1,64}": frozenset({"odd", "65"}),
-    r"[a-zA-Z0-9_-]{1,40}": frozenset({"odd", "41", "64", "65"}),
-}
-"""The patterns that endpoints are known to have, with the ids above that each refuses."""
+"""The patterns that endpoints are known to have, by their length and by whether they refuse other characters."""
 
 
-@question("ids of calls", "tools.call_id_pattern", requests=6, applies=offers_tools)
+@question("ids of calls", "tools.call_id_pattern", requests=7, applies=offers_tools)
 def ids(context: ProbeContext) -> Steps:
-    """Send earlier calls with ids of several forms.
+    """Send earlier calls with ids of several forms, first with one that breaks every rule.
 
     Proof: ids that do not match are refused, those that do pass.
     """
     builder = yield from earlier(context)
     if builder is None:
         return []
-    good = yield builder.ask("a call id (short)", id=_IDS["short"], control=True)
-    if not good.passed:
-        return []
-    refused: set[str] = set()
-    quote = ""
-    for name in ("65", "odd", "41", "plain", "40", "64"):
-        if name not in ("65", "odd") and not refused:
-            break
-        answer = yield builder.ask(f"a call id ({name})", id=_IDS[name])
-        if answer.refused:
-            refused.add(name)
-            quote = quote or answer.message
-    pattern = next((p for p, ids in _PATTERNS.items() if ids == refused), None)
-    return [Finding("tools.call_id_pattern", pattern, "refused", quote)] if pattern else []
+
+    def ask(id: str, *, control: bool = False) -> Ask:
+        return builder.ask(f"a call id of {len(id)} characters, {id[:16]}", id=id, control=control)
+
+    hint = context.hint("tools.call_id_pattern")
+    length, is_word = next((key for key, pattern in _PATTERNS.items() if pattern == hint), (0, False))
+    if hint is None:
+        good = yield ask(_SHORT, control=True)
+        worst = yield ask(_ODD + "0" * 60)
+        if not good.passed or not worst.refused:
+            return []
+    if not length or is_word:
+        is_word = (yield ask(_ODD)).refused
+    for limit in _LIMITS if not length else [length] if length in _LIMITS else ():
+        beyond = yield ask("c" + "0" * limit)
+        if not beyond.refused:
+            return []
+        if (yield ask("c" + "0" * (limit - 1), control=True)).passed:
+            return _pattern(limit, beyond, is_word=is_word)
+    plain = yield ask(_PLAIN)
+    return _pattern(9, plain, is_word=is_word) if plain.refused else []
+
+
+def _pattern(length: int, refusal: ProbeAnswer, *, is_word: bool) -> list[Finding]:
+    pattern = _PATTERNS.get((length, is_word))
+    return [Finding("tools.call_id_pattern", pattern, "refused", refusal.message)] if pattern else []
 
 
 @question("pictures in results", "tools.result_media", requests=1, applies=offers_tools)

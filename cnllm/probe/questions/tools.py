@@ -29,7 +29,7 @@ _SMALL_TALK = "Say hello in one short sentence. No tool is needed."
 _ORDER = ("auto", "none", "required", "named")
 
 
-@question("tools", "tools.supported", requests=1, by_model=True, capable=True)
+@question("tools", "tools.supported", requests=1, by_model=True, capable=True, opens=True)
 def tools(context: ProbeContext) -> Steps:
     """Offer a tool without any choice: a forced one makes models that reason look as if they had no tools.
 
