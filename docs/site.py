@@ -79,9 +79,11 @@ def write_site(registry: Registry, folder: Path) -> int:
     counts = {name: len(found) for name, found in rows.items()}
     listed = [[_link("index", f"{n}/index.html", n), html.escape(p.title), str(counts[n])] for n, p in
               document.providers.items()]  # fmt: skip
+    current = {name: entry.provider for name, entry in document.models.items() if entry.status != "retired"}
     intro = (
-        f"<p>{len(document.providers)} providers and {len(document.models)} models: what is known and unknown of each, "
-        f"every fact with its source and its line. {_link('index', 'registry.json', 'All of it as JSON')}, with "
+        f"<p>{len(document.models):,} models and {len(document.providers)} providers; {len(current):,} models of "
+        f"{len(set(current.values()))} providers are current. Here is what is known and unknown of each, every fact "
+        f"with its source and its line. {_link('index', 'registry.json', 'All of it as JSON')}, with "
         f"{_link('index', 'registry-export.schema.json', 'a schema')}, {_link('index', 'LICENSE', 'the licence')} and "
         f"{_link('index', 'DATA_SOURCES.md', 'the sources')}. Version {html.escape(document.version)}.</p>"
     )

@@ -64,7 +64,10 @@ _ISSUES = (
         r"takes system messages at the beginning only; cnllm moves or joins them",
         "系统消息只能放在开头；cnllm 会移动或合并",
     ),
-    (r"has no role for system messages; cnllm sends them as the user's", "没有系统消息这一角色；cnllm 作为用户消息发送"),
+    (
+        r"has no role for system messages; cnllm sends them as the user's",
+        "没有系统消息这一角色；cnllm 作为用户消息发送",
+    ),
     (r"refuses two messages of one role in a row; cnllm joins them", "拒绝同一角色的两条连续消息；cnllm 会合并"),
     (
         r"refuses a conversation that the assistant begins; cnllm puts a user message first",

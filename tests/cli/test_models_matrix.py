@@ -9,9 +9,13 @@ import shutil
 import subprocess
 import zlib
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from cnllm import Registry
+from cnllm.cli import matrix
 
 from .support import Machine
 
@@ -157,7 +161,10 @@ def test_the_head_has_title_date_version_and_numbers(machine: Machine, parsed: P
     text = " ".join(" ".join(parsed.text).split())
     current = [model for model in parsed.models().values() if model["status"] != 2]
     assert "What each model can do" in text
-    assert f"{len(current)} current models of {len({model['vendor'] for model in current})} vendors" in text
+    vendors = {model["vendor"] for model in current}
+    registry = Registry.load(str(machine.config / "providers.toml"))
+    assert f"Of {len(registry.names()):,} models and {len(registry.providers)} providers in the registry" in text
+    assert f"{len(current):,} models of {len(vendors)} providers are current" in text
     stamp = re.search(r"Data of (\d{4}-\d\d-\d\d) · registry (\S+)", text)
     assert stamp is not None
     path = machine.run("registry", "path")
@@ -185,6 +192,7 @@ def test_a_model_has_its_known_issues(machine: Machine, parsed: Page) -> None:
         issues = machine.run("models", "show", name, "--issues", "--json").json()
         assert [text for text, _ in parsed.details(name)["issues"]] == [issue["text"] for issue in issues]
         assert [source[0] for _, source in parsed.details(name)["issues"]] == [i["source"] or "" for i in issues]
+        assert parsed.models()[name]["quirks"] == len(issues)
 
 
 def test_the_page_is_small(page: str) -> None:
@@ -249,3 +257,42 @@ def test_where_the_page_cannot_go(machine: Machine) -> None:
 def test_the_script_is_javascript(machine: Machine, parsed: Page) -> None:
     script = machine.file("page.js", parsed.scripts[2][1])
     subprocess.run(["node", "--check", script], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_a_search_lists_the_exact_name_first_and_sources_have_titles(machine: Machine, parsed: Page) -> None:
+    blocks = {id: parsed.block(id) for id in ("data", "texts")}
+    folder = Path(matrix.__file__).parent
+    files = "".join(
+        (folder / name).read_text(encoding="utf-8") for name in ("data.js", "words.js", "list.js", "model.js")
+    )
+    sources = [
+        ["https://docs.z.ai/guides/a", "=", "docs"],
+        ["https://www.npmjs.com/package/opencode-linux-x64/v/1.18.34", "=", "catalogue"],
+        ["https://www.npmjs.com/package/@earendil-works/pi-ai/v/1.5.2", "=", "catalogue"],
+        ["anomalyco/models.dev@f3fc692", "https://github.com/anomalyco/models.dev/tree/f3fc692", "catalogue"],
+        ["some/project#12", "https://github.com/some/project/issues/12", "issue"],
+    ]
+    script = machine.file(
+        "search.js",
+        f"const blocks = {json.dumps(blocks)}, sources = {json.dumps(sources)};\n"
+        "globalThis.document = {getElementById: id => ({textContent: blocks[id]})};\n"
+        f"{files}\n"
+        "const found = ['GLM-4.7', 'deepseek-flash', 'kimi-k3'].map(q => "
+        "{ view.q = q; return exactFirst(inOrder(models.filter(fits))).map(model => model.name); });\n"
+        "const whole = ([text, link, how]) => ({text, link: link === '=' ? text : link, how});\n"
+        "const titles = sources.map(whole).map(sourceTitle);\n"
+        "console.log(JSON.stringify([found, titles]));\n",
+    )
+    done = subprocess.run(["node", script], check=True, capture_output=True, text=True)
+    (glm, deepseek, kimi), titles = json.loads(done.stdout)
+    assert glm[0] == "zai/glm-4.7"
+    assert deepseek[0] == "deepseek/deepseek-flash"
+    assert kimi[0] in ("moonshotai/kimi-k3", "moonshotai-cn/kimi-k3")
+    assert titles == [
+        "Documentation: docs.z.ai",
+        "Public list: opencode",
+        "Public list: pi-ai",
+        "Public list: models.dev",
+        "Users' report: some/project#12",
+    ]

@@ -15,7 +15,7 @@ const models = data.models.id.map((id, i) => {
   const name = `${vendor.key}/${id}`;
   return {
     i, id, name, vendor, can, short, title: at("title") || "", status: at("status"), text: at("text"),
-    released: at("released"), context: at("context"), output: at("output"), border: at("border") || null,
+    released: at("released"), context: at("context"), output: at("output"), border: at("border") || null, quirks: at("quirks"),
     input: at("input"), reply: at("reply"), currency: data.currencies[at("currency")],
     look: [name, vendor.title, ...short].join(" ").toLowerCase(),
     plain: id.split("/").pop().toLowerCase().split(":")[0],

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli.matrix.rows import PageEntry, ValueTable
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import shown_value
-from cnllm.model_facts.known_issues import known_issues
 from cnllm.model_facts.summary import endpoint, levels
 
 if TYPE_CHECKING:
@@ -38,10 +37,7 @@ class DetailData:
         explained = {fact.flag: fact for fact in entry.facts}
         numbers = [self._fact(capability.fact) for capability in entry.capabilities.values()]
         numbers += [self._fact(explained.get(flag)) for flag in NUMBERS]
-        issues = [
-            [self._text(issue.text), self._source(issue.source, issue.seen, issue.how)]
-            for issue in known_issues(model, entry.facts)
-        ]
+        issues = [[self._text(issue.text), self._source(issue.source, issue.seen, issue.how)] for issue in entry.issues]
         row = [
             self._text(model.protocol),
             self._text(endpoint(model)),

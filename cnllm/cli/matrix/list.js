@@ -2,7 +2,7 @@
 const FIRST = 60, MORE = 200;
 const view = {q: "", vendor: "", can: [], currency: "", sort: "released", maybe: false, retired: false};
 const SORTS = ["released", "input", "reply", "context", "output", "name"];
-const COLUMNS = ["pick", "model", "released", "Tools", "Reasoning", "Reads", "Answers", "context", "output", "input", "reply"];
+const COLUMNS = ["pick", "model", "released", "Tools", "Reasoning", "Reads", "Answers", "context", "output", "input", "reply", "quirks"];
 const picked = [];
 
 function fits(model) {
@@ -27,6 +27,14 @@ function inOrder(list) {
   });
 }
 const firstCurrency = () => data.currencies.includes("CNY") && language === "zh" ? "CNY" : "USD";
+
+// What is searched for by its exact name stands first: a short name, then an id, then an id behind its maker.
+function exactFirst(list) {
+  const sought = view.q.toLowerCase();
+  const rank = model => [...model.short, model.name].some(name => name.toLowerCase() === sought) ? 0
+    : model.id.toLowerCase() === sought ? 1 : model.plain === sought ? 2 : 3;
+  return sought ? list.sort((a, b) => rank(a) - rank(b)) : list;
+}
 
 // ── rows ──
 let rows = new Map();
@@ -62,7 +70,8 @@ function row(model) {
     model.released === null ? missing("released")
       : el("td", {role: "cell", "data-c": "released", "data-says": fullDay(model)}, month(model)),
     ...["Tools", "Reasoning", "Reads", "Answers"].map(column => cell(column, model)),
-    count("context"), count("output"), money("input", "in"), money("reply", "out"));
+    count("context"), count("output"), money("input", "in"), money("reply", "out"),
+    el("td", {role: "cell", class: "number", "data-c": "quirks", "data-name": t("col_quirks")}, number(model.quirks)));
   rows.set(model, element);
   return element;
 }
@@ -82,7 +91,7 @@ function showRows(list) {
 
 function showList() {
   const all = models.filter(model => view.retired || model.status !== RETIRED).length;
-  const list = inOrder(models.filter(fits));
+  const list = exactFirst(inOrder(models.filter(fits)));
   showRows(list);
   const isPrice = view.sort === "input" || view.sort === "reply";
   const text = list.length === all ? t("count", {n: number(all)}) : t("count_of", {n: number(list.length), all: number(all)});
@@ -123,7 +132,8 @@ function buildForm() {
     const says = texts[language][`says_${column}`];
     const text = column === "pick" ? unseen(t("col_pick")) : t(`col_${column}`);
     return el("th", {scope: "col", role: "columnheader", "data-c": column, "data-says": says},
-      sorts ? el("button", {type: "button", "data-sort": sorts}, text) : text);
+      sorts ? el("button", {type: "button", "data-sort": sorts}, text) : text,
+      column === "input" || column === "reply" ? el("small", {}, t("per_million")) : null);
   }));
 }
 function fillForm() {

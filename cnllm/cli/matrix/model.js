@@ -4,11 +4,16 @@ function sourceLink(source) {
   const how = source.how ? t(`how_${source.how}`) : "";
   const says = [source.text, how, source.seen ? t("read", {date: source.seen}) : ""].filter(Boolean).join(" · ");
   const isLink = /^https?:\/\//.test(source.link);
-  const text = isLink && source.link === source.text ? host(source.text) : source.text.replace(/[@:].*$/, "");
-  const inferred = source.how === "inferred" ? el("i", {}, t("inferred")) : null;
-  if (!isLink) return el("span", {class: "source", "data-says": says}, source.text, inferred);
+  const text = isLink ? sourceTitle(source) : source.text;
+  if (!isLink) return el("span", {class: "source", "data-says": says}, text);
   return el("span", {class: "source"},
-    el("a", {href: source.link, target: "_blank", rel: "noreferrer noopener", "data-says": says}, text), inferred);
+    el("a", {href: source.link, target: "_blank", rel: "noreferrer noopener", "data-says": says}, text));
+}
+// The kind of a source, and the name by which people know it: the site, the repository, the package without its maker.
+function sourceTitle({text, link, how}) {
+  const place = text === link ? host(text) : text.replace(/[@:].*$/, "");
+  const name = how === "catalogue" ? place.split("/").pop().replace(/-(linux|darwin|win32)-\w+$/, "") : place;
+  return how ? t(`title_${how}`, {name}) : name;
 }
 function host(address) {
   try {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cnllm.cli.matrix.details import DetailData
 from cnllm.cli.matrix.rows import ListData, PageEntry
 from cnllm.model_facts.capabilities import capabilities
+from cnllm.model_facts.known_issues import known_issues
 from cnllm.model_facts.summary import short_names
 
 if TYPE_CHECKING:
@@ -36,11 +37,15 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     for name in registry.names():
         model = registry.resolve(name)
         explained = model.explain()
-        entry = PageEntry(model, explained, capabilities(model, explained), short.get(model.name, ()))
+        entry = PageEntry(
+            model, explained, capabilities(model, explained), known_issues(model, explained), short.get(model.name, ())
+        )
         rows.add(entry)
         details.add(entry)
     order = rows.newest_first()
-    values = _head(*rows.current(), details.last_seen(), registry.version)
+    models, vendors = rows.current()
+    counts = {"all": len(order), "providers": len(registry.providers), "models": models, "vendors": vendors}
+    values = _head(counts, details.last_seen(), registry.version)
     values |= {"style": _read("style.css"), "policy": html.escape(_POLICY), "script": _script()}
     values["manual"] = f'<a href="{html.escape(manual)}" data-t="manual">Manual</a>' if manual else ""
     values["list"] = _json(rows.data(order))
@@ -50,13 +55,13 @@ def render_page(registry: Registry, *, manual: str = "") -> str:
     return first + "".join(values[name] + text for name, _, text in (part.partition("}}") for part in rest))
 
 
-def _head(models: int, vendors: int, seen: str, version: str) -> dict[str, str]:
+def _head(counts: dict[str, int], seen: str, version: str) -> dict[str, str]:
     """Return the sentences above the list in English, and the values in them, from which the script writes others."""
     texts = json.loads(_read("texts.json"))["en"]
-    counts, stamp = {"models": models, "vendors": vendors}, {"date": seen, "version": version}
+    stamp = {"date": seen, "version": version}
     return {
         "counts": html.escape(json.dumps(counts)),
-        "lead": html.escape(texts["lead"].format(**counts)),
+        "lead": html.escape(texts["lead"].format(**{name: f"{count:,}" for name, count in counts.items()})),
         "stamp_values": html.escape(json.dumps(stamp)),
         "stamp": html.escape(texts["stamp"].format(**stamp)),
     }

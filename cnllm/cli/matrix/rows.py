@@ -14,6 +14,7 @@ from cnllm.model_facts.capabilities import KINDS, Capability
 
 if TYPE_CHECKING:
     from cnllm import Fact, Model
+    from cnllm.model_facts.known_issues import KnownIssue
 
 __all__ = ["ListData", "PageEntry", "ValueTable"]
 
@@ -23,11 +24,12 @@ _STATUS = (None, "preview", "retired")
 
 
 class PageEntry(Struct, frozen=True):
-    """A model on the page: the model, its facts, its capabilities, and its short names."""
+    """A model on the page: the model, its facts, its capabilities, its known issues, and its short names."""
 
     model: Model
     facts: Sequence[Fact]
     capabilities: Mapping[str, Capability]
+    issues: Sequence[KnownIssue]
     short: Sequence[str] = ()
 
 
@@ -75,6 +77,7 @@ class ListData:
             "currency": self._currencies.add(terminal.escape((price.currency if price else None) or "")),
             "text": None if flags.input is None else int("text" in flags.input),
             "title": flags.title or model.provider,
+            "quirks": len(entry.issues),
             "short": [terminal.escape(name) for name in entry.short] or 0,
         }
         self._rows.append(row)

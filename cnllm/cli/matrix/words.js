@@ -12,7 +12,7 @@ function translate() {
   for (const element of document.querySelectorAll("[data-t]")) {
     const values = element.dataset.vars ? JSON.parse(element.dataset.vars) : {};
     if (values.date) values.date = day(Date.parse(values.date), "long");
-    for (const name of ["models", "vendors"]) if (values[name]) values[name] = number(values[name]);
+    for (const name of ["all", "providers", "models", "vendors"]) if (values[name]) values[name] = number(values[name]);
     element.textContent = t(element.dataset.t, values);
   }
   for (const element of document.querySelectorAll("[data-t-label]")) {
