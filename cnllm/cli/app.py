@@ -123,7 +123,12 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         if not stdio.prepare_streams():
             raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
-        if "_CNLLM_COMPLETE" in os.environ:
+        if (shell := os.environ.get("_CNLLM_COMPLETE")) == "powershell_complete":
+            from cnllm.cli import completion
+
+            completion.complete_in_powershell(root)
+            return errors.WHOLE
+        if shell is not None:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
         status = _invoke(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()

@@ -21,7 +21,26 @@ __all__ = [
     "completion",
 ]
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "powershell")
+
+_POWERSHELL = """\
+Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
+    param($word, $command, $cursor)
+    $length = [Math]::Min($cursor - $command.Extent.StartOffset, $command.Extent.Text.Length)
+    $env:%(complete_var)s = 'powershell_complete'
+    $env:COMP_WORDS = $command.Extent.Text.Substring(0, $length)
+    $env:COMP_WORD = $word
+    try {
+        %(prog_name)s | ForEach-Object {
+            $value, $help = $_ -split "`t", 2
+            if (-not $help) { $help = $value }
+            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
+        }
+    } finally {
+        Remove-Item Env:%(complete_var)s, Env:COMP_WORDS, Env:COMP_WORD
+    }
+}
+"""
 
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -98,12 +117,27 @@ To install:
   bash   echo 'eval "$(cnllm completion bash)"' >> ~/.bashrc
   zsh    echo 'eval "$(cnllm completion zsh)"' >> ~/.zshrc
   fish   cnllm completion fish > ~/.config/fish/completions/cnllm.fish
+  PowerShell   cnllm completion powershell >> $PROFILE
 Then open a new shell.
 
 \b
 Example:
   cnllm call --model glm<Tab>
 """
+
+
+def complete_in_powershell(command: click.Command) -> None:
+    """Print the completions of the words that PowerShell passes, each with its help behind a tab."""
+    import os
+
+    from click.shell_completion import ShellComplete, split_arg_string
+
+    word = os.environ.get("COMP_WORD", "")
+    words = split_arg_string(os.environ.get("COMP_WORDS", ""))[1:]
+    if word and words and words[-1] == word:
+        words.pop()
+    for item in ShellComplete(command, {}, "cnllm", "_CNLLM_COMPLETE").get_completions(words, word):
+        click.echo(f"{item.value}\t{item.help or ''}")
 
 
 @click.command(epilog=EPILOG)
@@ -114,6 +148,9 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     It completes commands, options, models and providers.
     """
+    if shell == "powershell":
+        click.echo(_POWERSHELL % {"prog_name": "cnllm", "complete_var": "_CNLLM_COMPLETE"})
+        return
     from click.shell_completion import get_completion_class
 
     completion_class = get_completion_class(shell)

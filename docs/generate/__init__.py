@@ -24,6 +24,7 @@ from docs.generate import (
     faults,
     flags,
     issues,
+    man,
     notes,
     option_docs,
     options,
@@ -62,9 +63,10 @@ PAGES_ZH: dict[str, Callable[[], str]] = {"wires": wires.page_zh}
 """The same for docs/zh/reference."""
 
 MODULES: dict[Path, Callable[[], str]] = {
+    FOLDER / "cnllm.1": man.page,
     FOLDER.parent.parent / "cnllm" / "client" / "option_help.py": option_docs.help_module,
 }
-"""Modules of the package that are generated."""
+"""Other files that are generated: modules of the package, and the man page."""
 
 PICTURES: dict[Path, Callable[[], str]] = {
     **{

@@ -11,7 +11,7 @@ from cnllm.cli.app import root
 from cnllm.cli.chat_commands import COMMANDS
 from docs.generate.markdown import cell, table
 
-__all__ = ["page"]
+__all__ = ["helps", "page"]
 
 _WIDTH = 100
 
@@ -24,7 +24,7 @@ def page() -> str:
         "common stands under "
         "[the command line](command-line.md).",
     ]
-    for path, shown in _helps(root, []):
+    for path, shown in helps(_WIDTH):
         level = 2 if len(path) < 2 else 3
         parts += [f"{'#' * level} {' '.join(['cnllm', *path])}", f"```text\n{shown}\n```"]
     parts += [
@@ -35,11 +35,16 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _helps(command: click.Command, path: list[str]) -> Iterator[tuple[list[str], str]]:
+def helps(width: int) -> Iterator[tuple[list[str], str]]:
+    """Yield the words of every command, and the help that it prints at this width."""
+    yield from _helps(root, [], width)
+
+
+def _helps(command: click.Command, path: list[str], width: int) -> Iterator[tuple[list[str], str]]:
     """Yield each command's words and its help, a group before its commands."""
     names = {name for param in command.params for name in param.opts}
     flag = "--help-all" if "--help-all" in names else "--help"
-    result = CliRunner().invoke(root, [*path, flag], prog_name="cnllm", terminal_width=_WIDTH)
+    result = CliRunner().invoke(root, [*path, flag], prog_name="cnllm", terminal_width=width)
     if result.exit_code != 0:
         raise RuntimeError(f"cnllm {' '.join(path)} {flag}: {result.output}")
     yield path, result.output.rstrip()
@@ -48,4 +53,4 @@ def _helps(command: click.Command, path: list[str]) -> Iterator[tuple[list[str],
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None
-            yield from _helps(inner, [*path, name])
+            yield from _helps(inner, [*path, name], width)

@@ -239,7 +239,7 @@ def test_a_traceback_only_with_debug(machine: Machine) -> None:
     assert done.status == 2
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_completion_prints_a_script_and_its_help_says_where_to(machine: Machine, shell: str) -> None:
     done = machine.run("completion", shell)
     assert done.status == 0

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,9 @@ def test_what_the_files_name_exists() -> None:
             assert source in compose["volumes"] or (DEPLOY / source).is_file()
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert all((ROOT / line[1:]).exists() for line in ignored if line.startswith("!"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {f"!{name}" for name in (*wheel["force-include"], *wheel["shared-data"])} <= set(ignored)
     assert gateway["env_file"] == ".env"
     names = set(re.findall(r"^(\w+)=$", (DEPLOY / "example.env").read_text(), re.MULTILINE))
     registry = Registry.load()
