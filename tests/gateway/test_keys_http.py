@@ -523,6 +523,9 @@ def test_the_page_of_the_operator_shows_what_is_used_of_what(tmp_path: Path) -> 
         assert used["period_ends"]["CNY"] - used["period_starts"]["CNY"] == 86_400
         assert "digest" not in used
         assert b"keyRows" in here.http.get("/ui").content
+        (entry,) = here.http.get("/ui/requests").json()
+        assert (entry["key"], entry["team"]) == (used["name"], "t")
+        assert entry["cost"]["currency"] == "CNY"
 
 
 def test_a_quote_has_what_a_budget_reserves(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 import yaml
 
 from cnllm import AsyncClient, Message
+from cnllm.gateway import monitoring
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.monitoring.facts import Round, last_round
 from cnllm.gateway.monitoring.recent import Recent, hide_secrets
@@ -423,3 +425,62 @@ def test_without_metrics_there_is_no_page_of_them() -> None:
     for options, status in (((), 200), (("--no-metrics",), 404)):
         with serving("--simulate", "--key", KEY, "--store", "memory:", *options) as (_, url):
             assert httpx.get(f"{url}/metrics", headers=headers).status_code == status
+
+
+UI = Path(monitoring.__file__).parent / "ui"
+
+
+def run_ui(tmp_path: Path, language: str, code: str) -> Any:
+    """Run the scripts of the page over a document that holds no more than what they set, and return what `code` is."""
+    stub = (
+        "const node = () => ({dataset: {}, children: [], append(...all) { this.children.push(...all); }, "
+        "addEventListener() {}, replaceChildren() {}, setAttribute() {}});\n"
+        "globalThis.document = {documentElement: node(), createElement: node, getElementById: node,\n"
+        "title: '', querySelectorAll: () => []};\n"
+        f"Object.defineProperty(globalThis, 'navigator', {{value: {{language: {language!r}}}}});\n"
+        "globalThis.fetch = async () => ({ok: true, json: async () => []});\n"
+        "const shown = value => value?.textContent ?? (value?.children ?? []).map(shown).join('');\n"
+    )
+    scripts = "\n".join((UI / name).read_text(encoding="utf-8") for name in ("words.js", "page.js"))
+    path = tmp_path / "ui.js"
+    path.write_text(f"{stub}{scripts}\nconsole.log(JSON.stringify({code}));\n", encoding="utf-8")
+    done = subprocess.run(
+        ["node", str(path)], capture_output=True, text=True, check=True, env={**os.environ, "TZ": "UTC"}
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_the_page_shows_day_key_and_cost_and_no_path_as_a_model(tmp_path: Path) -> None:
+    entry = {
+        "time": 1795000000, "status": 200, "key": "team-a", "model": "zai/glm-4.7", "path": "/v1/x", "notes": [],
+        "seconds": 1, "protocol": "openai-chat", "usage": {"input": 1, "output": 2},
+    }  # fmt: skip
+    cost = {"amount": "0.0002", "currency": "USD"}
+    rows = [
+        {**entry, "cost": cost},
+        {**entry, "cost": {**cost, "missing": ["tools"]}},
+        entry | {"model": "", "key": ""},
+    ]
+    code = f"{json.dumps(rows)}.map(entry => row(entry).children.map(shown))"
+    exact, bound, bare = run_ui(tmp_path, "en", code)
+    assert exact[0].startswith("18 Nov 2026, ")
+    assert exact[1:4] == ["200", "team-a", "zai/glm-4.7"]
+    assert (exact[8], bound[8], bare[8]) == ("0.0002 USD", "≥ 0.0002 USD", "?")
+    assert bare[2:4] == ["–", "–"], "a path is no model"
+    assert run_ui(tmp_path, "zh-CN", code)[0][0].startswith("2026年11月18日")
+    assert run_ui(tmp_path, "zh-CN", "document.documentElement.lang") == "zh-CN"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_every_text_of_the_page_is_there_in_chinese(tmp_path: Path) -> None:
+    pages = "".join((UI / name).read_text(encoding="utf-8") for name in ("page.html", "login.html"))
+    texts = set(re.findall(r"<(?:title|h\d|th|label|button|p)\b[^>]*>([^<]+)<", pages)) - {"…"}
+    texts |= set(re.findall(r'aria-label="([^"]+)"', pages))
+    script = (UI / "page.js").read_text(encoding="utf-8")
+    texts |= set(re.findall(r'\bt\((?:[^()"`]* \? )?"([^"]+)"', script)) | set(
+        re.findall(r'^ *\["([A-Z][^"]+)", ', script, re.M)
+    )
+    assert len(texts) > 30
+    found = run_ui(tmp_path, "zh", f"{json.dumps(sorted(texts))}.filter(text => !ZH[text])")
+    assert found == []

@@ -20,7 +20,8 @@ LARGEST_FORM = 8 * 1024
 """The bytes of the form of a login."""
 
 _JSON = "application/json"
-_FILES = {"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+_SCRIPT = "text/javascript; charset=utf-8"
+_FILES = {"style.css": "text/css; charset=utf-8", "page.js": _SCRIPT, "words.js": _SCRIPT}
 _SAFE = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

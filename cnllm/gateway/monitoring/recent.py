@@ -90,8 +90,9 @@ def record_of(
 ) -> dict[str, Any]:
     """Return a record: the line of the log, both bodies and the reply, without secrets."""
     needles = tuple(secrets)
+    name = {"key": hide_secrets(entry["key"], needles)} if "key" in entry else {}  # of a key, and no key
     return {
-        "entry": hide_secrets(entry, needles),
+        "entry": hide_secrets(entry, needles) | name,
         "sent": _bounded(hide_secrets(sent, needles)),
         "upstream": _bounded(hide_secrets(upstream, needles)),
         "address": None if address is None else redact_url(address, needles),

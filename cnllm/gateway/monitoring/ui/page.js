@@ -24,6 +24,14 @@ function tokens(usage) {
   return `${usage.input ?? "?"} → ${usage.output ?? "?"}`;
 }
 
+// A lower bound, where something of the cost is not known.
+function money({ cost, usage }) {
+  return cost ? `${cost.missing ? "≥ " : ""}${cost.amount} ${cost.currency}` : usage ? "?" : "";
+}
+
+const moment = (seconds) => new Date(seconds * 1000).toLocaleString(
+  isChinese ? "zh-CN" : "en-GB", { dateStyle: "medium", timeStyle: "medium" });
+
 // The wire of the client, and that of the endpoint where it is another one.
 function wires(entry) {
   const { protocol, upstream_protocol: upstream } = entry;
@@ -33,21 +41,23 @@ function wires(entry) {
 function row(entry) {
   const line = element("tr", null, isBad(entry) ? "bad" : "");
   const time = element("td");
-  const button = element("button", new Date(entry.time * 1000).toLocaleTimeString("en-GB"), "link");
+  const button = element("button", moment(entry.time), "link");
   button.type = "button";
   button.addEventListener("click", () => show(entry.id));
   time.append(button);
   const cells = [
     ["Status", entry.status || "–"],
-    ["Model", entry.model || entry.path],
+    ["Key", entry.key || "–"],
+    ["Model", entry.model || "–"],
     ["Protocol", wires(entry)],
     ["Seconds", number(entry.seconds, 2), "number"],
     ["First", number(entry.first, 2), "number"],
     ["Tokens", tokens(entry.usage), "number"],
+    ["Cost", money(entry), "number"],
     ["Notes", entry.notes.length || "", "number"],
   ].map(([label, text, className]) => {
     const cell = element("td", text, className);
-    cell.dataset.label = label;
+    cell.dataset.label = t(label);
     return cell;
   });
   line.append(time, ...cells);
@@ -56,7 +66,7 @@ function row(entry) {
 }
 
 function pretty(value) {
-  if (value === null || value === undefined) return "nothing was sent";
+  if (value === null || value === undefined) return t("nothing was sent");
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
@@ -73,12 +83,12 @@ async function show(id) {
     const record = await load(`/ui/requests/${encodeURIComponent(id)}`);
     const entry = record.entry;
     byId("title").textContent = `${entry.method} ${entry.path} · ${entry.id}`;
-    const facts = [entry.status, entry.finish && `finish: ${entry.finish}`, entry.error, entry.outcome, entry.broken];
+    const facts = [entry.status, entry.finish && t("finish: {finish}", entry), entry.error, entry.outcome, entry.broken];
     byId("outcome").textContent = facts.filter(Boolean).join(" · ");
-    byId("notes").replaceChildren(...(entry.notes.length ? entry.notes.map(note) : [element("li", "none")]));
+    byId("notes").replaceChildren(...(entry.notes.length ? entry.notes.map(note) : [element("li", t("none"))]));
     byId("sent").textContent = pretty(record.sent);
     byId("upstream").textContent = (record.address ? `${record.address}\n\n` : "") + pretty(record.upstream);
-    byId("reply").textContent = pretty(record.reply ?? "no reply");
+    byId("reply").textContent = pretty(record.reply ?? t("no reply"));
     byId("detail").hidden = false;
     for (const line of byId("rows").children) line.classList.toggle("open", line.dataset.id === id);
     byId("detail").scrollIntoView({ block: "nearest" });
@@ -91,7 +101,7 @@ async function list() {
   try {
     const entries = await load("/ui/requests");
     byId("rows").replaceChildren(...entries.map(row));
-    byId("state").textContent = entries.length === 1 ? "1 request is kept" : `${entries.length} requests are kept`;
+    byId("state").textContent = t(entries.length === 1 ? "1 request is kept" : "{n} requests are kept", { n: entries.length });
   } catch (error) {
     byId("state").textContent = error.message;
   }
@@ -99,28 +109,29 @@ async function list() {
 
 function used(use) {
   const parts = [];
-  if (use.rpm != null) parts.push(`${use.minute_requests} of ${use.rpm} requests a minute`);
-  if (use.tpm != null) parts.push(`${use.minute_tokens} of ${use.tpm} tokens a minute`);
-  if (use.concurrency != null) parts.push(`${use.in_flight} of ${use.concurrency} in flight`);
+  if (use.rpm != null) parts.push(t("{n} of {limit} requests a minute", { n: use.minute_requests, limit: use.rpm }));
+  if (use.tpm != null) parts.push(t("{n} of {limit} tokens a minute", { n: use.minute_tokens, limit: use.tpm }));
+  if (use.concurrency != null) parts.push(t("{n} of {limit} in flight", { n: use.in_flight, limit: use.concurrency }));
   for (const [currency, budget] of Object.entries(use.budgets)) {
-    const period = use.periods[currency] ? ` a ${use.periods[currency]}` : "";
-    const soft = use.soft_budgets[currency] ? `, warns at ${use.soft_budgets[currency]}` : "";
-    parts.push(`${use.spent[currency] ?? "0.00"} of ${budget} ${currency}${period}${soft}`);
+    const period = use.periods[currency] ? t(` a ${use.periods[currency]}`) : "";
+    const soft = use.soft_budgets[currency];
+    const text = t("{n} of {limit} {currency}{period}", { n: use.spent[currency] ?? "0.00", limit: budget, currency, period });
+    parts.push(text + (soft ? t(", warns at {limit}", { limit: soft }) : ""));
   }
-  if (use.expires != null) parts.push(`until ${new Date(use.expires * 1000).toLocaleString("en-GB")}`);
-  return parts.join("; ") || "no limit";
+  if (use.expires != null) parts.push(t("until {time}", { time: moment(use.expires) }));
+  return parts.join(t("; ")) || t("no limit");
 }
 
 function keyRow(use) {
   const line = element("tr");
-  const name = use.kind === "team" ? `team ${use.name}` : use.name;
+  const name = use.kind === "team" ? t("team {name}", use) : use.name;
   const cells = [
-    ["Name", name], ["State", use.state], ["Team", use.team], ["Calls", use.calls, "number"],
+    ["Name", name], ["State", t(use.state)], ["Team", use.team], ["Calls", use.calls, "number"],
     ["Tokens", use.tokens, "number"], ["Used of what", used(use)],
   ];
   for (const [label, text, className] of cells) {
     const cell = element("td", text, className);
-    cell.dataset.label = label;
+    cell.dataset.label = t(label);
     line.append(cell);
   }
   return line;

@@ -1,0 +1,29 @@
+"use strict";
+// The words of the pages, in the language of the browser. An English text is its own key.
+const ZH = {
+  "cnllm gateway: log in": "cnllm 网关：登录", "cnllm gateway": "cnllm 网关", "Operator's key": "管理员密钥", "Log in": "登录",
+  "this key is wrong": "密钥不正确", "no key opens this page: set CNLLM_ADMIN_KEY": "还没有能打开本页的密钥：请设置 CNLLM_ADMIN_KEY",
+  "cnllm gateway: last requests": "cnllm 网关：最近的请求", "Last requests": "最近的请求", "loading…": "正在加载…",
+  "Reload": "刷新", "Log out": "退出登录", "Requests": "请求", "Keys and teams": "密钥与团队", "One request": "单个请求",
+  "Time": "时间", "Status": "状态", "Key": "密钥", "Model": "模型", "Protocol": "协议", "Seconds": "秒数", "First": "首个 token",
+  "Tokens": "token 数", "Cost": "费用", "Notes": "说明", "Name": "名称", "State": "状态", "Team": "团队", "Calls": "调用次数",
+  "Used of what": "用量与限额", "From the client": "客户端发来的", "To the endpoint": "发给接口的", "The reply": "回复",
+  "nothing was sent": "没有发送", "no reply": "没有回复", "none": "无", "no limit": "没有限额",
+  "1 request is kept": "保留了 1 个请求", "{n} requests are kept": "保留了 {n} 个请求", "team {name}": "团队 {name}",
+  "{n} of {limit} requests a minute": "每分钟请求 {n} / {limit}", "{n} of {limit} tokens a minute": "每分钟 token {n} / {limit}",
+  "{n} of {limit} in flight": "正在处理 {n} / {limit}", "{n} of {limit} {currency}{period}": "{period}{n} / {limit} {currency}",
+  " a day": "每天 ", " a week": "每周 ", " a month": "每月 ", ", warns at {limit}": "，达到 {limit} 时提醒", "until {time}": "有效期至 {time}",
+  "in use": "有效", "revoked": "已吊销", "expired": "已过期", "; ": "；", "finish: {finish}": "结束：{finish}",
+};
+const isChinese = /^zh\b/i.test(navigator.language);
+const t = (text, values = {}) =>
+  ((isChinese && ZH[text]) || text).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+
+if (isChinese) {
+  document.documentElement.lang = "zh-CN";
+  document.title = t(document.title);
+  for (const node of document.querySelectorAll("[aria-label]")) node.ariaLabel = t(node.ariaLabel);
+  for (const node of document.querySelectorAll("h1, h2, h3, th, label, button, p")) {
+    node.textContent = t(node.textContent.trim());
+  }
+}
