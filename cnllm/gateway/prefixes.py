@@ -1,6 +1,6 @@
 """Notice that a request of a conversation does not begin as the one before it, so that the endpoint's cache is lost.
 
-No word of a client is kept: of each request the digests and the lengths of its parts.
+No word of a client is kept: of each request the hashes and the lengths of its parts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Prefixes:
     """The last conversations of a process. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._threads: OrderedDict[tuple[str, str, str, bytes], list[Thread]] = OrderedDict()
+        self._threads: OrderedDict[tuple[str, str, str, int], list[Thread]] = OrderedDict()
 
     def follow(self, owner: str, plan: Plan, parts: Fingerprint) -> tuple[Thread, PrefixRecord, Note | None]:
         """Return the conversation that a request of a client goes on with, and whether it begins as before."""

@@ -6,7 +6,6 @@ then the other messages. After the first byte that differs, it reads nothing fro
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +52,10 @@ _TIME = re.compile(
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-|[0-9a-fA-F]{12,}|\b(?=\w*\d)(?=\w*[A-Za-z])\w{16,}\b")
 
 
-_Mark = tuple[str, bytes, int]
+_LABEL = re.compile(rb'\{(?:"role":"|"type":"function","function":\{"name":")([\w-]+)"')
+"""How a message or a function begins, where cnllm wrote it."""
+
+_Mark = tuple[str, int, int]
 
 
 class PrefixBreak(Struct, frozen=True):
@@ -84,9 +86,10 @@ def first_break(before: Mapping[str, Any], after: Mapping[str, Any]) -> PrefixBr
 
 
 class Fingerprint(Struct, frozen=True):
-    """The parts of a request without their words: of each its role or name, a digest, and its length in bytes.
+    """The parts of a request without their words: of each its role or name, a hash, and its length in bytes.
 
-    `names` are those of the sections in the body, with brackets where a section is a list.
+    The hashes are Python's, whose key is random: they mean something in one process only. `names` are those of the
+    sections in the body, with brackets where a section is a list.
     """
 
     tools: tuple[_Mark, ...]
@@ -115,12 +118,12 @@ class Fingerprint(Struct, frozen=True):
         return tuple([mark for mark in self.messages if not mark[0].endswith(_SYSTEM_LABELS)])
 
     @property
-    def first_turn(self) -> bytes:
-        """Return the digest of the first message that is not the system's; empty where there is none."""
+    def first_turn(self) -> int:
+        """Return the hash of the first message that is not the system's; 0 where there is none."""
         for label, digest, _ in self.messages:
             if not label.endswith(_SYSTEM_LABELS):
                 return digest
-        return b""
+        return 0
 
 
 class PrefixLoss(Struct, frozen=True):
@@ -142,19 +145,23 @@ def content_fingerprint(content: bytes, memory: MessageMemory | None = None) -> 
     sections: list[tuple[_Mark, ...]] = []
     names: list[str] = []
     for keys in _SECTIONS:
-        key = next((key for key in keys if key in body and bytes(body[key]) != b"null"), "")
-        data = bytes(body[key]) if key else b"[]"
-        is_list = data.startswith(b"[")
-        items = map(bytes, _elements(data)) if is_list else (data,)
-        sections.append(tuple([_remembered_mark(item, memory) for item in items]))
-        names.append(f"{key}[]" if is_list else key)
+        name = ""
+        items: list[bytes] = []
+        for key in keys:
+            if key in body and (data := bytes(body[key])) != b"null":
+                is_list = data.startswith(b"[")
+                name, items = (f"{key}[]", [*map(bytes, _elements(data))]) if is_list else (key, [data])
+                break
+        if memory is None:
+            sections.append(tuple(map(_mark, items)))
+        else:
+            sections.append(tuple([_remembered_mark(item, memory) for item in items]))
+        names.append(name)
     return Fingerprint(sections[0], sections[1], sections[2], (names[0], names[1], names[2]))
 
 
-def _remembered_mark(data: bytes, memory: MessageMemory | None) -> _Mark:
+def _remembered_mark(data: bytes, memory: MessageMemory) -> _Mark:
     """Return a part without its words, as the memory has it."""
-    if memory is None:
-        return _mark(data)
     found: _Mark | None = memory.find(data)
     if found is None:
         found = _mark(data)
@@ -236,11 +243,11 @@ _CAUSES = {
 
 def _mark(data: bytes) -> _Mark:
     """Return a part without its words."""
-    value = msgspec.json.decode(data)
-    label = _label(value)
+    begin = _LABEL.match(data)
+    label = _label(msgspec.json.decode(data)) if begin is None else f" ({begin[1].decode()})"
     if _CACHE_MARK in data:
-        data = _encode(_plain(value))
-    return label, hashlib.blake2b(data, digest_size=12).digest(), len(data)
+        data = _encode(_plain(msgspec.json.decode(data)))
+    return label, hash(data), len(data)
 
 
 def _sendable(body: Mapping[str, Any]) -> Any:

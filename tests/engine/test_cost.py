@@ -189,6 +189,34 @@ def test_a_meter_and_the_sum_of_the_prices_agree(
     assert found == cost_of(usage, price)
 
 
+CONDITIONS = (
+    {"peak": ["Mon-Fri 09:00-12:00", "18:30-24:00"], "zone": "+08:00", "holidays": ["2026-10-01"], "input": 1.0},
+    {"peak": ["Sat 00:00-00:01"], "zone": "-05:30", "output": 2.5, "tiers": [{"above": 70_000, "input": 9.0}]},
+    {"peak": ["at noon"], "zone": "+08:00", "input": 1.0},
+)
+PROMOTIONS = ({"until": "2026-10-01", "zone": "+08:00", "input": 0.5, "output": 0.25}, {"cached": 0.1, "input": 2.0})
+
+
+@times(300)
+@given(
+    st.sampled_from((None, *CONDITIONS)),
+    st.sampled_from((None, *PROMOTIONS)),
+    st.none() | st.floats(at("2026-09-30"), at("2026-10-04")),
+    st.integers(1, 100_000),
+    st.none() | st.integers(0, 1000),
+    st.booleans(),
+)
+def test_a_meter_and_the_sum_of_the_prices_agree_at_any_time(
+    hours: Any, promotion: Any, created: float | None, input: int, cached: int | None, has_tiers: bool
+) -> None:
+    tiers = [{"above": 50_000, "input": 7.0, "output": 8.0, "cached": 0.5}] if has_tiers else None
+    price = priced(input=3.0, output=4.0, cached=0.3, tiers=tiers, off_peak=hours, promotion=promotion)
+    usage, meter = Usage(input, 100, None, cached), meter_of(Flags(price=price))
+    for moment in (created, None if created is None else created // 60 * 60):
+        found = meter.cost(usage, moment, {}, calls={}, answered=True, thought=False, is_cut=False)
+        assert found == cost_of(usage, price, moment)
+
+
 @each(
     "counts, beside, tier",
     [

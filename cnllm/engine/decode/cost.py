@@ -26,6 +26,7 @@ __all__ = [
     "cost_of",
     "exact_rate",
     "is_off_peak",
+    "possible_rates",
     "promotion_of",
     "service_rates",
     "tier_rates",
@@ -113,7 +114,7 @@ def base_rates(price: Price) -> dict[str, Any]:
     return rates
 
 
-def _possible_rates(price: Price, service: str | None, input: int | None, created: float | None) -> list[_Rates]:
+def possible_rates(price: Price, service: str | None, input: int | None, created: float | None) -> list[_Rates]:
     """Return the prices of a reply: one table, or several where it is not known which one holds; the cheapest first."""
     if service is not None:
         return [tier_rates(table, table, input) for table in service_rates(price, service)]
@@ -190,7 +191,7 @@ def add_tokens(total: CostSum, usage: Usage, price: Price, created: float | None
     if facts.unknown is not None or facts.factor is None or (charged is None and price.tiers):
         total.miss(facts.unknown or "input", None)
         return
-    tables = _possible_rates(price, facts.service, charged, created)
+    tables = possible_rates(price, facts.service, charged, created)
     if not tables:
         total.miss(f"service {facts.service}", None)
         return

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache, partial
+from math import isfinite
 from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, base_rates, exact_rate, tier_rates
+from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, possible_rates
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearch, once_per_flags
@@ -53,8 +55,8 @@ class Meter:
             and getattr(price, name) is not None
             and (paths := getattr(usage, name, None) if usage is not None else None)
         }
-
-        self._plain_rates = [] if self._reported or self._media else _plain_rates(price)
+        is_metered = price is None or price.currency is None or self._reported or self._media
+        self._plain_rates = None if price is None or is_metered else lru_cache(4)(partial(_plain_rates, price))
 
     @property
     def counts_calls(self) -> bool:
@@ -92,8 +94,8 @@ class Meter:
         `extra` is what the reply holds beside its text, `calls` the number of paid calls by name; None is unknown. A
         count of 0 for a reply that has content (`answered`) was not reported. `is_cut` and `most_output`: see `Facts`.
         """
-        is_plain = self._plain_rates and not is_cut and all(number == 0 for number in calls.values())
-        if is_plain and (plain := self._plain_cost(usage, extra)) is not None:
+        is_plain = not is_cut and (not calls or all(number == 0 for number in calls.values()))
+        if is_plain and (plain := self._plain_cost(usage, created, extra)) is not None:
             return plain
         if answered and (usage.input == 0 or usage.output == 0):
             usage = replace(usage, input=usage.input or None, output=usage.output or None)
@@ -112,14 +114,20 @@ class Meter:
         figure = None if computed is None or computed.currency != reported.currency else computed.amount
         return replace(reported, computed=figure)
 
-    def _plain_cost(self, usage: Usage, extra: Mapping[str, Any]) -> Cost | None:
-        """Return the cost of a reply whose price depends on the length of its input alone; None for any other."""
+    def _plain_cost(self, usage: Usage, created: float | None, extra: Mapping[str, Any]) -> Cost | None:
+        """Return the cost of a reply whose price depends on its minute and its input alone; None for any other."""
         input, output, cached = usage.input, usage.output, usage.cached or 0
-        if not input or not output or usage.cache_write or cached > input:
+        if self._plain_rates is None or not input or not output or usage.cache_write or cached > input:
             return None
-        if self._service_of(extra) is not None:
+        if (self._service and self._service_of(extra) is not None) or (created is not None and not isfinite(created)):
             return None
-        _, fresh_rate, cached_rate, output_rate = next(rates for rates in self._plain_rates if input > rates[0])
+        for above, fresh_rate, cached_rate, output_rate in self._plain_rates(
+            None if created is None else created // 60
+        ):
+            if input > above:
+                break
+        else:
+            return None
         amount = (input - cached) * fresh_rate + output * output_rate
         if cached:
             if cached_rate is None:
@@ -191,21 +199,21 @@ class Meter:
         return found
 
 
-def _plain_rates(price: Price | None) -> list[tuple[float, Decimal, Decimal | None, Decimal]]:
-    """Return the prices of fresh input, cached input and output by the length from which they hold, the longest first.
+def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decimal, Decimal | None, Decimal]]:
+    """Return the prices of fresh input, cached input and output in a minute, counted since 1970; None is unknown.
 
-    Empty where anything else decides about the price.
+    Each stands with the length of the input above which it holds, the longest first. Empty where anything else decides
+    about the price: hours and days of the registry begin with a minute.
     """
-    if price is None or price.currency is None or price.off_peak or price.promotion or price.factors:
+    if price.factors or price.output_thinking is not None:
         return []
-    if price.output_thinking is not None:
-        return []
-    base = base_rates(price)
+    tables = (price.tiers, (price.off_peak or {}).get("tiers"), (price.promotion or {}).get("tiers"))
+    borders = {-1.0, *(tier.get("above", 0) for tiers in tables for tier in tiers or ())}
     out = []
-    for above in sorted([-1.0, *(tier.get("above", 0) for tier in price.tiers or ())], reverse=True):
-        rates = tier_rates(base, base, int(above) + 1)
-        fresh, cached, output = rates.get("input"), rates.get("cached"), rates.get("output")
-        if fresh is None or output is None:
+    for above in sorted(borders, reverse=True):
+        found = possible_rates(price, None, int(above) + 1, None if minute is None else minute * 60)
+        fresh, cached, output = (found[0].get(name) for name in ("input", "cached", "output"))
+        if len(found) > 1 or fresh is None or output is None:
             return []
         out.append((above, exact_rate(fresh), None if cached is None else exact_rate(cached), exact_rate(output)))
     return out
