@@ -61,11 +61,12 @@ def check_request(request: Request) -> None:
     if request.model:
         check_name("model", request.model, "model")
     options = request.options
-    for name, value in (options.get("extra_headers") or {}).items():
-        check_name("header", value, name)
+    if headers := options.get("extra_headers"):
+        for name, value in headers.items():
+            check_name("header", value, name)
     for index, tool in enumerate(options.get("tools") or ()):
-        function = tool.get("function") if isinstance(tool, Mapping) else None
-        name = function.get("name") if isinstance(function, Mapping) else None
+        function = tool.get("function") if type(tool) is dict or isinstance(tool, Mapping) else None
+        name = function.get("name") if type(function) is dict or isinstance(function, Mapping) else None
         if type(name) is str and len(name) > LONGEST["tool"]:
             raise _long_tool(name, f"tools[{index}]")
     for index, message in enumerate(request.messages):

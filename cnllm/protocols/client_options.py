@@ -73,7 +73,7 @@ class _Place:
     """The rows of one place in a body, as objects are compared with them.
 
     `silent` are the keys that are not counted: by the type of a block, under None where objects have no types.
-    `children` are the keys under which other places stand.
+    `children` are the places below it, by their keys.
     """
 
     __slots__ = ("children", "has_types", "name", "rows", "silent", "usual_kind")
@@ -81,7 +81,7 @@ class _Place:
     def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _Place]]) -> None:
         self.name = name
         self.rows = rows
-        self.children = children
+        self.children = dict(children)
         kinds = {row.partition(".")[0] for row in rows if "." in row} - {"*"}
         self.usual_kind = "message" if "message" in kinds else "custom" if "custom" in kinds else None
         named: list[str | None] = [kind for kind in kinds if kind not in rows or rows[kind].outcome in _READ]
@@ -92,7 +92,7 @@ class _Place:
         """Return the keys that are not counted, in both spellings."""
         keys = {row.rpartition(".")[2] for row in self.rows if kind is None or row.partition(".")[0] in (kind, "*")}
         known = {key for key in keys if (row := self.row(kind, key)) is not None and row.outcome not in _COUNTED}
-        return frozenset(["type", *known, *map(snake_case, known), *(key for key, _ in self.children)])
+        return frozenset(["type", *known, *map(snake_case, known), *self.children])
 
     def row(self, kind: str | None, key: str) -> Field | None:
         """Return the row of a key: its own, or that of any other key."""
@@ -172,12 +172,9 @@ class KeyCounts:
                 for key, value in item.items():
                     if key not in silent and value not in EMPTY:
                         self._count(place, kind, key)
-            for key, child in children:
-                inner = item.get(key)
-                if type(inner) is list:
-                    self._visit(child, inner)
-                elif type(inner) is dict:
-                    self._visit(child, (inner,))
+            for key, value in item.items():
+                if type(value) is not str and (child := children.get(key)) is not None:
+                    self._visit(child, value if type(value) is list else (value,))
 
     def _count(self, place: _Place, kind: str | None, key: str) -> None:
         """Count a key by its row."""

@@ -214,10 +214,10 @@ class Model:
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""
-        checks.require_text("flag", flag)
-        mode = _mode(mode)
-        place = self._places.get((flag, mode))
+        place = self._places.get((flag, mode)) if type(flag) is str and type(mode) is frozenset else None
         if place is None:
+            checks.require_text("flag", flag)
+            mode = _mode(mode)
             place = self._source.where(flag, mode)
             if len(self._places) < _MOST_PLACES:
                 self._places[flag, mode] = place

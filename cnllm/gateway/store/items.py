@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -131,6 +132,7 @@ class Store(Protocol):
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
+@lru_cache(maxsize=256)
 def identity_hash(identity: str) -> bytes:
     """Return the hash that stands for an identity in a store: 16 bytes."""
     return _hash(b"identity", identity.encode("utf-8", "surrogatepass"))
