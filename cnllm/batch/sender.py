@@ -104,9 +104,7 @@ class Sender:
             return await lane.run_loop(request.messages, request.options, self._loop_options)
         if prepared is None or request.lane is not lane:
             prepared = lane.prepare(request.messages, request.options)
-        async for _ in prepared.batches():
-            pass
-        reply: Reply = prepared.reply
+        reply: Reply = await prepared.complete()
         self.price.learn(prepared.plan, reply)
         return reply
 

@@ -64,8 +64,7 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
             given = await run_in_thread(partial(self._open_sets, given))
         _, setup = self._open_call(model, messages, False, given)
         runner = AsyncCallRun(setup)
-        async for _ in runner.batches():
-            pass
+        await runner.complete()
         assert runner.finished is not None
         return runner.finished
 

@@ -63,6 +63,30 @@ class AsyncCallRun(CallDriver):
             if self._watch is not None:
                 self._watch.call_ended(self.finished)
 
+    async def complete(self) -> None:
+        """Carry out the steps of a call whose events nobody reads."""
+        send = self._setup.steps.send
+        result: Any = None
+        self._start = time.monotonic()
+        try:
+            while True:
+                step = send(result)
+                kind = type(step)
+                if kind is list or kind is FinalEvents:
+                    if self._first is None:
+                        self._observe_first(step)
+                    result = await self._next_chunk() if kind is list else None
+                else:
+                    result = await self._carry_out(step)
+        except StopIteration as stop:
+            self._finish(stop.value)
+        except CnllmError as error:
+            raise self._report_error(error) from error.__cause__
+        finally:
+            await self.close()
+            if self._watch is not None:
+                self._watch.call_ended(self.finished)
+
     async def _carry_out(self, step: Any) -> Any:
         match step:
             case Send():
@@ -132,13 +156,13 @@ class AsyncStream(Generic[Answer_co]):
         checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
         self._call = call
         self._runner = AsyncCallRun(setup)
-        self._batches = self._runner.batches()
-        self._events = single_events(self._batches)
+        self._by = by
+        self._batches: AsyncGenerator[list[Event]] | None = None
+        self._events: AsyncGenerator[Event] | None = None
         if by is not None:
-            from cnllm.sentences import by_sentence_async, check_by
+            from cnllm.sentences import check_by
 
             check_by(by)
-            self._events = by_sentence_async(self._events)
 
     @property
     def plan(self) -> Plan:
@@ -152,7 +176,18 @@ class AsyncStream(Generic[Answer_co]):
 
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
+        if self._batches is None:
+            self._batches = self._runner.batches()
         return self._batches
+
+    async def complete(self) -> Reply[Answer_co]:
+        """Read the events that are left, and return the reply."""
+        if self._batches is None and self._runner.finished is None:
+            await self._runner.complete()
+        else:
+            async for _ in self:
+                pass
+        return self.reply
 
     async def stop(self) -> Reply[Answer_co] | None:
         """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
@@ -160,6 +195,12 @@ class AsyncStream(Generic[Answer_co]):
         return self._runner.redact_reply(self._call.partial_reply())
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        if self._events is None:
+            self._events = single_events(self.batches())
+            if self._by is not None:
+                from cnllm.sentences import by_sentence_async
+
+                self._events = by_sentence_async(self._events)
         return self._events
 
     async def __aenter__(self) -> Self:
@@ -167,8 +208,10 @@ class AsyncStream(Generic[Answer_co]):
 
     async def aclose(self) -> None:
         """End the call at any point."""
-        await self._events.aclose()
-        await self._batches.aclose()
+        if self._events is not None:
+            await self._events.aclose()
+        if self._batches is not None:
+            await self._batches.aclose()
         await self._runner.close()
 
     async def __aexit__(
@@ -212,19 +255,24 @@ class DeferredStream(AsyncStream[Any]):
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists; see `AsyncStream.batches`."""
         await self._open()
-        async for batch in self._batches:
+        async for batch in super().batches():
             yield batch
+
+    async def complete(self) -> Reply:
+        """Read the events that are left, and return the reply; see `AsyncStream.complete`."""
+        await self._open()
+        return await super().complete()
 
     async def stop(self) -> Reply | None:
         """End the call; see `AsyncStream.stop`."""
         return await super().stop() if self._is_open else None
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events if self._is_open else self._open_events()
+        return super().__aiter__() if self._is_open else self._open_events()
 
     async def _open_events(self) -> AsyncGenerator[Event]:
         await self._open()
-        async for event in self._events:
+        async for event in super().__aiter__():
             yield event
 
     async def __aenter__(self) -> Self:

@@ -374,12 +374,10 @@ class HttpRequest:
         call = await self._prepared(exchange, messages, options, stream=False)
         async with await self._admitted(exchange, call) as admitted, call:
             self._warn(admitted)
-            async for _ in call.batches():
-                pass
+            reply = admitted.reply = await call.complete()
             if exchange.fallback is not None:
                 self._use_model(exchange, call)
-            admitted.reply = call.reply
-            return call.reply
+            return reply
 
     async def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
         """Return a context in which a call may be sent: within the limits of the client's key."""

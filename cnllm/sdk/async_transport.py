@@ -150,6 +150,4 @@ async def _whole(call: AsyncStream) -> AsyncGenerator[Any]:
 async def _reply(call: AsyncStream) -> Reply:
     """Return the reply of a call."""
     async with call:
-        async for _ in call.batches():
-            pass
-        return call.reply
+        return await call.complete()
