@@ -157,6 +157,7 @@ class AsyncStream(Generic[Answer_co]):
         self._call = call
         self._runner = AsyncCallRun(setup)
         self._by = by
+        self._is_over = False  # no further event will come
         self._batches: AsyncGenerator[list[Event]] | None = None
         self._events: AsyncGenerator[Event] | None = None
         if by is not None:
@@ -177,12 +178,13 @@ class AsyncStream(Generic[Answer_co]):
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
         if self._batches is None:
-            self._batches = self._runner.batches()
+            self._batches = _no_batches() if self._is_over else self._runner.batches()
         return self._batches
 
     async def complete(self) -> Reply[Answer_co]:
         """Read the events that are left, and return the reply."""
-        if self._batches is None and self._runner.finished is None:
+        if self._batches is None and not self._is_over:
+            self._is_over = True
             await self._runner.complete()
         else:
             async for _ in self:
@@ -208,6 +210,7 @@ class AsyncStream(Generic[Answer_co]):
 
     async def aclose(self) -> None:
         """End the call at any point."""
+        self._is_over = True
         if self._events is not None:
             await self._events.aclose()
         if self._batches is not None:
@@ -283,6 +286,12 @@ class DeferredStream(AsyncStream[Any]):
         """End the call at any point."""
         if self._is_open:
             await super().aclose()
+
+
+async def _no_batches() -> AsyncGenerator[list[Event]]:
+    """Yield nothing, for a call that was closed before it began."""
+    return
+    yield
 
 
 async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:

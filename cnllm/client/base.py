@@ -103,7 +103,7 @@ class BaseClient(Generic[AnyTransport]):
         self._on_event = check_callback(on_event)
         if registry is not None:
             checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
-        if not isinstance(simulate, bool | int):
+        if not isinstance(simulate, int):
             raise checks.wrong_type("simulate", simulate, "True or False")
         if retry is not None:
             checks.require_type("retry", retry, Retry, "a cnllm.Retry or None")

@@ -321,7 +321,7 @@ def _rebuilt(parsed: Any, plain: Any) -> Any:
 
 def _without_text(part: Part) -> Part:
     """Return the part without its text, which is checked in another way. A long text need not be copied."""
-    return replace(part, text="") if isinstance(part, Text | Reasoning) else part
+    return replace(part, text="") if type(part) is Text or type(part) is Reasoning else part
 
 
 # ── requests, bodies and errors ──────────────────────────────────────────────

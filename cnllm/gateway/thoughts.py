@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
+_BLOCKS = (Opaque, Media)
 _TOKEN = "cnllm1."
 _DIGEST_BYTES = 16
 _UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
@@ -207,7 +208,7 @@ def _has_blocks(message: Message, model: Model) -> bool:
     They go back to their author only.
     """
     return any(
-        isinstance(part, Opaque | Media) and part.seal is not None and part.seal.protocol == model.protocol
+        type(part) in _BLOCKS and part.seal is not None and part.seal.protocol == model.protocol
         for part in message.parts
     )
 
@@ -215,7 +216,7 @@ def _has_blocks(message: Message, model: Model) -> bool:
 def _with_author(message: Message, turn: Turn) -> Message:
     """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
     parts = message.parts
-    if any(isinstance(part, Opaque | Media) for part in parts):
+    if any(type(part) in _BLOCKS for part in parts):
         parts = tuple([_owned(part, turn) if isinstance(part, Opaque | Media | Text) else part for part in parts])
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 

@@ -80,6 +80,29 @@ def test_nothing_is_sent_before_it_is_asked_for(client: Driver) -> None:
         assert (peer.received, peer.connections) == ([], 0)
 
 
+def test_a_call_is_completed_from_wherever_its_events_were_left() -> None:
+    async def read(peer: Peer) -> None:
+        async with AsyncClient(registry()) as client:
+            unread = client.stream(at(peer), "hi")
+            whole = await unread.complete()
+            assert (whole.text, await unread.complete(), [e async for e in unread]) == ("The sky is blue.", whole, [])
+            begun = client.stream(at(peer), "hi")
+            await anext(aiter(begun))
+            assert (await begun.complete()).text == "The sky is blue."
+            failed = client.stream(at(peer), "hi")
+            with pytest.raises(cnllm.EndpointError):
+                await failed.complete()
+            left = client.stream(at(peer), "hi")
+            await left.aclose()
+            for call in (failed, left):
+                with pytest.raises(cnllm.StreamCut):
+                    await call.complete()
+
+    with Peer([reply()], [reply()], [refused(400, "no")]) as peer:
+        anyio.run(read, peer)
+        assert len(peer.received) == 3
+
+
 def test_leaving_one_stream_leaves_the_others_alone(client: Driver) -> None:
     with Peer(TALK, [stream(*texts("One"), end=False), Again(piece(delta(" two")), 0.01)]) as peer:
         first, second = client.stream(at(peer)), client.stream(at(peer))

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, possible_rates
+from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, is_off_peak, possible_rates
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
 from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearch, once_per_flags
@@ -29,6 +29,7 @@ class Meter:
         "_always",
         "_calls",
         "_factors",
+        "_is_off_peak",
         "_media",
         "_plain_rates",
         "_price",
@@ -55,8 +56,15 @@ class Meter:
             and getattr(price, name) is not None
             and (paths := getattr(usage, name, None) if usage is not None else None)
         }
+        self._is_off_peak = None
+        if price is not None and price.off_peak is not None:
+            self._is_off_peak = lru_cache(4)(partial(_is_off_peak, price))
         is_metered = price is None or price.currency is None or self._reported or self._media
         self._plain_rates = None if price is None or is_metered else lru_cache(4)(partial(_plain_rates, price))
+
+    def knows_hours(self, created: float | None) -> bool:
+        """Whether it is known by which hours a reply of this time, in seconds since 1970, is charged."""
+        return self._is_off_peak is None or self._is_off_peak(_minute(created)) is not None
 
     @property
     def counts_calls(self) -> bool:
@@ -119,15 +127,14 @@ class Meter:
         input, output, cached = usage.input, usage.output, usage.cached or 0
         if self._plain_rates is None or not input or not output or usage.cache_write or cached > input:
             return None
-        if (self._service and self._service_of(extra) is not None) or (created is not None and not isfinite(created)):
+        if self._service and self._service_of(extra) is not None:
             return None
-        for above, fresh_rate, cached_rate, output_rate in self._plain_rates(
-            None if created is None else created // 60
-        ):
-            if input > above:
+        for rates in self._plain_rates(_minute(created)):
+            if input > rates[0]:
                 break
         else:
             return None
+        _, fresh_rate, cached_rate, output_rate = rates
         amount = (input - cached) * fresh_rate + output * output_rate
         if cached:
             if cached_rate is None:
@@ -197,6 +204,16 @@ class Meter:
             elif is_requested:
                 found[name] = None
         return found
+
+
+def _minute(created: float | None) -> float | None:
+    """Return the minute of a time, counted since 1970; None where it is unknown."""
+    return None if created is None or not isfinite(created) else created // 60
+
+
+def _is_off_peak(price: Price, minute: float | None) -> bool | None:
+    """Whether a minute, counted since 1970, has the off-peak price; None is unknown."""
+    return is_off_peak(price, None if minute is None else minute * 60)
 
 
 def _plain_rates(price: Price, minute: float | None) -> list[tuple[float, Decimal, Decimal | None, Decimal]]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from cnllm.engine.decode.meter import meter_of
-from cnllm.engine.decode.settle import price_note
 from cnllm.engine.decode.text_tool_calls import Then, marker_test
 from cnllm.engine.decode.tool_calls import markup_in_names
 from cnllm.engine.encode.plan import Plan
@@ -31,7 +30,7 @@ _decode = msgspec.json.Decoder().decode
 class _Rules:
     """The flags of a model for its usual replies, looked up once."""
 
-    __slots__ = ("finish", "flags", "has_hours", "markers", "meter", "price", "read", "tags")
+    __slots__ = ("finish", "flags", "markers", "meter", "read", "tags")
 
     def __init__(self, model: Model, flags: Flags) -> None:
         reasoning = flags.reasoning
@@ -41,9 +40,7 @@ class _Rules:
         self.read = None if usual_reader is None or is_open else usual_reader(flags)  # an open text begins as reasoning
         self.tags = tuple((reasoning and reasoning.answer_tags) or ())
         self.finish = flags.finish or {}
-        self.price = flags.price
         self.meter = meter_of(flags)
-        self.has_hours = flags.price is not None and flags.price.off_peak is not None
         self.markers: dict[tuple[Then | None, bool], Callable[[str], object] | None] = {}
 
     def may_hold_calls(self, plan: Plan) -> Callable[[str], object] | None:
@@ -83,8 +80,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     finish = None if calls is None else _finish(message, bool(calls), rules.finish, plan.max_output)
     if calls is None or finish is None:
         return None
-    price = rules.price
-    if price and rules.has_hours and price_note(plan.model, price, message.usage, message.created) is not None:
+    if not rules.meter.knows_hours(message.created):  # a note says so
         return None
     parts: list[Part] = []
     if message.reasoning:

@@ -182,6 +182,7 @@ def _call(call: dict[str, Any], paths: _Paths) -> dict[str, Any]:
 # ── messages ─────────────────────────────────────────────────────────────────
 
 
+@once_per_flags
 def turn_writer(flags: Flags) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
     """Return the translation of an encoded message to the endpoint's paths; None where it has the usual ones."""
     paths = _paths(flags)
