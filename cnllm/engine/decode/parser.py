@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from cnllm.engine.decode import endpoint_errors
 from cnllm.engine.decode.framing import (
     BLANK,
@@ -24,7 +26,7 @@ from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.usual_reply import read_usual_reply
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import ReplyTooLarge
+from cnllm.errors import EndpointError, ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
 from cnllm.registry.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart, checks
@@ -458,6 +460,23 @@ class StreamParser:
         if builder.is_empty:
             raise endpoint_errors.empty_reply_error(self._status, self._collected, reply, self._plan)
         return reply
+
+    def close_broken(self) -> Reply:
+        """Return the reply of a stream that broke off. Raises the errors of `close`.
+
+        One that broke off before its first event is cut, too: an empty body is no refusal.
+        """
+        self.end(orderly=False)
+        try:
+            return self.close()
+        except EndpointError as error:
+            if error.reply is None or self._mode == "sse":
+                raise
+            raise StreamCut(
+                "the connection broke off before the reply began",
+                hint="try again",
+                reply=replace(error.reply, finish="cut"),
+            ) from None
 
 
 def parse_response(

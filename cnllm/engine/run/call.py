@@ -28,6 +28,7 @@ from cnllm.engine.run.call_effects import (
     SetReadDeadline,
     Sleep,
     Steps,
+    map_events,
 )
 from cnllm.engine.run.echo_search import (
     EchoFilter,
@@ -103,7 +104,7 @@ class Call:
         if self.parser is None:
             return self._earlier
         try:
-            reply: Reply | None = _close_parser(self.parser, is_broken=True)
+            reply: Reply | None = self.parser.close_broken()
         except (StreamCut, EndpointError) as error:
             reply = error.reply
         if reply is None:
@@ -124,7 +125,7 @@ class Call:
     def _whole(self) -> Steps:
         """Return the reply in one piece; an endpoint that only streams is collected."""
         if self.plan.stream:  # an endpoint that only streams
-            return (yield from _through(self._stream(), lambda _: []))
+            return (yield from map_events(self._stream(), lambda _: []))
         tries = 0
         try:
             while True:
@@ -209,7 +210,7 @@ class Call:
             final.extend(event for event in events if is_verdict(event))
             return [event for event in events if not is_verdict(event)]
 
-        reply = yield from _through(self._stream_searched(), without_verdicts)
+        reply = yield from map_events(self._stream_searched(), without_verdicts)
         corrected = yield from corrections.correct(self.plan, reply, self._ask_again)
         yield FinalEvents(final if corrected is reply else corrected_events(reply, corrected, final))
         return corrected
@@ -299,7 +300,7 @@ class Call:
     def _end_stream(self, parser: StreamParser, last: list[Event], transport_error: TransportError | None) -> Steps:
         """End a stream: return the reply, raise its error, or recover it where it was cut."""
         try:
-            reply = _close_parser(parser, is_broken=transport_error is not None)
+            reply = parser.close() if transport_error is None else parser.close_broken()
         except StreamCut as cut:
             last = [Finished("cut", e.raw) if type(e) is Finished else e for e in last]
             if isinstance(transport_error, IdleTimeout):
@@ -334,7 +335,7 @@ class Call:
         if name is None:
             return self._with_failed((yield from self._stream()))
         events = EchoFilter(name, self._earlier)
-        reply = self._with_failed((yield from _through(self._stream(), events.feed)))
+        reply = self._with_failed((yield from map_events(self._stream(), events.feed)))
         return (yield from self._search(reply, events))
 
     def _search(self, reply: Reply, events: EchoFilter | None) -> Steps:
@@ -488,33 +489,3 @@ class Call:
         yield Observed("recovered")
         yield FinalEvents([NoteAdded(note), *Delivered.of(old).remaining_events(new), *final_events(reply)])
         return reply
-
-
-def _through(steps: Steps, pass_on: Callable[[list[Event]], list[Event]]) -> Steps:
-    """Carry out steps and return their reply. Their events are delivered as a function returns them."""
-    answer = None
-    while True:
-        try:
-            effect = steps.send(answer)
-        except StopIteration as stop:
-            reply: Reply = stop.value
-            return reply
-        answer = yield type(effect)(pass_on(effect)) if isinstance(effect, list) else effect
-
-
-def _close_parser(parser: StreamParser, *, is_broken: bool) -> Reply:
-    """Return the reply of a stream.
-
-    A stream that broke off before its first event is cut, too: an empty body is no refusal.
-    """
-    parser.end(orderly=not is_broken)
-    try:
-        return parser.close()
-    except EndpointError as error:
-        if not is_broken or error.reply is None or parser._mode == "sse":
-            raise
-        raise StreamCut(
-            "the connection broke off before the reply began",
-            hint="try again",
-            reply=replace(error.reply, finish="cut"),
-        ) from None

@@ -16,7 +16,7 @@ FinalEvents               → deliver these events, and read nothing more
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -40,6 +40,7 @@ __all__ = [
     "Sleep",
     "Steps",
     "UseTarget",
+    "map_events",
 ]
 
 Effect = Any  # one of the structs below, or a list of events
@@ -120,3 +121,15 @@ class UseTarget(Struct, frozen=True):
 
 class FinalEvents(list[Event]):
     """A list of events to deliver without reading on."""
+
+
+def map_events(steps: Steps, change: Callable[[list[Event]], list[Event]]) -> Steps:
+    """Carry out steps and return their reply. Their events are delivered as a function returns them."""
+    answer = None
+    while True:
+        try:
+            effect = steps.send(answer)
+        except StopIteration as stop:
+            reply: Reply = stop.value
+            return reply
+        answer = yield type(effect)(change(effect)) if isinstance(effect, list) else effect
