@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,15 +25,15 @@ __all__ = ["COMMANDS", "completions", "run"]
 
 COMMANDS = {
     "/help": "show this list",
-    "/model NAME": "ask another model from now on; without NAME: pick one",
-    "/reasoning LEVEL": "set how much models reason, or default; without LEVEL: show it",
-    "/system TEXT": "replace the system message; /system - removes it; without TEXT: show it",
+    "/model NAME": "ask another model from now on; alone: pick one",
+    "/reasoning LEVEL": "set how much models reason, or default; alone: show it",
+    "/system TEXT": "replace the system message, - removes it; alone: show it",
     "/file FILE": "attach a text, picture or other file to the next question",
     "/tools": "list the tools that the model may call",
     "/retry": "ask the last turn again",
     "/undo": "take the last turn back, in the logs too",
     "/clear": "begin a new conversation; the old one stays in the logs",
-    "/save FILE": "write the conversation: as JSON if FILE ends in .json, else as Markdown",
+    "/save FILE": "write the conversation; FILE.json: as JSON, else Markdown",
     "/cost": "show what this chat has used",
     "/thinking": "show the models' reasoning, or fold it into a line",
     "/quit": "leave, as Ctrl-D does",
@@ -72,9 +73,15 @@ def completions(session: ChatSession, text: str) -> Iterable[str]:
 
 
 def _help(session: ChatSession, argument: str) -> None:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {translate(description)}" for name, description in COMMANDS.items()]
-    stdio.print_line("\n".join([*lines, TYPING]))
+    from cnllm.cli.output.help import wrap
+
+    width, columns = max(map(len, COMMANDS)), shutil.get_terminal_size().columns
+    lines = []
+    for name, description in COMMANDS.items():
+        first, *rest = wrap(translate(description), columns - width - 4)
+        lines += [f"  {name:<{width}}  {first}", *(" " * (width + 4) + line for line in rest)]
+    lines += [line for sentence in TYPING.splitlines() for line in wrap(translate(sentence), columns)]
+    stdio.write_text("".join(f"{line}\n" for line in lines))
 
 
 def _model(session: ChatSession, argument: str) -> None:

@@ -112,7 +112,7 @@ class ChatView(answer.View):
             return
         if self._live:
             stdio.write_text(_ERASE_LINE)
-        print_dim(f"thought for {count} characters")
+        print_dim(f"reasoning of {count} characters is folded")
 
     def _drop(self) -> None:
         if self._count and self._live:

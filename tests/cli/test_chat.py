@@ -55,7 +55,7 @@ def test_thinking_is_folded_into_a_line_and_can_be_shown(machine: Machine) -> No
         done = chat(machine, "hi", "/thinking", "hi", "/thinking", args=HOME)
     assert done.out == "Hello\nHello\n"
     folded, shown = done.err.split("thinking is shown\n")
-    assert folded == "thought for 8 characters\nhome/m · 12 in · 34 out\n"
+    assert folded == "reasoning of 8 characters is folded\nhome/m · 12 in · 34 out\n"
     assert shown == "hm, well\nhm, well\nhome/m · 12 in · 34 out\nthinking is folded\n"
 
 
@@ -70,7 +70,7 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
             == "(the model sent only reasoning, no answer; /thinking shows it, /retry asks again)"
         )
         assert done.out.splitlines()[1] == "Hello"
-        assert "thought for 2 characters" in done.err
+        assert "reasoning of 2 characters is folded" in done.err
         roles = [role for role, _ in sent(peer, 1)]
         assert roles[0] == roles[-1] == "user"
 

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 import pexpect
 import pytest
 
+from cnllm.cli.chat_commands import COMMANDS, TYPING
+from cnllm.cli.output.terminal import display_width
+
 from .support import DONE, HEAD, Hold, Machine, Server, Step, chunk, texts
 
 HOME = ("chat", "--model", "home/m")
@@ -77,12 +80,33 @@ def test_at_a_terminal_an_answer_that_is_not_whole_is_told_and_the_exit_status_s
             assert ends(child) == 0
 
 
+@pytest.mark.parametrize("language", ["C.UTF-8", "zh_CN.UTF-8"])
+def test_help_fits_a_small_terminal_and_breaks_no_word(machine: Machine, language: str) -> None:
+    machine.env["LANG"] = language
+    machine.overlay("http://127.0.0.1:9/v1")
+    with typing(machine, *HOME) as child:
+        child.setwinsize(24, 80)
+        child.send(f"/help{ENTER}")
+        child.expect_exact("/help ")
+        child.expect_exact(PROMPT)
+        lines = [line.rstrip() for line in shown(f"/help {child.before}").splitlines() if line.strip()]
+        child.send(CTRL_D)
+    listed = lines[: max(number for number, line in enumerate(lines) if "Ctrl-C" in line) + 1]
+    assert 13 < len(listed) <= 22
+    assert all(display_width(line) <= 80 for line in listed)
+    words = " ".join(" ".join(listed).split())
+    for text in (*COMMANDS.values(), *TYPING.splitlines()):
+        assert text in words or language != "C.UTF-8", text
+
+
 def test_thinking_is_seen_while_it_lasts_and_then_folded(machine: Machine) -> None:
     with Server([HEAD, chunk(reasoning_content="hm"), texts("Hello"), chunk("stop"), DONE]) as peer:
         machine.overlay(peer.url)
         with typing(machine, *HOME) as child:
             child.send(f"hi{ENTER}")
-            child.expect_exact("\x1b[2mthinking…\x1b[0m\r\x1b[K\x1b[2mthought for 2 characters\x1b[0m\r\nHello")
+            child.expect_exact(
+                "\x1b[2mthinking…\x1b[0m\r\x1b[K\x1b[2mreasoning of 2 characters is folded\x1b[0m\r\nHello"
+            )
             child.expect_exact(PROMPT)
             child.send(f"/quit{ENTER}")
             assert ends(child) == 0
