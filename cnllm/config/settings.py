@@ -220,9 +220,8 @@ def parse_setting(name: str, text: str, file: object, hint: str) -> Any:
 
 def _variables() -> dict[str, str]:
     """Return the variables with the prefix, by setting. Other threads may change the environment meanwhile."""
-    names = [name for name in os.environ if name[: len(_PREFIX)].upper() == _PREFIX]
-    for name in names:
-        _point_out_slip(name)
+    stored = getattr(os.environ, "_data", None)  # undecoded: to decode all names takes longer than to prepare a call
+    names = _names(tuple(os.environ if stored is None else stored))
     return {name[len(_PREFIX) :].lower(): value for name in names if (value := os.environ.get(name)) is not None}
 
 
@@ -254,6 +253,16 @@ def _place(name: str, text: str) -> str:
     variable = f"{_PREFIX}{name.upper()}"
     is_secret = SETTINGS[name].is_secret or len(text) > 200 or looks_secret(text)
     return variable if is_secret else f"{variable}={text}"
+
+
+@functools.lru_cache(maxsize=4)
+def _names(variables: tuple[bytes | str, ...]) -> list[str]:
+    """Return the names with the prefix among those of all variables."""
+    decoded = [os.fsdecode(name) for name in variables]
+    names = [name for name in decoded if name[: len(_PREFIX)].upper() == _PREFIX]
+    for name in names:
+        _point_out_slip(name)
+    return names
 
 
 @functools.cache
