@@ -112,10 +112,10 @@ def test_find_refuses_a_readable_file_that_it_cannot_repair(monkeypatch: pytest.
     keys.set_key("A_KEY", KEY)
     keys.keys_path().chmod(0o640)
 
-    def refuse(descriptor: int, mode: int) -> None:
+    def refuse(file: int, mode: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "fchmod", refuse)
+    monkeypatch.setattr(os, "chmod", refuse)
     with pytest.raises(CnllmError, match="other users") as caught:
         keys.find_key(["A_KEY"])
     assert "chmod 600" in (caught.value.hint or "")

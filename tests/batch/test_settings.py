@@ -17,7 +17,7 @@ OWN = set(BatchOptions.__annotations__) - set(RunOptions.__annotations__)
 PYTHON_ONLY = {"registry", "api_keys", "transport", "on_progress"}  # objects; keys stand in variables: --key-env
 PYTHON_ONLY |= {"log_calls"}  # the command logs as `cnllm logs` says, and not with --no-log
 COMMAND_ONLY = {"source", "models", "ray", "dry_run", "as_json", "no_plot", "key_env", "base_url", "protocol"}
-COMMAND_ONLY |= {"parameters", "tool", "mcp", "mcp_env", "out", "debug", "no_log"}
+COMMAND_ONLY |= {"parameters", "tool", "mcp", "mcp_env", "out", "debug", "no_log", "help_all"}
 
 
 def test_the_struct_has_every_option_of_the_signature() -> None:
