@@ -127,7 +127,7 @@ def _settings(params: dict[str, Any], box: CommandTools | None) -> BatchSettings
             **options,
         )
     except (TypeError, ValueError) as error:
-        raise errors.UsageError(str(error)) from error
+        raise errors.UsageError(str(error), errors.CORRECT) from error
 
 
 def _models_and_keys(params: dict[str, Any], registry: Registry) -> tuple[list[Any], list[str]]:

@@ -97,7 +97,7 @@ class CallRunner:
         try:
             return build_request(self.model, self.messages, stream=self.stream, **self.options)
         except (TypeError, ValueError) as error:
-            raise errors.UsageError(str(error)) from error
+            raise errors.UsageError(str(error), errors.CORRECT) from error
         except LookupError as error:
             raise errors.UsageError(
                 f"{self.model.name} speaks {self.model.protocol}, which this version does not know"
@@ -146,10 +146,13 @@ class CallRunner:
         from cnllm.config import redact
 
         plan, secrets = self.plan, errors.hide_secrets()
+        headers = plan.headers
+        if not client_factory.sends_key(self.model, self.params["key_env"], plan.url):
+            headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
         request = {
             "method": plan.method,
             "url": redact.redact_url(plan.url, secrets),
-            "headers": redact.redact_headers(redact.redact_request_headers(plan.headers, secrets)),
+            "headers": redact.redact_headers(redact.redact_request_headers(headers, secrets)),
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }

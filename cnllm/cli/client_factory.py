@@ -30,6 +30,7 @@ __all__ = [
     "read_key",
     "require_key_name",
     "resolve_model",
+    "sends_key",
 ]
 
 
@@ -139,6 +140,15 @@ def may_send_key(model: Model, variable: str, url: str) -> bool:
     from cnllm.registry.routing import origin_of
 
     return model.trusts(variable, origin_of(url))
+
+
+def sends_key(model: Model, key_env: str | None, url: str) -> bool:
+    """Whether a request of a model has a key: an endpoint on this machine is asked without one where none is set."""
+    from cnllm.client.credentials import is_local
+    from cnllm.config import keys
+
+    names = [key_env] if key_env is not None else model.flags.keys or []
+    return bool(names) and (not is_local(url) or keys.find_key(names) is not None)
 
 
 def is_set(name: str) -> bool:

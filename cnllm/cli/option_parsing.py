@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any, get_args
 
 from cnllm.cli.options import PARAMETERS, SWITCH, WHOLE, Parameter
-from cnllm.cli.output.errors import UsageError
+from cnllm.cli.output.errors import CORRECT, UsageError
 from cnllm.jsonpath import remove
 from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
@@ -44,6 +44,13 @@ CALL_OPTIONS: dict[str, Parameter] = {
     **{name: _one_of(words) for name, words in CHOICES.items()},
 }
 """Options that `-p` passes to the call by name. Any other name is a parameter of the model."""
+_EXAMPLES: dict[type, str] = {
+    float: "0.5",
+    int: "1000",
+    bool: "true",
+    list: "END",
+    dict: """'{"50256": -100}'""",
+}
 
 
 def call_options(
@@ -117,6 +124,8 @@ def parse_parameter(argument: str) -> tuple[str, Any]:
 
 def read_tools(path: str) -> list[dict[str, Any]]:
     """Read tools from a JSON file: a list of tools, or one tool."""
+    if path.endswith(".py"):
+        raise UsageError(f"--tools {path}: a JSON file is expected", f"a function of Python: --tool {path}:FUNCTION")
     tools = _read_json_file(path, "--tools")
     if isinstance(tools, dict):
         tools = tools["tools"] if isinstance(tools.get("tools"), list) else [tools]
@@ -154,12 +163,9 @@ def parse_json(data: bytes, source: str) -> Any:
         raise UsageError(f"{source}:{line}:{column}: this is not UTF-8", "save it as UTF-8") from None
     except json.JSONDecodeError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
-        raise UsageError(f"{source}:{error.lineno}:{error.colno}: not valid JSON: {reason}", _JSON_HINT) from None
+        raise UsageError(f"{source}:{error.lineno}:{error.colno}: not valid JSON: {reason}", CORRECT) from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{source}: not valid JSON: {error}", _JSON_HINT) from None
-
-
-_JSON_HINT = "correct it; nothing was sent"
+        raise UsageError(f"{source}: not valid JSON: {error}", CORRECT) from None
 
 
 def _reject_constant(constant: str) -> None:
@@ -177,7 +183,10 @@ def _check_value(name: str, value: Any) -> Any:
     invalid = not isinstance(value, option.types) or (isinstance(value, bool) and bool not in option.types)
     invalid = invalid or (isinstance(value, list) and not all(isinstance(item, str) for item in value))
     if invalid or (name in CHOICES and value not in CHOICES[name]):
-        raise UsageError(f"{name}={value if isinstance(value, str) else json.dumps(value)}: {name} is {option.form}")
+        text = value if isinstance(value, str) else json.dumps(value)
+        example = CHOICES[name][0] if name in CHOICES else _EXAMPLES[option.types[-1]]
+        option_text = f"--{name.replace('_', '-')} {example}" if name in PARAMETERS else f"-p {name}={example}"
+        raise UsageError(f"{name}={text}: {name} is {option.form}", f"for example: {option_text}")
     return value
 
 

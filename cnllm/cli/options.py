@@ -180,7 +180,7 @@ PARAMETERS: dict[str, Parameter] = {
     "presence_penalty": Parameter("Make tokens that have occurred less likely.", *_NUMBER),
     "frequency_penalty": Parameter("Make tokens less likely each time they occur.", *_NUMBER),
     "logit_bias": Parameter("JSON: the bias of each token.", (dict,), "a JSON object: the bias of each token"),
-    "logprobs": Parameter("The log probabilities of the answer's tokens: true or false.", (bool, int), SWITCH[1]),
+    "logprobs": Parameter("The log probabilities of the answer's tokens: true or false.", (int, bool), SWITCH[1]),
     "top_logprobs": Parameter("The number of likeliest tokens in them.", *WHOLE),
     "parallel_tool_calls": Parameter("Whether several calls may come at once: true or false.", *SWITCH),
 }

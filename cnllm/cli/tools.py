@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cnllm.cli.builtin_tools import SAFE
 from cnllm.cli.output.errors import UsageError
+from cnllm.cli.suggestion import suggest
 
 if TYPE_CHECKING:
     from cnllm.cli.mcp_servers import McpServers
@@ -141,17 +142,22 @@ def command_tools(
 def _import_function(spec: str) -> Any:
     """Import the function that MODULE:FUNCTION or FILE.py:FUNCTION names."""
     source, colon, name = spec.rpartition(":")
+    if spec.endswith(".py"):
+        raise UsageError(f"--tool {spec}: this names no function", f"name one of the file: --tool {spec}:FUNCTION")
     if not colon or not source or not name:
-        raise UsageError(f"--tool {spec}: there is no such tool", _HINT)
+        raise UsageError(f"--tool {spec}: there is no such tool", suggest(spec, SAFE, _HINT))
     try:
         module = _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # it is the user's code, and may fail in any way
-        raise UsageError(f"--tool {spec}: {type(error).__name__}: {error}", _HINT) from error
+        hint = "the error is in the code of the tool" if Path(source).is_file() else _HINT
+        raise UsageError(f"--tool {spec}: {type(error).__name__}: {error}", hint) from error
     function = getattr(module, name, None)
     if function is None:
-        raise UsageError(f"--tool {spec}: there is no {name} in {source}", _HINT)
+        functions = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        hint = suggest(name, functions, f"it has {', '.join(functions[:5])}" if functions else "it has no function")
+        raise UsageError(f"--tool {spec}: there is no {name} in {source}", hint)
     return function
 
 
@@ -164,7 +170,7 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"--tool {path}: there is no such file", _HINT)
+        raise UsageError(f"--tool {path}: there is no such file", f"check the path; this folder is {os.getcwd()}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)

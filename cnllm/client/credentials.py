@@ -52,15 +52,14 @@ def check_origin(name: str, model: Model, url: str) -> None:
     location = model.distrusts(name, origin)
     if location is not None:
         file = location.rpartition(":")[0]
-        reason = (
-            f"{location} sets this address, and that file is not trusted" if file else "it belongs to another address"
-        )
-        raise Untrusted(
-            f"{name} must not go to {origin}: {reason}",
-            origin=origin,
-            hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
-            + ownership.ownership_advice(file),
-        )
+        reason, hint = "it belongs to another address", f"--key-env {name} (in Python api_key=) sends it on purpose"
+        if file:
+            reason = f"{location} sets this address, and that file is not trusted"
+            hint = f"read it, then `cnllm registry trust {file}`; --key-env or api_key= sends a key on purpose"
+        else:
+            hint += "; for a server of your own: -m openai-compatible/ID"
+        advice = ownership.ownership_advice(file)
+        raise Untrusted(f"{name} must not go to {origin}: {reason}", origin=origin, hint=hint + advice)
     if not is_safe:
         raise Untrusted(
             f"{name} would go to {origin} unencrypted",

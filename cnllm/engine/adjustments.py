@@ -171,9 +171,16 @@ class Ledger:
         reason: str,
         *,
         part: Part | None = None,
-        hint: str = "change the option, or allow adjustments (on_unsupported='adjust')",
+        hint: str | None = None,
     ) -> NoReturn:
-        """Raise `CannotSend`: an option, or a part of a message, cannot be sent in any form."""
+        """Raise `CannotSend`: an option, or a part of a message, cannot be sent in any form.
+
+        Without a `hint` it is to change the option, or to allow adjustments where the caller does not.
+        """
+        if hint is None:
+            hint = "change the option"
+            if self.policy == "error":
+                hint = "change the option, or allow adjustments (on_unsupported='adjust')"
         note = self._build_note(code, flag, subject, reason)
         origin = f" ({note.where})" if note.where else ""
         raise CannotSend(

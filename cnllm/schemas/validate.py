@@ -168,6 +168,7 @@ def _compile(encoded: bytes) -> _Compiled:
     except Undecided as unknown:
         raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
     if error is not None:
+        error = next((e for e in error.context or () if e.validator == "enum"), error)  # it lists the valid words
         raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
     patterns = undecided_patterns(schema) if b'"pattern' in encoded else []
     for pattern in patterns:

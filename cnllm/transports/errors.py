@@ -101,9 +101,9 @@ def no_free_connection(host: str, seconds: float | None) -> Timeout:
 
 def connect_failed(host: str, reason: str) -> TransportError:
     """Return the error of a refused connection, an unknown host or an untrusted certificate."""
-    return _unsent(
-        TransportError(f"no connection to {host}: {reason}", retryable=True, hint="check the address and the network")
-    )
+    is_own = host in ("localhost", "::1") or host.startswith("127.")
+    hint = "check the address, and that the server runs" if is_own else "check the address and the network"
+    return _unsent(TransportError(f"no connection to {host}: {reason}", retryable=True, hint=hint))
 
 
 def _unsent(error: Sent) -> Sent:

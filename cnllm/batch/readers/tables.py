@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -19,6 +19,11 @@ from cnllm.errors import CnllmError
 __all__ = ["columns_content", "delimited_reader", "line_reader", "parquet_reader"]
 
 _MOST = (1 << 31) - 1  # characters of a field; csv's own limit is 128 KB
+_TEXTS = re.compile(r"text|prompt|question|query|input|content|message|body|sentence|review|文|内容|问", re.IGNORECASE)
+_NO_TEXTS = re.compile(
+    r"(^|[\W_])(|ids?|key|no|nr|num|number|index|idx|row|date|time|uuid|guid|label|lang|score)($|[\W_])|号|日期",
+    re.IGNORECASE,
+)
 _BATCH_ROWS = 4096  # of Parquet that are read at once
 
 
@@ -55,8 +60,15 @@ def check_columns(name: str, columns: tuple[str, ...], template: PromptTemplate 
     if template is None and not {"prompt", "messages"} & set(columns):
         raise CnllmError(
             f"{name} has neither a column prompt nor a column messages",
-            hint=f"fill a prompt: --prompt 'Translate: {{{columns[0] if columns else 'text'}}}'; {have}",
+            hint=f"fill a prompt: --prompt 'Translate: {{{_text_column(columns)}}}'; {have}",
         )
+
+
+def _text_column(columns: Sequence[str]) -> str:
+    """Return the column that most likely holds the text of a row, by its name: not the first one if that is an id."""
+    likely = [name for name in columns if _TEXTS.search(name)]
+    others = [name for name in columns if not _NO_TEXTS.search(name)]
+    return next(iter([*likely, *others, *columns]), "text")
 
 
 # ── CSV and TSV ──────────────────────────────────────────────────────────────

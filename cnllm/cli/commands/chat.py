@@ -127,7 +127,7 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
             try:
                 sessions.append(ChatSession(client, log, box, model, settings))
             except (ValueError, TypeError) as error:
-                raise errors.UsageError(str(error)) from error
+                raise errors.UsageError(str(error), errors.CORRECT) from error
             _greet(sessions[0])
             return _turns(sessions[0], turns, ChatQuestion(template, extras))
 

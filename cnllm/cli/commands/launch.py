@@ -14,7 +14,7 @@ from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
-    from cnllm.launch.setup import Setup
+    from cnllm.launch.setup import KnownClient, Setup
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
@@ -67,7 +67,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     name, entry = find_client(client)
     program = shutil.which(client)
     if program is None and not as_script:
-        raise errors.UsageError(f"{client} is not installed", f"{entry.title}: {entry.install}")
+        raise _not_installed(client, name, entry)
     registry = Registry.load()
     resolved = _resolve(registry, model, needs_key=not (simulate or as_script))
     limits = resolved.flags.limits if resolved is not None else None
@@ -109,6 +109,18 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
             listener, lambda on_ready: run(gateway, listener, on_ready), lambda: running(gateway, listener=listener)
         )
         sys.exit(run_client(server, setup, program, environment, folder / "gateway.log"))
+
+
+def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageError:
+    """Return the error for a client that is not on this machine: how to install it, or which clients are known."""
+    from cnllm.cli.suggestion import suggest
+    from cnllm.launch.setup import ANY, clients
+
+    hint = f"{entry.title}: {entry.install}"
+    if name == ANY:
+        known = [known for known in clients() if known != ANY]
+        hint = suggest(client, known, f"known clients: {', '.join(known)}; of any other, give the command or its path")
+    return errors.UsageError(f"{client} is not installed", hint)
 
 
 def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:

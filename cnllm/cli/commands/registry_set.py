@@ -151,7 +151,7 @@ def _kind(flag: str) -> Any:
         known = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
         if key not in known:
             raise errors.UsageError(
-                f"there is no flag {flag}{did_you_mean(key, known)}", "docs/reference/flags.md lists them"
+                f"there is no flag {flag}{did_you_mean(key, known)}", "cnllm registry schema describes all of them"
             )
         kind = bare_type(known[key])
     return kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from errno import ENOSPC
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cnllm.types import Reply
 
 __all__ = [
+    "CORRECT",
     "FAILED",
     "INTERRUPTED",
     "PARTIAL",
@@ -39,6 +41,9 @@ __all__ = [
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """A complete answer; no answer; a wrong call; an incomplete answer; Ctrl-C."""
+
+CORRECT = "correct it; nothing was sent"
+"""The hint for a value whose fault the message names."""
 
 _BEST_FIRST = (WHOLE, PARTIAL, FAILED, WRONG, INTERRUPTED)
 _MAX_LINE = 1000
@@ -186,10 +191,33 @@ def _close_hint(close: list[str]) -> str:
 def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
     hint = getattr(error, "hint", None)
     if hint is None and error.ctx is not None:
-        hint = f"{error.ctx.command_path} --help shows how it is used"
-    message = error.format_message().rstrip(".")
+        hint = _usage_hint(error, error.ctx)
+    message = _KIND.sub(lambda match: f"is not {_KINDS[match[1]]}", error.format_message()).rstrip(".")
     first = message.split(" ")[0]
     return (message if first[1:].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
+
+
+_KIND = re.compile(r"is not a valid (float|integer)(?: range)?")
+_KEY_OPTION = re.compile(r"--?(api[-_]?)?(key|token)")
+_KINDS = {"float": "a number", "integer": "a whole number"}
+
+
+def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
+    """Return an example for a missing value, what the option is for a wrong one, and else where to read on."""
+    path = ctx.command_path
+    if isinstance(error, click.MissingParameter):
+        lines = [line.strip() for line in (ctx.command.epilog or "").splitlines()]
+        if (example := next((line for line in lines if line.startswith(path)), None)) is not None:
+            return f"for example: {example}"
+    elif isinstance(error, click.NoSuchOption) and _KEY_OPTION.fullmatch(error.option_name):
+        if any("--key-env" in option.opts for option in ctx.command.params):
+            return "no option takes a key: store it with cnllm keys set, or name its variable with --key-env"
+    elif isinstance(ctx.command, click.Group) and error.message.startswith("No such command"):
+        return f"{path} has {', '.join(ctx.command.list_commands(ctx))}"
+    elif isinstance(error, click.BadParameter) and isinstance(error.param, click.Option) and error.param.help:
+        option = error.param
+        return f"{option.opts[-1]} {option.make_metavar(ctx)}: {option.help}"
+    return f"{path} --help shows how it is used"
 
 
 class UsageError(click.UsageError):

@@ -22,9 +22,11 @@ def endpoint_url(model: Model, flags: Flags, ledger: Ledger, *, stream: bool) ->
     Raises `CannotSend` where there is no valid URL.
     """
     if not flags.base_url:
-        ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know its address: give a base URL")
+        did, hint = "the registry does not know its address: give a base URL", "--base-url URL, in Python base_url="
+        ledger.refuse("no-base-url", "base_url", model.name, did, hint=hint)
     if not is_http_address(flags.base_url or ""):
-        ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is not an HTTP URL")
+        hint, address = "it begins with http:// or https://", (flags.base_url or "").rpartition("@")[2]
+        ledger.refuse("bad-base-url", "base_url", address, "it is not an HTTP URL", hint=hint)
     path = (flags.stream_path if stream else None) or flags.path or ""
     if "{model}" in path and (reason := checks.unfit_id(model.id)) is not None:
         ledger.refuse("bad-model-id", "path", ascii(model.id), reason)

@@ -1,0 +1,108 @@
+"""What a newcomer types wrong, and the next step that the error names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cnllm import Registry
+
+from .support import KEY, Machine, Server, http
+
+ROOT = Path(__file__).parents[2]
+
+
+WRONG = [
+    # what a newcomer types, and what the hint must and must not say
+    (("call", "-m", "glm-4.7", "--temperature", "warm", "x"), "for example: --temperature 0.5", "--help"),
+    (("call", "-m", "glm-4.7", "-p", "max_tokens=lots", "x"), "for example: --max-tokens 1000", "--help"),
+    (("call", "-m", "glm-4.7", "--logprobs", "perhaps", "x"), "for example: --logprobs true", "--help"),
+    (("call", "-m", "glm-4.7", "-p", "corrections=x", "x"), "for example: -p corrections=1000", "--help"),
+    (("call", "-m", "glm-4.7", "--timeout", "soon", "x"), "--timeout S: Seconds to wait", "valid float"),
+    (("call", "-m", "glm-4.7", "--schema", '{"type": "objec"}', "x"), "'object'", "--help"),
+    (("call", "-m", "glm-4.7", "--tools", "own.py", "x"), "--tool own.py:FUNCTION", "JSON:"),
+    (("call", "-m", "glm-4.7", "-T", "none.py:f", "x"), "check the path", "MODULE:FUNCTION"),
+    (("call", "-m", "glm-4.7", "-T", "own.py:g", "x"), "it has f", "MODULE:FUNCTION"),
+    (("call", "-m", "glm-4.7", "-T", "own.py:ff", "x"), "did you mean f", "MODULE:FUNCTION"),
+    (("call", "-m", "glm-4.7", "-T", "own.py", "x"), "--tool own.py:FUNCTION", "MODULE"),
+    (("call", "-m", "glm-4.7", "--api-key", "k", "x"), "--key-env", "--help"),
+    (("call", "-m", "openai-compatible/x", "--base-url", "127.0.0.1:9", "x"), "http://", "on_unsupported"),
+    (("call", "-m", "openai-compatible/x", "x"), "--base-url URL", "on_unsupported"),
+    (("call", "-m", "glm-4.7", "--tool-choice", "f", "x"), "change the option", "on_unsupported"),
+    (("launch", "foo"), "for example: cnllm launch", "--help"),
+    (("launch", "foo", "-m", "glm-4.7"), "known clients: claude", "install it"),
+    (("launch", "claud", "-m", "glm-4.7"), "did you mean claude?", "install it"),
+    (("keys", "add", "zai"), "cnllm keys has ", "--help"),
+    (("keys", "set"), "for example: cnllm keys set", "--help"),
+    (("batch", "in.csv", "-m", "glm-4.7"), "for example: cnllm batch", "--help"),
+    (("serve", "--port", "abc"), "'abc' is not a whole number", "valid integer"),
+]
+
+
+@pytest.mark.parametrize(("args", "hint", "never"), WRONG, ids=str)
+def test_a_hint_says_the_next_step(machine: Machine, args: tuple[str, ...], hint: str, never: str) -> None:
+    machine.file("own.py", "def f() -> int:\n    return 1\n")
+    machine.env["ZAI_API_KEY"] = KEY
+    done = machine.run(*args, cwd=machine.home)
+    done.fails(2, hint)
+    assert never not in done.err
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [
+        ("id,text", "text"),
+        ("ID,Frage", "Frage"),
+        ("row_number,label,content", "content"),
+        ("\ufeffid,标题,内容", "内容"),
+        ("order_id,comment", "comment"),
+        ("no,date,abstract,lang", "abstract"),
+        ("id", "id"),
+    ],
+)
+def test_a_table_without_prompts_suggests_a_column_with_text(machine: Machine, header: str, column: str) -> None:
+    source = machine.file("in.csv", f"{header}\n1,2,3,4\n")
+    done = machine.run("batch", source, "-m", "glm-4.7", "-o", str(machine.home / "out"), "--simulate")
+    assert done.status == 2
+    assert f"--prompt 'Translate: {{{column}}}'" in done.err
+
+
+def test_a_stored_key_and_another_address_name_no_file_that_is_not_there(machine: Machine) -> None:
+    machine.env["ZAI_API_KEY"] = KEY
+    for address in ("https://x.invalid/v1", "http://127.0.0.1:9/v1"):
+        done = machine.run("call", "-m", "zai/glm-4.7", "--base-url", address, "x")
+        done.fails(2, "it belongs to another address", "--key-env ZAI_API_KEY", "openai-compatible/ID")
+        assert "registry trust" not in done.err
+
+
+def test_a_plan_shows_the_header_of_a_key_where_one_is_sent(machine: Machine) -> None:
+    def headers(*args: str) -> dict[str, str]:
+        found: dict[str, str] = machine.run("call", *args, "--plan", "x").json()["headers"]
+        return found
+
+    local = ("-m", "openai-compatible/x", "--base-url", "http://127.0.0.1:9/v1")
+    assert "authorization" not in headers(*local)
+    machine.env["MY_KEY"] = KEY
+    assert "redacted" in headers(*local, "--key-env", "MY_KEY")["authorization"]
+    assert "redacted" in headers("-m", "glm-4.7")["authorization"]  # it is needed, although it is not set
+
+
+def test_a_refused_key_of_a_retired_model_is_about_the_key(machine: Machine) -> None:
+    body = json.dumps({"error": {"message": "no such key"}}).encode()
+    for status, first in ((401, "key"), (429, "wait"), (404, "is retired")):
+        with Server([http(status, body)]) as peer:
+            machine.overlay(peer.url, "status = { is = 'retired', use = 'home/new' }")
+            done = machine.run("call", "-m", "home/m", "--no-stream", "x", env={"CNLLM_ATTEMPTS": "1"})
+            hint = done.err.splitlines()[-1]
+            assert done.status == 1, done
+            assert first in hint.partition(";")[0], hint
+
+
+def test_readme_calls_the_newest_glm() -> None:
+    newest = Registry.load().family_aliases["glm"].partition("/")[2]
+    for page in ("README.md", "README.zh-CN.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert f"cnllm -m {newest} " in text
+        assert f"cnllm launch claude --model {newest}" in text
