@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -38,6 +39,22 @@ def test_the_manual_builds_without_a_warning_and_without_a_network(site: Path) -
     assert 'href="index.html" data-t="manual"' in matrix, "and back"
     remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
     assert remote == [], "a page of the manual loads nothing from elsewhere"
+
+
+@pytest.mark.long
+def test_the_chinese_manual_is_chinese_in_its_sidebar_and_its_search(site: Path) -> None:
+    page = (site / "zh" / "how-to" / "reasoning.html").read_text(encoding="utf-8")
+    assert '<html class="no-js" lang="zh-CN"' in page
+    assert 'placeholder="搜索"' in page
+    assert 'href="../../index.html" lang="en">English<' in page
+    assert 'href="../../reference/flags.html">配置项<' in page, "a link to an English page leads into the other build"
+    index = (site / "zh" / "searchindex.js").read_text(encoding="utf-8")
+    terms = json.loads(index.removeprefix("Search.setIndex(").rstrip().removesuffix(")"))["terms"]
+    assert {"思考", "强度"} <= terms.keys(), "words of two characters are found"
+    assert any("思考强度" in term for term in terms), "and longer ones within a term"
+    english = (site / "how-to" / "reasoning.html").read_text(encoding="utf-8")
+    assert 'href="../zh/index.html" lang="zh-CN">中文<' in english
+    assert "国内厂商" not in english, "the sidebar has no Chinese pages"
 
 
 @pytest.mark.long
