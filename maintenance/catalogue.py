@@ -149,6 +149,8 @@ def catalogue(sources: Sequence[Source]) -> str:
     for number, source in enumerate(sources, start=1):
         for name, given in sorted(source.providers.items()):
             entries = {id: entry for id, entry in _models(given) if f"{name}/{id}" not in own["models"]}
+            first = sources[0].providers.get(name, {}).get("models", {}) if number > 1 else {}
+            widened = {id for id, entry in entries.items() if _widen_input(entry, id, first.get(id))}
             if name in own["providers"]:
                 if given.get("npm") in _OTHER_IDS:
                     _report(name, "the list has the ids of another protocol")
@@ -172,10 +174,14 @@ def catalogue(sources: Sequence[Source]) -> str:
                     known.update(entry)
                     backs |= {f"models.{flag}" for flag in entry if flag in _BACKED}
                 else:
+                    had_input = "input" in known
                     _add(known, entry, source, is_newer=source.day > sources[0].day)
-            if backs and number == 1:
-                cited = table["sources"].setdefault("list1", _source(source, name, []))
-                cited["backs"] += sorted(backs)
+                    if id in widened and not had_input:
+                        known["sources"][source.cited].remove("input")
+                        backs.add("models.input")
+            if backs:
+                cited = table["sources"].setdefault("list1", _source(sources[0], name, []))
+                cited["backs"] += sorted(backs - {*cited["backs"]})
     described = {name: table for name, table in tables.items() if len(table) > 1 or table["sources"]}
     sys.stderr.write(f"{sum('protocol' in table for table in tables.values())} providers, {len(models)} models\n")
     lines = [_HEAD]
@@ -274,6 +280,18 @@ def _add(known: dict[str, Any], entry: dict[str, Any], source: Source, *, is_new
             backs += [flag] if flag in _BACKED else []
     if backs:
         known["sources"] = {source.cited: backs}
+
+
+def _widen_input(entry: dict[str, Any], id: str, first: dict[str, Any] | None) -> bool:
+    """Add the kinds of input that the first list has of a model, and return whether there are more.
+
+    pi-ai has words for text and pictures alone, so that it says nothing of the other kinds.
+    """
+    kinds = _model(id, first).get("input", []) if first is not None else []
+    is_wider = set(entry.get("input", ())) < set(kinds)
+    if is_wider:
+        entry["input"] = kinds
+    return is_wider
 
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:

@@ -111,8 +111,9 @@ def _litellm_entry(model: Model) -> Iterator[tuple[str, Any]]:
     if PER_TOKEN["price.cached"] in prices:
         yield "supports_prompt_caching", True
     status = flags.status
-    if status is not None and status.is_ == "retired" and status.since is not None:
-        yield "deprecation_date", status.since.isoformat()
+    last = status and (status.shutdown or (status.since if status.is_ == "retired" else None))
+    if last:
+        yield "deprecation_date", last.isoformat()
     sources = {fact.flag: fact.source or "" for fact in model.explain()}
     for flag in ("limits.context", "price.input"):  # the last one counts
         if (source := sources.get(flag, "")).startswith("https://"):

@@ -90,6 +90,12 @@ def test_the_card_says_what_a_model_can_do(machine: Machine) -> None:
     assert "schema" in said["unknown"]
 
 
+def test_the_card_says_when_a_model_is_shut_down(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1", f"status.shutdown = 2099-03-01\n{MODELS}")
+    lines = machine.run("models", "show", "home/m").out.splitlines()
+    assert [line.split() for line in lines if line.startswith("shutdown")] == [["shutdown", "2099-03-01"]]
+
+
 # ── diff ─────────────────────────────────────────────────────────────────────
 def test_diff_is_a_table_of_what_differs(machine: Machine) -> None:
     done = machine.run("models", "diff", "home/m", "home/other")

@@ -29,6 +29,9 @@ keys     = ["HOME_KEY"]
 [models."home/new"]
 limits.context = 4096
 
+[models."zai/glm-4.7"]
+status.shutdown = 2027-03-01
+
 [models."home/yuan"]
 input = ["text", "image", "file"]
 price = { input = 7, output = 9, currency = "CNY" }
@@ -96,6 +99,10 @@ def test_each_value_names_its_source(registry: Registry) -> None:
     model = registry.resolve("zai/glm-4.7")
     fact = next(fact for fact in model.explain() if fact.flag == "price.input")
     assert f"input = {fact.value} # {fact.source} ({fact.how}, {fact.seen})" in text
+
+
+def test_an_announced_shutdown_is_the_date_of_litellm(registry: Registry) -> None:
+    assert litellm_entries(registry)["zai/glm-4.7"]["deprecation_date"] == "2027-03-01"
 
 
 def test_a_reasoning_model_has_its_options_or_says_nothing(nested: dict[str, Any]) -> None:

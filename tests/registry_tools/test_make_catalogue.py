@@ -63,6 +63,17 @@ def test_a_newer_list_decides_limits_and_prices(tmp_path: Path) -> None:
     assert made["sources"]["pi-ai"]["url"].endswith("/1.5.2")
 
 
+def test_a_list_without_words_for_video_does_not_take_it_away(tmp_path: Path) -> None:
+    """models.dev has the model at another wire, so that it comes from pi-ai, which knows text and pictures alone."""
+    old = {**CHAT, "limit": {"context": 200_000, "output": 8_000}, "provider": {"npm": "@ai-sdk/openai"}}
+    new = {"input": ["text", "image"], "contextWindow": 200_000, "maxTokens": 8_000, "cost": COST}
+    made = lists(tmp_path, {"a": old, "c": {**CHAT, "limit": {}}}, {"openai-completions": {"a": new, "b": new}})
+    assert made["models"]["example/a"]["input"] == ["text", "image", "video"]
+    assert made["models"]["example/a"]["sources"] == {"pi-ai": ["limits", "price", "tools"]}
+    assert "models.input" in made["providers"]["example"]["sources"]["list1"]["backs"]
+    assert made["models"]["example/b"]["input"] == ["text", "image"]
+
+
 def test_other_wires_and_batches_are_left_out(tmp_path: Path) -> None:
     entry = {"input": ["text"], "contextWindow": 1_000, "maxTokens": 100, "cost": {"input": 0, "output": 0}}
     pi = {

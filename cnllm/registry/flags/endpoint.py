@@ -95,6 +95,13 @@ class Status(Base, frozen=True):
         datetime.date | None,
         flag("The first day of this state.", "A model is announced as retired before it stops answering."),
     ] = None
+    shutdown: Annotated[
+        datetime.date | None,
+        flag(
+            "The announced day on which a model that still answers stops answering.",
+            "Vendors announce it months ahead, and a program that calls the model must have moved by then.",
+        ),
+    ] = None
     use: Annotated[
         str | None,
         flag(

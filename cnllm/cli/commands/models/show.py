@@ -114,6 +114,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]]) -> s
         ("ignored", _parameters(states, "ignored")),
         ("price", localize(_price(flags.price))),
         ("released", str(status.released) if status and status.released else ""),
+        ("shutdown", str(status.shutdown) if status and status.shutdown else ""),
         ("status", localize_word(status.is_) + localize(since) + localize(use) if status and status.is_ else ""),
         *_states(model),
         *[(localize_word("note"), localize(f"{note.said}: {note.did}")) for note in model.notes],
