@@ -93,7 +93,7 @@ def test_the_card_says_what_a_model_can_do(machine: Machine) -> None:
 def test_the_card_says_when_a_model_is_shut_down(machine: Machine) -> None:
     machine.overlay("http://127.0.0.1:9/v1", f"status.shutdown = 2099-03-01\n{MODELS}")
     lines = machine.run("models", "show", "home/m").out.splitlines()
-    assert [line.split() for line in lines if line.startswith("shutdown")] == [["shutdown", "2099-03-01"]]
+    assert [words for line in lines if (words := line.split())[:1] == ["shutdown"]] == [["shutdown", "2099-03-01"]]
 
 
 # ── diff ─────────────────────────────────────────────────────────────────────
