@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
     from cnllm.client.sync_stream import Stream
+    from cnllm.comparison.hosts import compare
     from cnllm.engine.encode.plan import Plan
     from cnllm.errors import (
         BadKey,
@@ -127,6 +128,7 @@ _MODULES = {
     "cnllm.sentences": "Sentences",
     "cnllm.client.sanitizer": "Sanitized Sanitizer sanitize",
     "cnllm.client.api": "Fitted call fit run stream",
+    "cnllm.comparison.hosts": "compare",
     "cnllm.tools": "Tool tool web_search",
     "cnllm.types": (
         "BlockEnd Citation CitationAdded Cost Event ExtraAdded Finish Finished Media Message Note NoteAdded Opaque "
@@ -224,6 +226,7 @@ __all__ = [
     "UsageSeen",
     "batch",
     "call",
+    "compare",
     "daft",
     "engine",
     "fit",

@@ -71,13 +71,25 @@ MAY: dict[str, set[str]] = {
     "probe": FLAGS
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": VALUES | {"registry", "schemas", "tools"},
+    "comparison": FLAGS
+    | {"cassette", "client", "config", "engine", "estimates", "schemas", "simulator", "tool_trial", "transports"},
     "mcp_client": {"client", "config", "errors", "system", "tools", "transports", "types"},
     "sdk": FLAGS | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": VALUES | {"config", "registry", "tools"},
     "launch": {"config", "errors", "system"},
     "cli/language": set(),
     "cli/output": FLAGS
-    | {"batch", "cli/language", "config", "model_facts", "probe", "registry_files", "store", "tool_trial"},
+    | {
+        "batch",
+        "cli/language",
+        "comparison",
+        "config",
+        "model_facts",
+        "probe",
+        "registry_files",
+        "store",
+        "tool_trial",
+    },
     "cli/matrix": FLAGS | {"cli/output", "config", "model_facts"},
     "cli": FLAGS
     | {"batch", "cassette", "cli/language", "cli/output", "client", "config", "estimates", "mcp_client", "probe", "ray"}
@@ -90,6 +102,7 @@ MAY: dict[str, set[str]] = {
         "cli/matrix",
         "cli/output",
         "client",
+        "comparison",
         "config",
         "engine",
         "estimates",

@@ -75,11 +75,12 @@ class RecordedRequest(Struct, frozen=True):
 
 
 class RecordedResponse(Struct, frozen=True):
-    """The response of an exchange, as far as it came."""
+    """The response of an exchange, as far as it came. `times` are the seconds from the request to each chunk."""
 
     status: Annotated[int, Meta(ge=100, le=999)]
     headers: dict[str, str]
     chunks: list[str | _Base64]
+    times: list[float] = []
 
 
 class RecordedError(Struct, frozen=True):

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -224,7 +225,14 @@ class _Entry:
         self._request = request
         self._status: int | None = None
         self._headers: dict[str, str] = {}
+        self._sent_at = time.monotonic()
+        self._times: list[float] = []
         self.chunks: list[bytes] = []
+
+    def add_chunk(self, chunk: bytes) -> None:
+        """Add a chunk, with the time since the request was sent."""
+        self.chunks.append(chunk)
+        self._times.append(round(time.monotonic() - self._sent_at, 4))
 
     def set_response(self, status: int, headers: Mapping[str, str]) -> dict[str, str]:
         """Store status and headers. Return a copy of the headers."""
@@ -265,6 +273,7 @@ class _Entry:
                 "status": self._status,
                 "headers": redact.redact_headers(self._headers, secrets),
                 "chunks": [as_json(chunk) for chunk in redact_chunks(self.chunks, secrets)],
+                "times": self._times,
             }
         entry["ended"] = ended
         if version := getattr(self._model, "data_version", ""):  # a request of another program has no model
@@ -302,7 +311,7 @@ class _Recording(_RecordedBody, Iterator[bytes]):
         except BaseException as error:
             self._entry.write_end(error)
             raise
-        self._entry.chunks.append(chunk)
+        self._entry.add_chunk(chunk)
         return chunk
 
     def close(self) -> None:
@@ -333,7 +342,7 @@ class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):
         except BaseException as error:
             self._entry.write_end(error)
             raise
-        self._entry.chunks.append(chunk)
+        self._entry.add_chunk(chunk)
         return chunk
 
     async def aclose(self) -> None:

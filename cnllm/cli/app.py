@@ -30,6 +30,10 @@ COMMANDS = {
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of four protocols."),
     "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
+    "compare": (
+        "cnllm.cli.commands.compare:compare",
+        "Measure how faithfully several hosts serve one model.",
+    ),
     "probe": ("cnllm.cli.commands.probe:probe", "Ask an endpoint what it takes, and describe it in a registry file."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",

@@ -51,8 +51,9 @@ FLOORS = (
         "Other programs",
         (
             Box("daft", "answers Daft's prompt", 0, 2),
-            Box("ray", "Ray Data, batches over Ray", 2.2, 3.8),
-            Box("launch", "starts a vendor's client", 6.2, 2.4),
+            Box("ray", "Ray Data, batches over Ray", 2.2, 2.4),
+            Box("comparison", "measures hosts", 4.8, 1.7),
+            Box("launch", "starts a client", 6.7, 2.1),
             Box("sdk", "HTTP clients for SDKs", 9, 3),
         ),
     ),

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from cnllm.batch.dry_run import Estimate
 from cnllm.batch.report import Report
+from cnllm.comparison import HostFigures, Verdict
 from cnllm.model_facts.known_issues import KnownIssue
 from cnllm.probe.claims import ClaimVerdict
 from cnllm.registry.flags import Price
@@ -164,6 +165,14 @@ class Verified(TypedDict):
     stopped: str
 
 
+class Compared(TypedDict):
+    """The figures of hosts that `compare` measured, the verdicts on them, and what was spent, by currency."""
+
+    figures: list[HostFigures]
+    verdicts: list[Verdict]
+    spent: dict[str, str]
+
+
 LISTINGS: dict[str, Any] = {
     "models-list": list[ModelRow],
     "models-show": Card,
@@ -187,6 +196,7 @@ LISTINGS: dict[str, Any] = {
     "batch-dry-run": Estimate,
     "verify-tools": list[TrialReport],
     "probe": Probed,
+    "compare": Compared,
     "verify": list[Verified],
 }
 """The command → the type of its `--json`."""

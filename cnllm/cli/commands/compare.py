@@ -1,0 +1,256 @@
+"""Define `cnllm compare`: how faithfully hosts serve one model, measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import table
+
+if TYPE_CHECKING:
+    from cnllm.comparison import Comparison, Host, Task
+    from cnllm.comparison.figures import Median
+    from cnllm.registry import Registry
+    from cnllm.registry.flags import Price
+
+__all__ = ["compare"]
+
+EXAMPLES = options.examples(
+    "cnllm compare kimi-k3",
+    "cnllm compare kimi-k3 --hosts moonshotai,deepinfra,openrouter@novita --max-cost 20USD -o kimi-k3.json",
+    "cnllm compare --replay kimi-k3.json -o kimi-k3.html",
+    "cnllm compare kimi-k3 --hosts moonshotai,deepinfra -n 20 --simulate",
+)
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("model", required=False, shell_complete=completion.complete_models)
+@click.option(
+    "--hosts",
+    metavar="A,B",
+    help="The hosts, the reference first: PROVIDER or PROVIDER/ID, for a router with @UPSTREAM. Else all with a key.",
+)
+@click.option(
+    "-n",
+    "turns",
+    metavar="N",
+    type=click.IntRange(1, 5000),
+    default=200,
+    show_default=True,
+    help="Tool turns a host; the other kinds of tasks have numbers of their own.",
+)
+@click.option(
+    "--max-cost",
+    "caps",
+    metavar="X",
+    multiple=True,
+    help="The most to spend, with its currency: 5USD. One for each currency. Without it only the plan is shown.",
+)
+@click.option("--assume-price", metavar="IN/OUT", help="The price of a million tokens of hosts without a known one.")
+@click.option("--currency", metavar="C", help="The currency of --assume-price, and of --max-cost without one.")
+@click.option("--seed", metavar="S", type=int, default=0, show_default=True, help="The seed of the tasks.")
+@click.option("--stop-early", is_flag=True, help="Leave a host that a quarter or half of the tasks show to be worse.")
+@click.option("--simulate", is_flag=True, help="Ask the simulator, which answers rightly: no key, no network.")
+@click.option("--replay", metavar="REPORT.json", help="Compute a report again from its records, without keys.")
+@click.option(
+    "-o", "output", metavar="REPORT", type=click.Path(dir_okay=False), help="Write the report: .json, or .html to read."
+)
+@options.as_json("figures and verdicts")
+@click.pass_context
+def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
+    """Ask several hosts of one model the same tasks, and count what each spoils.
+
+    The hosts are those with the same open weights. The tasks come from a seed and have one right end each: tool calls,
+    structured answers, long lists, long texts. Each reply is judged as it arrived, before cnllm repairs it. The first
+    host is the reference; a verdict needs paired tasks and holds against all tests that were made.
+
+    Without --max-cost cnllm shows the plan and its price, and asks nothing. The exit status is 0 if all was asked, and
+    3 if a host was left before the end, or if a replay computes another figure than the report has.
+    """
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    if params["output"] is not None and Path(params["output"]).suffix not in (".json", ".html"):
+        raise errors.UsageError(f"-o {params['output']}: a report is .json or .html", "choose one of these endings")
+    if params["replay"] is not None:
+        ctx.exit(_replay(registry, params))
+    if model is None:
+        raise errors.UsageError("no model is named", "cnllm compare MODEL")
+    ctx.exit(_run(registry, model, params))
+
+
+def _replay(registry: Registry, params: dict[str, Any]) -> int:
+    """Compute a report again, and say whether every figure is the same."""
+    from cnllm.comparison import compare, read_report
+
+    try:
+        report = read_report(Path(params["replay"]).read_bytes())
+    except OSError as error:
+        raise errors.UsageError(f"cannot read {params['replay']}: {error.strerror}", "name a report") from error
+    again = compare(replay=report, registry=registry)
+    _show(again, params)
+    if again == report:
+        stdio.print_line("replayed: every figure is as in the report")
+        return errors.WHOLE
+    stdio.print_line("replayed: the figures differ from those of the report")
+    return errors.PARTIAL
+
+
+def _run(registry: Registry, name: str, params: dict[str, Any]) -> int:
+    """Show the plan or run it."""
+    from cnllm.comparison import choose_hosts, settings_for
+    from cnllm.comparison import compare as compare_hosts
+
+    model = registry.resolve(name)
+    names = [host for host in (params["hosts"] or "").split(",") if host] or None
+    price = _price(params["assume_price"], params["currency"])
+    hosts, left_out = choose_hosts(registry, model, names, need_keys=not params["simulate"], assumed=price is not None)
+    for host in left_out:
+        stdio.print_line(f"left out: {host.host}: {host.reason}")
+    if not params["caps"] and not params["simulate"]:
+        _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]).tasks, price)
+        return errors.WHOLE
+    if len(hosts) < 2:
+        raise errors.UsageError("there is nothing to compare: a comparison needs two hosts", "name them: --hosts A,B")
+    number = 0
+
+    def count(host: str, result: object) -> None:
+        nonlocal number
+        number += 1
+        if number % 50 == 0:
+            stdio.print_line(f"{number} tasks are done")
+
+    report = compare_hosts(
+        model,
+        [host.name for host in hosts],
+        tasks=params["turns"],
+        max_cost=_caps(params["caps"], params["currency"]),
+        seed=params["seed"],
+        stop_early=params["stop_early"],
+        assume_price=price,
+        simulate=params["simulate"],
+        registry=registry,
+        on_result=count,
+    )
+    _show(report, params)
+    return errors.PARTIAL if any(host.stopped for host in report.hosts) else errors.WHOLE
+
+
+def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
+    """Return the caps by currency."""
+    caps: dict[str, Decimal] = {}
+    for text in texts:
+        match = _AMOUNT.fullmatch(text.strip())
+        code = None if match is None else match[2] or currency
+        if match is None or code is None:
+            raise errors.UsageError(f"--max-cost {text}: an amount and a currency", "--max-cost 5USD")
+        caps[code] = Decimal(match[1])
+    return caps
+
+
+def _price(text: str | None, currency: str | None) -> Price | None:
+    """Return the assumed price."""
+    if text is None:
+        return None
+    from cnllm.registry.flags import Price
+
+    first, _, second = text.partition("/")
+    try:
+        values = float(first), float(second)
+    except ValueError:
+        raise errors.UsageError(f"--assume-price {text} is no price", "INPUT/OUTPUT, for example 2/8") from None
+    if currency is None:
+        raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
+    return Price(currency=currency, input=values[0], output=values[1])
+
+
+def _print_plan(hosts: Sequence[Host], tasks: Sequence[Task], price: Price | None) -> None:
+    """Print what would be asked, and the most that it can cost."""
+    from cnllm.comparison import plan_costs
+
+    prices = {host.name: price for host in hosts if price is not None and host.model.flags.price is None}
+    rows = []
+    for plan in plan_costs(hosts, tasks, prices):
+        cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
+        rows.append((plan.host, str(plan.requests), cost))
+    answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
+    stdio.print_line(f"{len(hosts)} hosts, {len(tasks)} tasks each; nothing was asked: --max-cost 5USD asks them")
+
+
+# ── what is printed ──────────────────────────────────────────────────────────
+def _show(report: Comparison, params: dict[str, Any]) -> None:
+    """Write the report, and print its figures."""
+    output = params["output"]
+    if output is not None:
+        content = report.to_html().encode() if output.endswith(".html") else report.to_json()
+        try:
+            Path(output).write_bytes(content)
+        except OSError as error:
+            raise errors.UsageError(f"cannot write {output}: {error.strerror}", "choose another file") from error
+    if params["as_json"]:
+        answer.print_json({"figures": report.figures, "verdicts": report.verdicts, "spent": report.spent})
+        return
+    answer.print_line(table(("", *(figures.host for figures in report.figures)), list(_rows(report))))
+    for line in _verdicts(report):
+        answer.print_line(line)
+    if report.simulated:
+        stdio.print_line("cnllm: simulated; the simulator answers every task rightly")
+
+
+def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
+    from cnllm.comparison import FIGURES
+
+    columns = report.figures
+    for figure, about in FIGURES.items():
+        shares = [column.shares.get(figure) for column in columns]
+        if any(shares):
+            yield (about, *("–" if share is None else f"{share.good} of {share.tasks}" for share in shares))
+    yield ("F1 of calls where they belong", *(_number(column.f1, "") for column in columns))
+    yield ("calls read from the text", *(str(column.recovered) for column in columns))
+    yield ("turns that came back empty", *(str(column.empty) for column in columns))
+    yield ("first piece, median", *(_median(column.first, " s") for column in columns))
+    yield ("tokens a second, median", *(_median(column.rate, "") for column in columns))
+    yield ("cost of a right task", *(_cost(column.cost, column.currency) for column in columns))
+    yield ("endpoint", *("a mixture" if host.mixture else host.upstream or "its own" for host in report.hosts))
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.3f}{unit}"
+
+
+def _median(median: Median | None, unit: str) -> str:
+    return _number(None if median is None else median.value, unit)
+
+
+def _cost(cost: str | None, currency: str | None) -> str:
+    return "–" if cost is None else f"{Decimal(cost):.6f} {currency}"
+
+
+def _verdicts(report: Comparison) -> Iterator[str]:
+    """Yield a line for each verdict that names a fault, and for each host that shows none."""
+    from cnllm.comparison import FIGURES
+
+    for host in report.hosts[1:]:
+        own = [verdict for verdict in report.verdicts if verdict.host == host.name]
+        worse = [verdict for verdict in own if verdict.verdict == "worse"]
+        for verdict in worse:
+            about = FIGURES.get(verdict.figure, "first piece comes later")
+            yield (
+                f"{host.name} is worse than {report.hosts[0].name}: {about} "
+                f"({verdict.worse} to {verdict.better} of {verdict.pairs} pairs, p = {verdict.p:.2g})"
+            )
+        if not worse:
+            unclear = sum(verdict.verdict == "not enough data" for verdict in own)
+            suffix = f"; {unclear} of {len(own)} tests have not enough data" if unclear else ""
+            yield f"{host.name}: no difference from {report.hosts[0].name} is shown{suffix}"
+    for host in report.hosts:
+        if host.stopped is not None:
+            yield f"{host.name} was left before the end: {host.stopped}"

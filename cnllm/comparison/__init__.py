@@ -1,0 +1,33 @@
+"""Compare how faithfully hosts serve one model: seeded tasks, figures from the wire, and a report to check them by.
+
+    report = cnllm.compare("kimi-k3", ["moonshotai", "deepinfra"], max_cost={"USD": 5})
+
+`tasks` makes the tasks, `run` asks and judges, `figures` sums up, `report` writes and replays.
+"""
+
+from __future__ import annotations
+
+from cnllm.comparison.figures import FIGURES, HostFigures, Share, Verdict
+from cnllm.comparison.hosts import choose_hosts, compare, plan_costs, settings_for
+from cnllm.comparison.report import Comparison, read_report
+from cnllm.comparison.run import Host, Settings, TaskResult
+from cnllm.comparison.tasks import KINDS, Task, make_tasks
+
+__all__ = [
+    "FIGURES",
+    "KINDS",
+    "Comparison",
+    "Host",
+    "HostFigures",
+    "Settings",
+    "Share",
+    "Task",
+    "TaskResult",
+    "Verdict",
+    "choose_hosts",
+    "compare",
+    "make_tasks",
+    "plan_costs",
+    "read_report",
+    "settings_for",
+]

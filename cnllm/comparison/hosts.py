@@ -1,0 +1,214 @@
+"""Choose the hosts of a comparison, say what it would cost, and run it: `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.client.credentials import key_for
+from cnllm.comparison import report as reports
+from cnllm.comparison.report import Comparison, ask_hosts, read_report
+from cnllm.comparison.run import Host, Settings, TaskResult, first_request
+from cnllm.comparison.tasks import Task
+from cnllm.config.keys import find_key
+from cnllm.errors import CnllmError, UnknownModel
+from cnllm.estimates.money import amount_of
+from cnllm.estimates.worst_case import assume_price, worst_case
+from cnllm.registry import Registry
+from cnllm.registry.flags import Price
+from cnllm.registry.model import Model
+
+__all__ = ["HostPlan", "LeftOut", "choose_hosts", "compare", "plan_costs", "settings_for"]
+
+
+class LeftOut(Struct, frozen=True):
+    """A host that is not asked, and why."""
+
+    host: str
+    reason: str
+
+
+class HostPlan(Struct, frozen=True):
+    """The requests of a host, and the most that they can cost; None where its price is not known."""
+
+    host: str
+    requests: int
+    at_most: Decimal | None
+    currency: str | None
+
+
+def choose_hosts(
+    registry: Registry,
+    model: Model,
+    names: Sequence[str] | None,
+    *,
+    need_keys: bool = True,
+    assumed: bool = False,
+) -> tuple[list[Host], list[LeftOut]]:
+    """Return the hosts with the weights of a model, that model first, and those that are left out.
+
+    `names` choose some of them: a provider, "provider/id", or either with `@UPSTREAM` behind a router. Without `names`
+    hosts without a key are left out, and those without a price, unless one is `assumed`.
+    """
+    same = registry.hosts(model.name)
+    hosts, left_out = [], []
+    if names:
+        hosts = [_named(registry, name, same) for name in names]
+    else:
+        hosts = [_host(registry, name, None, same) for name in (same or [model.name])]
+    chosen = []
+    for host in hosts:
+        flags = host.model.flags
+        if flags.status is not None and flags.status.is_ == "retired":
+            left_out.append(LeftOut(host.name, "the model is retired there"))
+        elif need_keys and not names and flags.keys and find_key(flags.keys) is None:
+            left_out.append(LeftOut(host.name, f"no key: {' or '.join(flags.keys)}"))
+        elif need_keys and not names and not (assumed or _has_price(host.model)):
+            left_out.append(LeftOut(host.name, "no price is known: --assume-price"))
+        elif not flags.base_url:
+            left_out.append(LeftOut(host.name, "its address is not known"))
+        else:
+            chosen.append(host)
+    return chosen, left_out
+
+
+def _named(registry: Registry, name: str, same: Sequence[str]) -> Host:
+    """Return the host of a name. Raise `UnknownModel` where several or none fit it."""
+    entry, _, upstream = name.partition("@")
+    if "/" in entry:
+        return _host(registry, registry.resolve(entry).name, upstream or None, same)
+    fitting = [host for host in same if host.partition("/")[0] == entry]
+    if len(fitting) != 1:
+        which = f"serves the model under {len(fitting)} ids" if fitting else "is no host of these weights"
+        hint = f"name one: {', '.join(fitting)}" if fitting else "name it as PROVIDER/ID"
+        raise UnknownModel(f"{entry} {which}, as far as the registry knows", hint=hint)
+    return _host(registry, fitting[0], upstream or None, same)
+
+
+def _host(registry: Registry, entry: str, upstream: str | None, same: Sequence[str]) -> Host:
+    model = registry.resolve(entry)
+    name = model.name if upstream is None else f"{model.name}@{upstream}"
+    return Host(
+        name=name,
+        model=model if upstream is None else model.pin(upstream),
+        entry=model.name,
+        upstream=upstream,
+        mixture=model.flags.upstream is not None and upstream is None,
+        same_weights=True if model.name in same else None,
+    )
+
+
+def plan_costs(
+    hosts: Sequence[Host], tasks: Sequence[Task], prices: Mapping[str, Price] | None = None
+) -> list[HostPlan]:
+    """Return what each host would be asked, and the most that it can cost."""
+    plans = []
+    for host in hosts:
+        total: int | None = 0
+        currency = None
+        for task in tasks:
+            plan = first_request(host, task)
+            if (price := (prices or {}).get(host.name)) is not None:
+                plan = assume_price(plan, price)
+            worst = worst_case(plan)
+            currency = worst.currency or currency
+            more = 1 + (task.turns - 1) * 3  # later requests hold the earlier replies, too
+            total = None if total is None or worst.cost is None else total + worst.cost * more
+        requests = sum(task.turns for task in tasks)
+        plans.append(HostPlan(host.name, requests, None if total is None else amount_of(total), currency))
+    return plans
+
+
+def compare(
+    model: str | Model | None = None,
+    hosts: Sequence[str] | None = None,
+    *,
+    tasks: int = 200,
+    max_cost: Mapping[str, Decimal | float | str] | None = None,
+    seed: int = 0,
+    replay: Comparison | bytes | None = None,
+    stop_early: bool = False,
+    assume_price: Price | None = None,
+    simulate: bool = False,
+    registry: Registry | None = None,
+    transports: Mapping[str, Any] | None = None,
+    on_result: Callable[[str, TaskResult], object] | None = None,
+) -> Comparison:
+    """Ask several hosts of one model the same seeded tasks, and return the report. The first host is the reference.
+
+    `tasks` is the number of tool turns. `max_cost` is an amount for each currency, which is never passed; a host in
+    another currency, or without a price, is refused unless `assume_price` gives one. With `replay` nothing is sent:
+    every figure of a report is computed again from its records. `transports` are used in place of the network, by host.
+    """
+    registry = registry or Registry.load()
+    if replay is not None:
+        return _replay(registry, replay)
+    if model is None:
+        raise CnllmError("no model is named", hint="cnllm.compare(MODEL)")
+    resolved = registry.resolve(model) if isinstance(model, str) else model
+    own = transports or {}
+    needs_keys = not simulate and not own
+    chosen, _ = choose_hosts(registry, resolved, hosts, need_keys=needs_keys, assumed=assume_price is not None)
+    if not chosen:
+        raise CnllmError(f"there is no host of {resolved.name} with a key", hint="set a key, or name hosts with hosts=")
+    caps = {currency: Decimal(str(amount)) for currency, amount in (max_cost or {}).items()}
+    prices = {host.name: assume_price for host in chosen if assume_price is not None and not _has_price(host.model)}
+    settings = settings_for(chosen, seed, tasks, early=stop_early)
+    if needs_keys:
+        _require_caps(chosen, caps, prices)
+    if simulate:
+        from cnllm.comparison.simulated import simulated_transport
+
+        shared: Any = simulated_transport(registry, settings.tasks)
+    else:
+        from cnllm.transports import default_transport
+
+        shared = None if own else default_transport()
+    return ask_hosts(
+        registry,
+        resolved,
+        chosen,
+        settings,
+        transports={host.name: own.get(host.name, shared) for host in chosen},
+        keys={host.name: _key(registry, host, settings.tasks, known=simulate or bool(own)) for host in chosen},
+        caps={} if simulate else caps,
+        prices=prices,
+        simulated=simulate,
+        on_result=on_result,
+    )
+
+
+def _replay(registry: Registry, report: Comparison | bytes) -> Comparison:
+    return reports.replay(registry, report if isinstance(report, Comparison) else read_report(report))
+
+
+def _key(registry: Registry, host: Host, tasks: Sequence[Task], *, known: bool) -> str | None:
+    """Return the key of a host. Raise `KeyMissing` where it needs one that is not set."""
+    return "simulated" if known else key_for(first_request(host, tasks[0]), registry)
+
+
+def _has_price(model: Model) -> bool:
+    price = model.flags.price
+    return price is not None and None not in (price.input, price.output, price.currency)
+
+
+def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = False) -> Settings:
+    """Return the settings of a run. All hosts are asked the same tasks: texts fit the shortest window."""
+    limits = [host.model.flags.limits for host in hosts]
+    shortest = min((limit.most_input for limit in limits if limit is not None and limit.most_input), default=None)
+    return Settings(seed, turns, shortest, early)
+
+
+def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal], prices: Mapping[str, Price]) -> None:
+    """Raise `CannotSend` where the price of a host is not known, or no cap is set in its currency."""
+    for host in hosts:
+        price = prices.get(host.name) or (host.model.flags.price if _has_price(host.model) else None)
+        if price is None:
+            raise CnllmError(f"the price of {host.name} is not known", hint="assume one, or leave the host out")
+        if price.currency not in caps:
+            raise CnllmError(
+                f"{host.name} is paid in {price.currency}, for which there is no cap", hint="set a cap for it"
+            )

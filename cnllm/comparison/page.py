@@ -1,0 +1,224 @@
+"""Write a report as one HTML page: hosts side by side, and every failed task one click away.
+
+What endpoints and files say reaches the page as escaped text only. The page loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Protocol
+
+from cnllm.comparison.figures import FIGURES, HostFigures, Median, Share, Verdict
+from cnllm.comparison.run import Exchange, HostEntry, Settings
+
+__all__ = ["render_page"]
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+_LONGEST = 4000
+"""The characters of a prompt or a response that the page shows."""
+_ZH = {
+    "answered": "没有出错的请求",
+    "called": "需要工具时调用了工具",
+    "kept": "调用都以调用的形式到达：没有缺失，也没有留在文字里",
+    "valid": "参数到达时就符合 schema",
+    "restraint": "不需要工具时没有调用",
+    "call": "调用正确",
+    "parallel": "一次发出全部多个调用",
+    "nested": "参数里的对象、列表和日期正确",
+    "pick": "从 50 个工具里选对",
+    "chain": "依赖前面结果的连续调用",
+    "chinese": "中文任务",
+    "schema": "回答符合 schema",
+    "structured": "按 schema 的回答内容正确",
+    "cut": "被截断的回复如实说明",
+    "exact": "长列表准确无误",
+    "needle-8k": "在 8,000 个 token 的文字里找到那一行",
+    "needle-32k": "在 32,000 个 token 的文字里找到那一行",
+    "needle-128k": "在 128,000 个 token 的文字里找到那一行",
+    "first": "第一段到得更晚",
+}
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1c1f24;--dim:#5c6570;--line:#d9dde3;--back:#fff;--good:#1a7f4b;--bad:#b3261e}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--dim:#9aa4b0;--line:#343a43;--back:#14171b;
+--good:#5fd39a;--bad:#ff8a80}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:1100px;padding:24px 16px 64px;
+background:var(--back);color:var(--ink);
+font:16px/1.5 system-ui,"PingFang SC","Microsoft YaHei",sans-serif}h1{font-size:26px;line-height:1.25;margin:0 0 8px}
+h2{font-size:19px;margin:36px 0 8px}p{margin:6px 0}.dim{color:var(--dim);font-size:14px}.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
+th{font-weight:600}tbody th{font-weight:400;min-width:180px}thead th{overflow-wrap:anywhere;min-width:120px}
+.bad{color:var(--bad)}.good{color:var(--good)}svg{display:block;margin-top:3px}
+details{border-bottom:1px solid var(--line);padding:7px 0}summary{cursor:pointer;overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:color-mix(in srgb,var(--ink) 6%,transparent);padding:10px;
+font-size:13px;border-radius:6px}button{font:inherit;font-size:14px;float:right;color:inherit;background:none;
+border:1px solid var(--line);border-radius:6px;padding:3px 10px;cursor:pointer}
+html[lang=en] [lang=zh-CN],html[lang=zh-CN] [lang=en]{display:none}
+"""
+_SCRIPT = """
+const root=document.documentElement,pick=lang=>{root.lang=lang};
+pick((navigator.language||"en").toLowerCase().startsWith("zh")?"zh-CN":"en");
+document.querySelector("button").addEventListener("click",()=>pick(root.lang==="en"?"zh-CN":"en"));
+"""
+
+
+class PageReport(Protocol):
+    """The parts of a report that the page shows (`Comparison`)."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def weights(self) -> str | None: ...
+    @property
+    def started(self) -> str: ...
+    @property
+    def registry(self) -> str: ...
+    @property
+    def simulated(self) -> bool: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def figures(self) -> Sequence[HostFigures]: ...
+    @property
+    def verdicts(self) -> Sequence[Verdict]: ...
+    @property
+    def problems(self) -> Mapping[str, Mapping[str, str]]: ...
+    @property
+    def hosts(self) -> Sequence[HostEntry]: ...
+
+
+def render_page(report: PageReport) -> str:
+    """Return the page of a report."""
+    title = f"{report.model}: {len(report.hosts)} hosts"
+    body = "\n".join(_body(report))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">\n'
+        f"<style>{_STYLE}</style>\n<body>\n{body}\n<script>{_SCRIPT}</script>\n</html>\n"
+    )
+
+
+def _both(english: str, chinese: str) -> str:
+    """Return a text in both languages, of which the page shows one."""
+    return f'<span lang="en">{html.escape(english)}</span><span lang="zh-CN">{html.escape(chinese)}</span>'
+
+
+def _body(report: PageReport) -> Iterator[str]:
+    weights = report.weights or report.model
+    yield f"<button>{_both('中文', 'English')}</button>"
+    yield f"<h1>{_both(f'How faithfully hosts serve {weights}', f'各托管方提供的 {weights} 有多忠实')}</h1>"
+    settings = report.settings
+    english = f"{settings.turns} tool turns, seed {settings.seed}; {report.started}; registry {report.registry}"
+    chinese = f"{settings.turns} 轮工具调用，种子 {settings.seed}；{report.started}；注册表 {report.registry}"
+    yield f'<p class="dim">{_both(english, chinese)}</p>'
+    if report.simulated:
+        yield f'<p class="bad">{_both("Simulated: no host was asked.", "模拟结果：没有向任何托管方发出请求。")}</p>'
+    yield from _verdicts(report)
+    yield f"<h2>{_both('Figures', '数据')}</h2>"
+    yield '<div class="scroll"><table><thead><tr><th></th>'
+    yield "".join(f"<th>{html.escape(figures.host)}</th>" for figures in report.figures) + "</tr></thead><tbody>"
+    yield from _rows(report)
+    yield "</tbody></table></div>"
+    note = "The bar is the interval in which the share lies with 95 %. Replies are judged as they arrived."
+    note_zh = "横条是比例的 95% 区间。回复按到达时的原样评判。"
+    yield f'<p class="dim">{_both(note, note_zh)}</p>'
+    yield from _problems(report)
+
+
+def _verdicts(report: PageReport) -> Iterator[str]:
+    reference = report.hosts[0].name
+    yield f"<h2>{_both('Verdicts', '结论')}</h2>"
+    for host in report.hosts[1:]:
+        own = [verdict for verdict in report.verdicts if verdict.host == host.name]
+        worse = [verdict for verdict in own if verdict.verdict == "worse"]
+        for verdict in worse:
+            about = FIGURES.get(verdict.figure, "first piece comes later")
+            counts = f"{verdict.worse}:{verdict.better} / {verdict.pairs}, p = {verdict.p:.2g}"
+            english = f"{host.name} is worse than {reference}: {about} ({counts})"
+            chinese = f"{host.name} 不如 {reference}：{_ZH[verdict.figure]}（{counts}）"
+            yield f'<p class="bad">{_both(english, chinese)}</p>'
+        if not worse:
+            unclear = sum(verdict.verdict == "not enough data" for verdict in own)
+            english = f"{host.name}: no difference from {reference} is shown; {unclear} tests have not enough data"
+            chinese = f"{host.name}：没有发现与 {reference} 的差别；{unclear} 项检验数据不足"
+            yield f"<p>{_both(english, chinese)}</p>"
+    for host in report.hosts:
+        if host.stopped is not None:
+            left = _both(f"{host.name} was left before the end", f"{host.name} 没有问完")
+            yield f"<p>{left}: {html.escape(host.stopped)}</p>"
+
+
+def _rows(report: PageReport) -> Iterator[str]:
+    columns = report.figures
+    for figure, about in FIGURES.items():
+        shares = [column.shares.get(figure) for column in columns]
+        if any(shares):
+            yield _row(_both(about, _ZH[figure]), [_share(share) for share in shares])
+    yield _row(_both("calls read from the text", "从文字里读出的调用"), [str(column.recovered) for column in columns])
+    yield _row(_both("turns that came back empty", "空回复"), [str(column.empty) for column in columns])
+    yield _row(_both("F1 of calls", "调用的 F1"), ["–" if c.f1 is None else f"{c.f1:.3f}" for c in columns])
+    yield _row(_both("first piece", "第一段"), [_median(column.first, " s") for column in columns])
+    yield _row(_both("tokens a second", "每秒 token 数"), [_median(column.rate, "") for column in columns])
+    costs = ["–" if c.cost is None else html.escape(f"{Decimal(c.cost):.6f} {c.currency}") for c in columns]
+    yield _row(_both("cost of a right task", "每个正确任务的费用"), costs)
+    places = [_both("a mixture", "混合") if h.mixture else html.escape(h.upstream or "–") for h in report.hosts]
+    yield _row(_both("endpoint behind a router", "路由服务背后的接口"), places)
+    changed = [html.escape(", ".join(f"{note} {number}" for note, number in c.changed.items()) or "–") for c in columns]
+    yield _row(_both("changed in requests", "请求里的改动"), changed)
+
+
+def _row(head: str, cells: list[str]) -> str:
+    return f"<tr><th>{head}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _share(share: Share | None) -> str:
+    """Return a share with a bar of its interval."""
+    if share is None or share.low is None or share.high is None:
+        return "–"
+    kind = "good" if share.good == share.tasks else "bad"
+    left, width, point = 100 * share.low, 100 * (share.high - share.low), 100 * share.good / share.tasks
+    return (
+        f'<span class="{kind}">{share.good}</span> / {share.tasks}'
+        f'<svg width="100" height="6" role="img"><rect width="100" height="6" fill="currentColor" opacity=".12"/>'
+        f'<rect x="{left:.1f}" width="{width:.1f}" height="6" fill="currentColor" opacity=".35"/>'
+        f'<rect x="{min(98.0, point):.1f}" width="2" height="6" fill="currentColor"/></svg>'
+    )
+
+
+def _median(median: Median | None, unit: str) -> str:
+    if median is None:
+        return "–"
+    return f'{median.value:.3f}{unit} <span class="dim">({median.low:.3f}–{median.high:.3f})</span>'
+
+
+def _problems(report: PageReport) -> Iterator[str]:
+    """Yield the tasks that did not end right, each with its prompt and what came."""
+    prompts = {task.name: task.prompt for task in report.settings.tasks}
+    yield f"<h2>{_both('Tasks that did not end right', '没有正确完成的任务')}</h2>"
+    for host in report.hosts:
+        problems = report.problems[host.name]
+        yield f"<p><strong>{html.escape(host.name)}</strong>: {len(problems)}</p>"
+        last = {exchange.task: exchange for exchange in host.exchanges}
+        for task, problem in problems.items():
+            yield f"<details><summary>{html.escape(task)}: {html.escape(problem)}</summary>"
+            yield f"<pre>{html.escape(_shorten(prompts.get(task, '')))}</pre>"
+            yield f"<pre>{html.escape(_shorten(_response(last[task])))}</pre></details>"
+
+
+def _response(exchange: Exchange) -> str:
+    """Return what came in response, as text."""
+    response = exchange.recorded.get("response")
+    if response is None:
+        return str(exchange.recorded.get("error", ""))
+    chunks = (
+        chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"]) for chunk in response["chunks"]
+    )
+    return b"".join(chunks).decode(errors="replace")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n…\n{text[-_LONGEST // 2 :]}"

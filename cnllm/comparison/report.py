@@ -1,0 +1,244 @@
+"""Compare hosts of one model, and write and replay the report: all that is needed to compute every figure again."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm._version import VERSION
+from cnllm.comparison.figures import HostFigures, Verdict, find_verdicts, sum_up
+from cnllm.comparison.run import (
+    Ask,
+    Budget,
+    Exchange,
+    Host,
+    HostEntry,
+    LiveExchanges,
+    Settings,
+    TaskResult,
+    request_hash,
+    run_task,
+)
+from cnllm.comparison.statistics import looks
+from cnllm.comparison.tasks import Task
+from cnllm.engine import Plan
+from cnllm.errors import CnllmError
+from cnllm.registry import Registry
+from cnllm.registry.flags import Flags, Price
+from cnllm.registry.model import Model
+from cnllm.tool_trial.allowance import AllowanceSpent
+
+__all__ = ["Comparison", "ask_hosts", "read_report", "replay"]
+
+_FORM = "cnllm-comparison-1"
+ALPHA = 0.01
+"""The probability of a false verdict among all those of a comparison, whatever their number."""
+
+
+class Comparison(Struct, frozen=True):
+    """A report. `problems` names every task that did not end right, by host.
+
+    `cnllm`, `registry` and `started` say with what and when it was made.
+    """
+
+    form: str
+    cnllm: str
+    registry: str
+    started: str
+    simulated: bool
+    model: str
+    weights: str | None
+    settings: Settings
+    alpha: float
+    figures: tuple[HostFigures, ...]
+    verdicts: tuple[Verdict, ...]
+    problems: dict[str, dict[str, str]]
+    spent: dict[str, str]
+    hosts: tuple[HostEntry, ...]
+
+    def to_json(self) -> bytes:
+        """Return the report as JSON, with a line break at its end."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    def to_html(self) -> str:
+        """Return the report as one HTML page."""
+        from cnllm.comparison.page import render_page
+
+        return render_page(self)
+
+
+def read_report(content: bytes) -> Comparison:
+    """Read a report. Raise `CnllmError` for content that is none."""
+    try:
+        report = msgspec.json.decode(content, type=Comparison)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise CnllmError(
+            f"this is no report of a comparison: {error}", hint="name a file of cnllm compare -o"
+        ) from error
+    if report.form != _FORM:
+        raise CnllmError(f"a report of the form {report.form!a}, not {_FORM}", hint="use the cnllm that wrote it")
+    return report
+
+
+def ask_hosts(
+    registry: Registry,
+    model: Model,
+    hosts: Sequence[Host],
+    settings: Settings,
+    *,
+    transports: Mapping[str, Any],
+    keys: Mapping[str, str | None],
+    caps: Mapping[str, Decimal] | None = None,
+    prices: Mapping[str, Price] | None = None,
+    simulated: bool = False,
+    on_result: Callable[[str, TaskResult], object] | None = None,
+) -> Comparison:
+    """Ask all hosts the tasks, and return the report. The first host is the reference.
+
+    A host for which the budget has no more is left where it is; the others go on.
+    """
+    budget = Budget(caps or {})
+    live = {host.name: LiveExchanges(transports[host.name], budget, keys[host.name]) for host in hosts}
+    priced = [_with_price(host, (prices or {}).get(host.name)) for host in hosts]
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    run = _Run(priced, settings, {name: exchanges.ask for name, exchanges in live.items()}, on_result)
+    entries = tuple(
+        HostEntry(
+            name=host.name,
+            model=host.entry,
+            protocol=host.model.protocol,
+            upstream=host.upstream,
+            mixture=host.mixture,
+            same_weights=host.same_weights,
+            price=(prices or {}).get(host.name),
+            stopped=run.stopped.get(host.name),
+            exchanges=tuple(run.exchanges[host.name]),
+        )
+        for host in hosts
+    )
+    return Comparison(
+        form=_FORM,
+        cnllm=VERSION,
+        registry=registry.version,
+        started=started,
+        simulated=simulated,
+        model=model.name,
+        weights=model.flags.weights,
+        settings=settings,
+        alpha=ALPHA,
+        figures=run.figures,
+        verdicts=run.verdicts,
+        problems=run.problems,
+        spent={currency: str(amount) for currency, amount in sorted(budget.spent.items())},
+        hosts=entries,
+    )
+
+
+def replay(registry: Registry, report: Comparison) -> Comparison:
+    """Make the requests of a report again, and compute every figure from its records, without keys or a network.
+
+    Raises `CnllmError` where a request is not the one that was sent, or a record is missing.
+    """
+    hosts, asks = [], {}
+    for entry in report.hosts:
+        found = registry.resolve(entry.model, protocol=entry.protocol)
+        pinned = found if entry.upstream is None else found.pin(entry.upstream)
+        host = Host(entry.name, pinned, found.name, entry.upstream, entry.mixture, entry.same_weights)
+        hosts.append(_with_price(host, entry.price))
+        asks[entry.name] = _Records(entry, report, registry.version).ask
+    stopped = {entry.name: entry.stopped for entry in report.hosts if entry.stopped is not None}
+    run = _Run(hosts, report.settings, asks, None, stopped)
+    return replace(report, figures=run.figures, verdicts=run.verdicts, problems=run.problems)
+
+
+def _with_price(host: Host, price: Price | None) -> Host:
+    """Return a host with an assumed price."""
+    if price is None:
+        return host
+
+    def change(flags: Flags) -> Flags:
+        return replace(flags, price=price)
+
+    return replace(host, model=host.model.derive(change))
+
+
+class _Records:
+    """The recorded exchanges of a host, in place of the network."""
+
+    def __init__(self, entry: HostEntry, report: Comparison, version: str) -> None:
+        self._exchanges = {(exchange.task, exchange.step): exchange for exchange in entry.exchanges}
+        self._host = entry.name
+        self._versions = f"it was made by the registry {report.registry}, this one is {version}"
+
+    def ask(self, task: Task, step: int, plan: Plan) -> Exchange:
+        """Return the exchange of a request. Raise `AllowanceSpent` where the run had ended."""
+        exchange = self._exchanges.get((task.name, step))
+        if exchange is None:
+            if step == 0:
+                raise AllowanceSpent("the run ended here")
+            raise CnllmError(
+                f"{self._host}: there is no record of step {step + 1} of {task.name}", hint=f"{self._versions}"
+            )
+        if exchange.sha256 != request_hash(plan):
+            raise CnllmError(
+                f"{self._host}: the request of {task.name}, step {step + 1}, is not the one that was sent",
+                hint=self._versions,
+            )
+        return exchange
+
+
+class _Run:
+    """A run over all tasks, live or from records: hosts take turns, so that the hour does not decide."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        settings: Settings,
+        asks: Mapping[str, Ask],
+        on_result: Callable[[str, TaskResult], object] | None,
+        known_stops: Mapping[str, str] | None = None,
+    ) -> None:
+        names = [host.name for host in hosts]
+        self.results: dict[str, list[TaskResult]] = {name: [] for name in names}
+        self.exchanges: dict[str, list[Exchange]] = {name: [] for name in names}
+        self.stopped: dict[str, str] = {}
+        self._known_stops = known_stops or {}
+        tasks = settings.tasks
+        plan = dict(looks(len(tasks), ALPHA, early=settings.early))
+        verdicts: dict[tuple[str, str], Verdict] = {}
+        for index, task in enumerate(tasks):
+            turn = index % len(hosts)
+            for host in (*hosts[turn:], *hosts[:turn]):
+                if host.name not in self.stopped:
+                    self._try(host, task, asks[host.name], on_result)
+            if (alpha := plan.get(index + 1)) is not None and len(hosts) > 1:
+                for verdict in find_verdicts(self.results, alpha):
+                    known = verdicts.get((verdict.host, verdict.figure))
+                    if known is None or known.verdict != "worse":
+                        verdicts[verdict.host, verdict.figure] = verdict
+                        if verdict.verdict == "worse" and index + 1 < len(tasks):
+                            self.stopped.setdefault(verdict.host, f"shown to be worse after {index + 1} tasks")
+        self.verdicts = tuple(verdicts.values())
+        self.figures = tuple(sum_up(name, results) for name, results in self.results.items())
+        self.problems = {
+            name: {result.task: result.problem for result in results if result.problem is not None}
+            for name, results in self.results.items()
+        }
+
+    def _try(self, host: Host, task: Task, ask: Ask, on_result: Callable[[str, TaskResult], object] | None) -> None:
+        """Ask a host one task. A task that the budget does not pay to its end does not count."""
+        try:
+            result, exchanges = run_task(host, task, ask)
+        except AllowanceSpent as error:
+            self.stopped[host.name] = self._known_stops.get(host.name, error.message)
+            return
+        self.results[host.name].append(result)
+        self.exchanges[host.name] += exchanges
+        if on_result is not None:
+            on_result(host.name, result)

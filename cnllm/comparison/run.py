@@ -1,0 +1,392 @@
+"""Ask hosts the tasks, in turns, and judge each reply from the recorded bytes, before anything is repaired."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.cassette import Recorder
+from cnllm.client.echo import insert_key, plan_secrets
+from cnllm.comparison.tasks import Step, Task, make_tasks
+from cnllm.engine import Plan, StreamParser, build_request
+from cnllm.errors import CnllmError, EmptyReply
+from cnllm.estimates.money import amount_of, units_of
+from cnllm.estimates.worst_case import settled_cost, worst_case
+from cnllm.registry.flags import Price
+from cnllm.registry.model import Model
+from cnllm.schemas.validate import validation_errors
+from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent
+from cnllm.types import Message, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
+
+__all__ = [
+    "Budget",
+    "Exchange",
+    "Host",
+    "HostEntry",
+    "LiveExchanges",
+    "Settings",
+    "TaskResult",
+    "first_request",
+    "request_hash",
+    "run_task",
+]
+
+_CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
+
+
+class Host(Struct, frozen=True):
+    """A column of a comparison: its name, its model, and the endpoint that answers.
+
+    `entry` is the name of the model in the registry. `upstream` is the endpoint behind a router that alone may answer.
+    `mixture`: a router chooses the endpoint anew for each request. `same_weights`: whether the registry says that this
+    is the model; None where it does not know.
+    """
+
+    name: str
+    model: Model
+    entry: str
+    upstream: str | None = None
+    mixture: bool = False
+    same_weights: bool | None = None
+
+
+class Exchange(Struct, frozen=True):
+    """One request of a task and the response as it was recorded. `sha256` is the hash of the request."""
+
+    task: str
+    step: int
+    sha256: str
+    recorded: dict[str, Any]
+
+
+class Settings(Struct, frozen=True):
+    """The choice of tasks: the seed, the number of tool turns, the longest text, and whether to stop early."""
+
+    seed: int
+    turns: int
+    most_tokens: int | None = None
+    early: bool = False
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Return the tasks."""
+        return make_tasks(self.seed, self.turns, most_tokens=self.most_tokens)
+
+
+class HostEntry(Struct, frozen=True):
+    """A host in a report. `price` is assumed where its own is not known; `stopped` says why it ended early."""
+
+    name: str
+    model: str
+    protocol: str
+    upstream: str | None
+    mixture: bool
+    same_weights: bool | None
+    price: Price | None = None
+    stopped: str | None = None
+    exchanges: tuple[Exchange, ...] = ()
+
+
+class TaskResult(Struct, frozen=True):
+    """The outcome of a task: for each figure that it belongs to, whether it is good, and what was measured.
+
+    `problem` says what is wrong, None where all is right. `recovered` counts calls that the host left in the text,
+    from where cnllm reads them, `empty` turns that held nothing. `notes` are the codes of what was changed in the
+    request for this host. Times are in seconds, `first` to the first piece of content.
+    """
+
+    task: str
+    kind: str
+    marks: dict[str, bool]
+    problem: str | None
+    recovered: int = 0
+    empty: int = 0
+    first: float | None = None
+    rate: float | None = None
+    cost: str | None = None
+    currency: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+Ask = Callable[[Task, int, Plan], Exchange]
+
+
+class Budget:
+    """The money that may be spent, by currency; a currency without a cap has no limit here."""
+
+    def __init__(self, caps: Mapping[str, Decimal]) -> None:
+        self._caps = {currency: units_of(amount) for currency, amount in caps.items()}
+        self._spent: dict[str, int] = {}
+
+    @property
+    def spent(self) -> dict[str, Decimal]:
+        """Return what has been spent at most, by currency."""
+        return {currency: amount_of(units) for currency, units in self._spent.items()}
+
+    def reserve(self, plan: Plan) -> int:
+        """Return the most that a request can cost, in units. Raise `AllowanceSpent` where the cap might be passed."""
+        worst = worst_case(plan)
+        if not self._caps or plan.flags.price is None:
+            return 0
+        cap = self._caps.get(worst.currency or "")
+        if worst.cost is None or cap is None or self._spent.get(worst.currency or "", 0) + worst.cost > cap:
+            raise AllowanceSpent(
+                f"the next request to {plan.model.provider} might go beyond --max-cost", hint="allow more"
+            )
+        self._spent[worst.currency or ""] = self._spent.get(worst.currency or "", 0) + worst.cost
+        return worst.cost
+
+    def settle(self, plan: Plan, reserved: int, reply: Reply | None) -> None:
+        """Replace the reserved amount by the cost of the reply, where that is known."""
+        worst = worst_case(plan)
+        cost = settled_cost(worst, reply)
+        if reserved and cost is not None and worst.currency is not None:
+            self._spent[worst.currency] += cost - reserved
+
+
+class LiveExchanges:
+    """Sends requests and records them, without keys and other secrets."""
+
+    def __init__(self, transport: Any, budget: Budget, key: str | None) -> None:
+        self._recorded: list[dict[str, Any]] = []
+        self._budget = budget
+        self._key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
+        self._transport = Recorder(transport, self._recorded.append, lambda: self._secrets)
+
+    def ask(self, task: Task, step: int, plan: Plan) -> Exchange:
+        """Send a request and read the whole response. A failure of the network is recorded, too."""
+        reserved = self._budget.reserve(plan)
+        request = insert_key(plan, self._key)
+        self._secrets = plan_secrets(request, self._key)
+        body: Iterator[bytes] = iter(())
+        try:
+            _, _, body = self._transport.send(request)
+            for _ in body:
+                pass
+        except CnllmError:
+            pass  # the recorder has it
+        finally:
+            if (close := getattr(body, "close", None)) is not None:
+                close()
+        recorded = self._recorded.pop()
+        del recorded["request"]["body"]  # the seed makes it again, and its hash is kept
+        exchange = Exchange(task.name, step, request_hash(plan), recorded)
+        self._budget.settle(plan, reserved, _read(plan, exchange).reply)
+        return exchange
+
+
+def request_hash(plan: Plan) -> str:
+    """Return the hash of a request: its method, its address and its body, without the key."""
+    text = f"{plan.method} {plan.url}\n".encode() + plan.content
+    return hashlib.sha256(text).hexdigest()
+
+
+def first_request(host: Host, task: Task) -> Plan:
+    """Return the first request of a task."""
+    return _request(host.model, task, [Message.user(task.prompt)])
+
+
+def _request(model: Model, task: Task, messages: list[Message]) -> Plan:
+    options: dict[str, Any] = {"max_tokens": task.max_tokens or MAX_TOKENS}
+    if task.tools:
+        options["tools"] = list(task.tools)
+    if task.schema is not None:
+        options["schema"] = task.schema
+    return build_request(model, messages, stream=True, **options)
+
+
+# ── one task ─────────────────────────────────────────────────────────────────
+def run_task(host: Host, task: Task, ask: Ask) -> tuple[TaskResult, list[Exchange]]:
+    """Ask a host one task, as far as it goes right. Raise `AllowanceSpent` where the next request may cost too much."""
+    messages = [Message.user(task.prompt)]
+    exchanges: list[Exchange] = []
+    judge = _Judge(task)
+    for number, step in enumerate(task.steps):
+        plan = _request(host.model, task, messages)
+        exchange = ask(task, number, plan)
+        exchanges.append(exchange)
+        reply = judge.read(plan, step, _read(plan, exchange))
+        if reply is None or judge.problem is not None or number + 1 == len(task.steps):
+            break
+        messages.append(reply.message)
+        order = [call for _, call in sorted(_matches(step, reply.tool_calls))]
+        messages += [Message.tool(call.id, text) for call, text in zip(order, step.results, strict=True)]
+    return judge.result(), exchanges
+
+
+class _Turn(Struct, frozen=True):
+    """The content of a recorded response: the reply, or the error; and the times."""
+
+    reply: Reply | None
+    error: str | None
+    first: float | None
+    seconds: float | None
+
+
+def _read(plan: Plan, exchange: Exchange) -> _Turn:
+    """Read a recorded response. Nothing but the record and the plan decides, so that a replay reads the same."""
+    recorded = exchange.recorded
+    response = recorded.get("response")
+    if response is None:
+        return _Turn(None, recorded.get("error", {}).get("type", "no response"), None, None)
+    parser = StreamParser(plan.model, plan=plan, status=response["status"], headers=response["headers"])
+    first = last = None
+    try:
+        for chunk, seconds in zip(response["chunks"], response["times"], strict=True):
+            data = chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
+            events = parser.feed(data)
+            last = seconds
+            if first is None and any(isinstance(event, _CONTENT) for event in events):
+                first = seconds
+        parser.end(orderly=recorded["ended"] == "whole")
+        return _Turn(parser.close(), None, first, last)
+    except EmptyReply as error:
+        return _Turn(error.reply, "the turn came back empty", first, last)
+    except CnllmError as error:
+        return _Turn(None, type(error).__name__, first, last)
+
+
+def _matches(step: Step, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
+    """Return the calls with the place of each in the step; a call that the step does not hold is left out."""
+    wanted = list(enumerate(step.calls))
+    found = []
+    for call in calls:
+        for entry in wanted:
+            if entry[1] == (call.name, call.arguments):
+                wanted.remove(entry)
+                found.append((entry[0], call))
+                break
+    return found
+
+
+class _Judge:
+    """Judges the replies to one task."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in task.tools}
+        self.problem: str | None = None
+        self._marks: dict[str, bool] = {}
+        self._recovered = self._empty = 0
+        self._first: float | None = None
+        self._rates: list[float] = []
+        self._costs: list[Decimal] = []
+        self._unpriced = False
+        self._currency: str | None = None
+        self._notes: set[str] = set()
+
+    def read(self, plan: Plan, step: Step, turn: _Turn) -> Reply | None:
+        """Judge one reply."""
+        self._notes |= {note.code for note in plan.notes}
+        reply = turn.reply
+        self._mark("answered", reply is not None)
+        if reply is None:
+            self.problem = turn.error
+            self._unpriced = True
+            return None
+        self._measure(turn, reply)
+        if step.calls:
+            self._judge_calls(plan, step, reply)
+        elif self._task.cut:
+            finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
+            self._mark("cut", finish == "length", f"a reply that the limit cut ended with {reply.raw_finish}")
+        elif self._task.schema is not None:
+            self._judge_answer(step, reply)
+        else:
+            if self._task.tools and len(self._task.steps) == 1:
+                self._mark("restraint", not reply.tool_calls, "a tool was called for nothing")
+            self._judge_text(step, reply)
+        return reply
+
+    def _measure(self, turn: _Turn, reply: Reply) -> None:
+        if self._first is None:
+            self._first = turn.first
+        if turn.first is not None and turn.seconds is not None and turn.seconds > turn.first and reply.usage.output:
+            self._rates.append(reply.usage.output / (turn.seconds - turn.first))
+        if reply.cost is None:
+            self._unpriced = True
+        else:
+            self._costs.append(reply.cost.amount)
+            self._currency = reply.cost.currency
+
+    def _judge_calls(self, plan: Plan, step: Step, reply: Reply) -> None:
+        """Judge a reply that has to call. A call counts where it came as one; those read from text are lost ones."""
+        on_wire = [call for call in (*reply.tool_calls, *reply.incomplete) if call.via == "wire"]
+        lost = [call for call in reply.tool_calls if call.via != "wire"]
+        is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
+        self._recovered += len(lost)
+        self._empty += is_empty
+        reason = (
+            "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
+        )
+        self._mark("kept", len(on_wire) >= len(step.calls), reason)
+        self._mark("called", bool(on_wire), "no tool was called")
+        if on_wire:
+            valid = all(self._is_valid(call) for call in on_wire)
+            self._mark("valid", valid, "arguments do not fit their schema")
+        right = len(_matches(step, reply.tool_calls)) == len(step.calls) == len(reply.tool_calls)
+        self._mark(self._task.kind, right and not lost, "not the right calls")
+
+    def _judge_answer(self, step: Step, reply: Reply) -> None:
+        assert self._task.schema is not None
+        try:
+            answer = msgspec.json.decode(reply.text)
+            valid = not validation_errors(answer, self._task.schema)
+        except (msgspec.DecodeError, UnicodeError):
+            answer, valid = None, False
+        self._mark("schema", valid, "the answer does not fit the schema")
+        self._mark("structured", valid and answer == json.loads(step.exactly or ""), "not the right answer")
+
+    def _judge_text(self, step: Step, reply: Reply) -> None:
+        plain = reply.text.replace(",", " ").replace("，", " ").split()
+        if step.exactly is not None:
+            right = plain == step.exactly.replace(",", " ").split()
+        else:
+            text = reply.text.replace(",", "")
+            right = all(word in text for word in step.words)
+        self._mark(self._task.kind, right, f"not the right answer: {reply.text[:60]!a}")
+
+    def _is_valid(self, call: ToolCall) -> bool:
+        """Whether arguments are JSON and fit the schema of the tool, as they arrived."""
+        schema = self._schemas.get(call.name)
+        try:
+            arguments = msgspec.json.decode(call.raw or "{}")
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        return schema is not None and not validation_errors(arguments, schema)
+
+    def _mark(self, figure: str, good: bool, problem: str | None = None) -> None:
+        self._marks[figure] = self._marks.get(figure, True) and good
+        if not good and self.problem is None:
+            self.problem = problem
+
+    def result(self) -> TaskResult:
+        """Return the result."""
+        task = self._task
+        marks = dict(self._marks)
+        if marks.get("answered"):
+            marks.setdefault(task.kind, False)  # it ended before its last step
+        if task.language == "zh" and task.kind in marks:
+            marks["chinese"] = marks[task.kind]
+        priced = bool(self._costs) and not self._unpriced
+        return TaskResult(
+            task=task.name,
+            kind=task.kind,
+            marks=marks,
+            problem=self.problem,
+            recovered=self._recovered,
+            empty=self._empty,
+            first=self._first,
+            rate=round(sum(self._rates) / len(self._rates), 3) if self._rates else None,
+            cost=str(sum(self._costs, Decimal(0))) if priced else None,
+            currency=self._currency,
+            notes=tuple(sorted(self._notes)),
+        )

@@ -1,0 +1,52 @@
+"""Answer the tasks of a comparison as a faithful host does, without a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from cnllm.comparison.tasks import Task
+from cnllm.registry import Registry
+from cnllm.simulator import SimTransport
+from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.request import ParsedRequest, RequestCall
+from cnllm.simulator.respond import Change
+
+__all__ = ["right_replies", "simulated_transport"]
+
+
+def simulated_transport(registry: Registry, tasks: Sequence[Task], change: Change | None = None) -> SimTransport:
+    """Return a transport that answers each task rightly. `change` makes another reply of each right one."""
+    answer = right_replies(tasks)
+
+    def both(request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
+        reply = answer(request, reply)
+        return reply if change is None else change(request, reply)
+
+    return SimTransport(registry, change=both)
+
+
+def right_replies(tasks: Sequence[Task]) -> Change:
+    """Return a function that gives the right reply to each request of these tasks; another request keeps its own."""
+    by_prompt = {task.prompt: task for task in tasks}
+
+    def change(request: ParsedRequest, reply: SimulatedReply) -> SimulatedReply:
+        task = by_prompt.get(request.prompt)
+        if task is None:
+            task = next((task for prompt, task in by_prompt.items() if prompt in request.prompt), None)
+        if task is None:
+            return reply
+        number = sum(turn.role == "assistant" for turn in request.turns)
+        step = task.steps[min(number, len(task.steps) - 1)]
+        if task.cut:
+            return replace(reply, text="1, 2, 3, 4, 5, 6,", calls=(), finish="length")
+        calls = tuple(
+            RequestCall(f"call_{number}_{place}", name, json.dumps(arguments, ensure_ascii=False))
+            for place, (name, arguments) in enumerate(step.calls)
+        )
+        text = "" if calls else step.exactly or " ".join(step.words)
+        return replace(reply, text=text, calls=calls, finish="tool_calls" if calls else "stop", reasoning_complete=True)
+
+    return change

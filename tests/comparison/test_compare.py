@@ -1,0 +1,289 @@
+"""`cnllm compare`: what faithful and unfaithful hosts are told apart by, what is spent, and the report."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnllm import CnllmError, Registry
+from cnllm.comparison import FIGURES, Comparison, TaskResult, compare, make_tasks, read_report
+from cnllm.comparison.figures import find_verdicts
+from cnllm.comparison.simulated import simulated_transport
+from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
+from tests.program import completed
+
+OVERLAY = "".join(
+    f"""[providers.{name}]
+extends  = "openai-compatible"
+protocol = "openai-chat"
+base_url = "https://{name}.test/v1"
+keys     = ["{name.upper()}_KEY"]
+[models."{name}/m"]
+weights = "lab/M"
+limits  = {{ context = 9000, output = 8000 }}
+price   = {{ currency = "USD", input = 1, output = 2 }}
+tools.supported = true
+schema.methods = ["json_schema"]
+"""
+    for name in ("home", "away")
+)
+NAMES = ["home/m", "away/m"]
+SECRET = "sk-very-secret-key"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    path = tmp_path_factory.mktemp("comparison") / "overlay.toml"
+    path.write_text(OVERLAY)
+    return Registry.load(path)
+
+
+class Counted:
+    """A transport that keeps what goes through it."""
+
+    def __init__(self, inner: Any, name: str, log: list[str]) -> None:
+        self.inner, self.name, self.log = inner, name, log
+        self.headers: list[Mapping[str, str]] = []
+
+    def send(self, plan: Any) -> Any:
+        self.log.append(self.name)
+        self.headers.append(plan.headers)
+        return self.inner.send(plan)
+
+
+def run(registry: Registry, faults: str = "", *, turns: int = 20, seed: int = 3, **options: Any) -> Comparison:
+    """Compare a faithful host with one that has these faults."""
+    tasks = make_tasks(seed, turns, most_tokens=9000)
+    host = UnfaithfulHost(read_host_faults(faults))
+    transports = {
+        "home/m": simulated_transport(registry, tasks),
+        "away/m": simulated_transport(registry, tasks, host.change),
+    }
+    transports |= options.pop("transports", {})
+    return compare("home/m", NAMES, tasks=turns, seed=seed, registry=registry, transports=transports, **options)
+
+
+def worse(report: Comparison) -> set[str]:
+    return {verdict.figure for verdict in report.verdicts if verdict.verdict == "worse"}
+
+
+def test_the_right_end_of_every_task_is_judged_to_be_right(registry: Registry) -> None:
+    for seed in range(2):
+        report = run(registry, seed=seed)
+        assert report.problems == {name: {} for name in NAMES}
+        for figures in report.figures:
+            assert {share.good for share in figures.shares.values()} == {
+                share.tasks for share in figures.shares.values()
+            }
+        assert worse(report) == set()
+
+
+def test_the_tasks_of_a_seed_are_the_same_and_those_of_another_are_not() -> None:
+    one, two = (make_tasks(seed, 40, most_tokens=9000) for seed in (1, 2))
+    assert make_tasks(1, 40, most_tokens=9000) == one
+    assert [task.name for task in one] == [task.name for task in two]
+    assert [task.prompt for task in one] != [task.prompt for task in two]
+    turns = [task.turns for task in make_tasks(5, 200, most_tokens=9000) if task.tools]
+    assert sum(turns) == 200
+
+
+def test_a_parser_that_loses_calls_is_named(registry: Registry) -> None:
+    report = run(registry, "lost-calls=4", turns=60)
+    assert "kept" in worse(report)
+    assert report.figures[1].empty > 0
+    assert report.figures[0].empty == 0
+
+
+@pytest.mark.long
+def test_a_parser_that_loses_every_twentieth_call_is_named(registry: Registry) -> None:
+    report = run(registry, "lost-calls=20", turns=200)
+    assert "kept" in worse(report)
+    (verdict,) = [verdict for verdict in report.verdicts if verdict.figure == "kept"]
+    assert (verdict.worse, verdict.better) == (12, 0)
+    assert verdict.detectable is not None
+    assert verdict.detectable < 0.1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("faults", "figures"),
+    [
+        ("leaked-calls=20", {"kept"}),
+        ("ignored-schemas", {"valid", "schema"}),
+        ("repetition", {"exact"}),
+        ("truncation=40", {"exact", "cut"}),
+    ],
+)
+def test_each_fault_is_named(registry: Registry, faults: str, figures: set[str]) -> None:
+    assert figures <= worse(run(registry, faults, turns=200))
+
+
+def test_a_call_that_was_left_in_the_text_is_counted_apart(registry: Registry) -> None:
+    report = run(registry, "leaked-calls=5")
+    away = report.figures[1]
+    assert away.recovered > 0
+    assert away.shares["kept"].good < away.shares["kept"].tasks
+    assert set(report.problems["away/m"].values()) == {"a call stands in the text"}
+
+
+def test_a_slow_host_is_named(registry: Registry) -> None:
+    results = {}
+    for host, seconds in (("home/m", 0.2), ("away/m", 0.5)):
+        rng = random.Random(host)
+        results[host] = [
+            TaskResult(f"t{n}", "call", {"answered": True}, None, first=seconds + rng.random() * 0.1) for n in range(40)
+        ]
+    assert [v.figure for v in find_verdicts(results, 0.01) if v.verdict == "worse"] == ["first"]
+
+
+def test_a_faithful_host_is_hardly_ever_accused() -> None:
+    """Both hosts spoil the same share of tasks, by chance: at most one run of a hundred names a fault."""
+    rng = random.Random(45)
+    accused = 0
+    for _ in range(500):
+        results = {
+            host: [
+                TaskResult(
+                    f"t{n}", "call", {figure: rng.random() > 0.04 for figure in figures}, None, first=rng.random()
+                )
+                for n, figures in enumerate(_figures())
+            ]
+            for host in NAMES
+        }
+        accused += any(verdict.verdict == "worse" for verdict in find_verdicts(results, 0.01))
+    assert accused <= 5
+
+
+def _figures() -> list[tuple[str, ...]]:
+    """The figures of 120 tasks: some belong to all, and the others to a part."""
+    rest = [figure for figure in FIGURES if figure not in ("answered", "called", "kept", "valid")]
+    return [("answered", "called", "kept", "valid", rest[n % len(rest)]) for n in range(120)]
+
+
+def test_there_is_no_verdict_without_enough_tasks(registry: Registry) -> None:
+    report = run(registry, "ignored-schemas", turns=6)
+    assert worse(report) == set()
+    assert "not enough data" in {verdict.verdict for verdict in report.verdicts}
+
+
+def test_hosts_are_asked_in_turns_and_a_request_that_cnllm_changed_is_in_no_pair(registry: Registry) -> None:
+    log: list[str] = []
+    tasks = make_tasks(3, 20, most_tokens=9000)
+    counted = {name: Counted(simulated_transport(registry, tasks), name, log) for name in NAMES}
+    run(registry, transports=counted)
+    assert {log.count(name) for name in NAMES} == {len(log) // 2}
+    assert max(abs(log[:n].count("home/m") - log[:n].count("away/m")) for n in range(len(log))) <= 3
+    results = {
+        name: [TaskResult("t", "call", {"call": name == "home/m"}, None, notes=notes)]
+        for name, notes in (("home/m", ()), ("away/m", ("schema-adapted",)))
+    }
+    assert [verdict for verdict in find_verdicts(results, 0.01) if verdict.pairs] == []
+
+
+def test_a_look_that_shows_a_fault_ends_the_host_early(registry: Registry) -> None:
+    report = run(registry, "ignored-schemas", turns=80, stop_early=True)
+    assert report.hosts[1].stopped is not None
+    assert len(report.hosts[1].exchanges) < len(report.hosts[0].exchanges)
+    assert "valid" in worse(report)
+    assert compare(replay=report, registry=registry) == report
+
+
+def test_the_cap_is_never_passed(registry: Registry) -> None:
+    report = run(registry, max_cost={"USD": "0.02"})
+    assert all(host.stopped is not None for host in report.hosts)
+    assert 0 < float(report.spent["USD"]) <= 0.02
+    assert compare(replay=report, registry=registry) == report
+
+
+def test_a_replay_computes_every_figure_again_byte_for_byte_and_without_keys(registry: Registry) -> None:
+    content = run(registry, "lost-calls=7; truncation=40").to_json()
+    assert compare(replay=content, registry=registry).to_json() == content
+
+
+def test_a_report_that_was_changed_does_not_replay_to_the_same(registry: Registry) -> None:
+    data = json.loads(run(registry, "lost-calls=7").to_json())
+    figures = json.loads(json.dumps(data))
+    figures["figures"][1]["shares"]["kept"]["good"] += 1
+    changed = read_report(json.dumps(figures).encode())
+    assert compare(replay=changed, registry=registry) != changed
+    data["settings"]["seed"] = 4
+    with pytest.raises(CnllmError, match="not the one that was sent"):
+        compare(replay=json.dumps(data).encode(), registry=registry)
+    with pytest.raises(CnllmError, match="no report"):
+        read_report(b"{}")
+
+
+def test_a_report_holds_no_key(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cnllm.comparison import hosts
+
+    monkeypatch.setattr(hosts, "_key", lambda *args, **options: SECRET)
+    log: list[str] = []
+    counted = Counted(simulated_transport(registry, make_tasks(3, 20, most_tokens=9000)), "home/m", log)
+    content = run(registry, transports={"home/m": counted}).to_json()
+    assert SECRET in str(counted.headers[0])
+    assert SECRET.encode() not in content
+
+
+def test_the_page_shows_each_failed_task_and_loads_nothing(registry: Registry) -> None:
+    report = run(registry, "lost-calls=5")
+    page = report.to_html()
+    for task in report.problems["away/m"]:
+        assert f"<summary>{task}: " in page
+    assert page.count("<details>") == len(report.problems["away/m"])
+    assert "http:" not in page.replace("http-equiv", "")
+    assert "src=" not in page
+    assert "不如" in page or "没有发现" in page
+
+
+# ── the command ──────────────────────────────────────────────────────────────
+@pytest.fixture
+def overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "providers.toml").write_text(OVERLAY)
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_cap_the_plan_and_its_price_are_shown_and_nothing_is_asked(overlay: Path) -> None:
+    done = completed(["compare", "home/m", "-n", "20"], {"HOME_KEY": "a"})
+    assert done.returncode == 0, done.stderr
+    assert "home/m" in done.stdout
+    assert "USD" in done.stdout
+    assert "left out: away/m: no key: AWAY_KEY" in done.stderr
+    assert "nothing was asked" in done.stderr
+
+
+def test_a_report_is_written_read_and_replayed(overlay: Path) -> None:
+    path = overlay / "report.json"
+    done = completed(["compare", "home/m", "-n", "10", "--simulate", "-o", str(path), "--json"])
+    assert done.returncode == 0, done.stderr
+    assert {figures["host"] for figures in json.loads(done.stdout)["figures"]} == {*NAMES}
+    page = overlay / "report.html"
+    again = completed(["compare", "--replay", str(path), "-o", str(page)])
+    assert again.returncode == 0, again.stderr
+    assert "every figure is as in the report" in again.stderr
+    assert page.read_text().startswith("<!doctype html>")
+    path.write_text(path.read_text().replace('"empty": 0', '"empty": 1', 1))
+    assert completed(["compare", "--replay", str(path)]).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ([], "no model is named"),
+        (["home/m", "--max-cost", "5"], "--max-cost 5: an amount and a currency"),
+        (["home/m", "--hosts", "home,nowhere", "--max-cost", "5USD"], "nowhere is no host of these weights"),
+        (["home/m", "--hosts", "home", "--max-cost", "5USD"], "a comparison needs two hosts"),
+        (["home/m", "--hosts", "home,away", "--max-cost", "5CNY"], "for which there is no cap"),
+        (["home/m", "-o", "report.txt"], "a report is .json or .html"),
+        (["--replay", "no-such-file"], "cannot read no-such-file"),
+    ],
+)
+def test_wrong_calls_name_what_is_wrong(overlay: Path, args: list[str], text: str) -> None:
+    done = completed(["compare", *args], {"HOME_KEY": "a", "AWAY_KEY": "b"})
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert text in done.stderr
