@@ -26,3 +26,16 @@ def test_a_page_is_one_short_program_with_its_output(path: Path) -> None:
     assert 10 <= program.code.count("\n") <= 40
     assert any(isinstance(node, ast.Import) for node in ast.parse(program.code).body), "it imports what it uses"
     assert {block.kind for block in found if block.why is None} & {"text", "after"}, "nothing says what it does"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_in_chinese_has_the_same_program(path: Path) -> None:
+    """Its comments alone are translated."""
+    chinese = ROOT / "docs" / "zh" / "cookbook" / path.name
+    pairs = zip(*(blocks(page.read_text(encoding="utf-8")) for page in (path, chinese)), strict=True)
+    for english, translated in pairs:
+        assert (english.kind, english.why) == (translated.kind, translated.why)
+        if english.kind == "python":
+            assert ast.dump(ast.parse(english.code)) == ast.dump(ast.parse(translated.code))
+        else:
+            assert english.code == translated.code
