@@ -53,12 +53,12 @@ def written(results: Results) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
     parser.add_argument("do", nargs="?", default="run", choices=_TASKS, help=DO)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds; probe: only what differs")
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
     parser.add_argument(
         "--compare", metavar="BASE", help="a results.json or a git revision; 1 where something is slower"
     )
-    parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; with 1 the page is written")
+    parser.add_argument("--seed", type=int, default=1, help="probe: draws other models; a page is written with 1")
     parser.add_argument("--model", metavar="PART", help="probe: those of the models whose name or wire it is part of")
     parser.add_argument(
         "--invented",
@@ -67,7 +67,7 @@ def main() -> int:
         const=60,
         default=0,
         metavar="N",
-        help="probe: N endpoints that no vendor has",
+        help="probe: N endpoints that no vendor has; with 60 a page is written",
     )
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> int:
     if asked.do == "gateway-fairness":
         return fairness.main(quick=asked.quick)
     if asked.do == "probe":
-        return table_of_probe.main(asked.seed, asked.model, invented=asked.invented)
+        return table_of_probe.main(asked.seed, asked.model, invented=asked.invented, quick=asked.quick)
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

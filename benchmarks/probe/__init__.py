@@ -20,7 +20,8 @@ A fact of the probe is
 - `missed`: the probe says nothing or "unknown", and what cnllm assumes is not right.
 
 Two figures follow. The first counts the flags that *differ*: with what is assumed of any endpoint of the wire in their
-place, the simulator would answer some request otherwise. The second counts all that show, "as assumed" too.
+place, the simulator would answer some request otherwise. The second counts all that show, "as assumed" too; `--quick`
+leaves it out, because it takes most of the time.
 
 `--invented N` makes up N endpoints (60 where N is left out): any combination of the flags that the schema allows and
 the simulator speaks. The probe gets a registry without them. A flag with a name that stands neither in that registry

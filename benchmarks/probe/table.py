@@ -64,14 +64,24 @@ class Run(NamedTuple):
         return [v.flag for v in self.verdicts if v.flag in wanted and v.word in words]
 
 
-def probed(task: tuple[str, str, tuple[int, ...], str | None]) -> list[Run]:
+class Task(NamedTuple):
+    """A model to probe, and the numbers of requests. `overlay` is the file that invents it; `quick`: see `main`."""
+
+    model: str
+    protocol: str
+    budgets: tuple[int, ...]
+    overlay: str | None = None
+    quick: bool = False
+
+
+def probed(task: Task) -> list[Run]:
     """Probe a model with each number of requests."""
-    name, protocol, budgets, overlay = task
+    name, protocol, budgets, overlay, quick = task
     registry = Registry.load()
     served = registry if overlay is None else Registry.load(overlay)  # the probe gets no answer from a registry
     model = served.resolve(name, protocol=protocol)
     endpoint = Endpoint(registry, model)
-    shown, differing = _shown(endpoint)
+    shown, differing = _shown(endpoint, quick=quick)
     apart = hidden(endpoint, registry, differing) if overlay is not None else set()
     out = []
     for budget in budgets:
@@ -104,13 +114,16 @@ def _line(run: Run) -> str:
     return f"{text}, missed {' '.join(missed)}" if missed else text
 
 
-def _shown(endpoint: Endpoint) -> tuple[list[str], list[str]]:
-    """Return the flags that show, and those that differ from what is assumed; kept in `build`: it takes long."""
+def _shown(endpoint: Endpoint, *, quick: bool) -> tuple[list[str], list[str]]:
+    """Return the flags that show, and those that differ from what is assumed; kept in `build`: it takes long.
+
+    `quick`: of the flags that show only those that differ.
+    """
     parts = [endpoint.model.name, endpoint.model.protocol, endpoint.flags, endpoint.plain, endpoint.digest, _code()]
-    file = CACHE / f"{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]}.json"
+    file = CACHE / f"{hashlib.sha256(msgspec.json.encode([*parts, quick])).hexdigest()[:32]}.json"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps([endpoint.shown(), endpoint.differing()]))
+        file.write_text(json.dumps([[] if quick else endpoint.shown(), endpoint.differing()]))
     shown, differing = json.loads(file.read_text())
     return sorted({*shown, *differing}), differing
 
@@ -144,17 +157,18 @@ def _exchanges(report: Any, flags: set[str]) -> Iterable[str]:
 
 
 # ── the page ─────────────────────────────────────────────────────────────────
-def report(runs: Sequence[Run], seed: int) -> str:
-    """Return the page."""
+def report(runs: Sequence[Run], seed: int, *, command: str, quick: bool = False) -> str:
+    """Return the page, made by a command. `quick`: nothing is known of the flags that are as assumed."""
     models = {(run.model, run.protocol) for run in runs}
     providers = {name.partition("/")[0] for name, _ in models}
     budgets = sorted({run.budget for run in runs})
     parts = [
         "# What a probe finds out",
-        "Made by `python -m benchmarks probe`; `benchmarks/probe/__init__.py` says what the words mean.",
+        f"Made by `{command}`; `benchmarks/probe/__init__.py` says what the words mean. A run is to end within {LIMIT} "
+        "minutes on two cores that nobody else uses.",
         f"{len(models)} models of {len(providers)} providers, drawn with the seed {seed}; each by `cnllm.probe.run` "
         "over a socket, at `cnllm simulate --strict --neutral --model M`. It knows nothing of invented endpoints.",
-        _sums(runs, budgets),
+        _sums(runs, budgets, quick=quick),
         "## By flag",
         _by_flag(runs, budgets),
         "## Missed of what differs",
@@ -180,7 +194,7 @@ def _share(runs: Sequence[Run], *words: str) -> str:
     return f"{found} of {every} ({100 * found / every:.1f} %)" if every else "–"
 
 
-def _sums(runs: Sequence[Run], budgets: list[int]) -> str:
+def _sums(runs: Sequence[Run], budgets: list[int], *, quick: bool) -> str:
     rows = []
     for protocol in ("all", *sorted({run.protocol for run in runs})):
         for budget in budgets:
@@ -193,19 +207,18 @@ def _sums(runs: Sequence[Run], budgets: list[int]) -> str:
                     budget,
                     len(of),
                     _ratio(of),
-                    _share(of, *FOUND),
-                    _share(of, *FOUND, "default"),
+                    *(() if quick else (_share(of, *FOUND), _share(of, *FOUND, "default"))),
                     sum(run.count("wrong") for run in of),
                     sum(run.count("missed") for run in of),
                     requests[len(requests) // 2],
                     f"{seconds[len(seconds) // 2]:.1f} s",
                 ]
             )
-    return table(
-        "wire | at most | models | found of what differs | found of what shows | found, or as assumed | wrong | "
-        "missed | requests (median) | time (median)",
-        rows,
+    every = "" if quick else "found of what shows | found, or as assumed | "
+    head = (
+        f"wire | at most | models | found of what differs | {every}wrong | missed | requests (median) | time (median)"
     )
+    return table(head, rows)
 
 
 def _by_flag(runs: Sequence[Run], budgets: list[int]) -> str:
@@ -277,30 +290,33 @@ def _by_model(runs: Sequence[Run], budgets: list[int]) -> str:
     return table(head, rows)
 
 
-def main(seed: int = 1, only: str | None = None, *, invented: int = 0, workers: int = 2) -> int:
+def main(seed: int = 1, only: str | None = None, *, invented: int = 0, quick: bool = False, workers: int = 2) -> int:
     """Probe the models, print the page, and write it where all were probed. Exit status 1 if a goal is missed.
 
-    `invented` is the number of endpoints that are made up; 0: models are drawn from the registry.
+    `invented` is the number of endpoints that are made up; 0: models are drawn from the registry. `quick`: only the
+    flags that differ from what is assumed are judged, and those that the probe finds; the others take most of the time.
     """
     start = time.monotonic()
     CACHE.mkdir(parents=True, exist_ok=True)
-    tasks: list[tuple[str, str, tuple[int, ...], str | None]]
     if invented:
         text, names = invent(seed, invented)
         overlay = str(CACHE.parent / f"probe-invented-{seed}.toml")
         Path(overlay).write_text(text, encoding="utf-8")
-        tasks = [(name, protocol, BUDGETS, overlay) for name, protocol in names]
+        tasks = [Task(name, protocol, BUDGETS, overlay, quick) for name, protocol in names]
     else:
-        tasks = [(m.name, m.protocol, BUDGETS, None) for m in draw(Registry.load(), seed)]
-    tasks = [task for task in tasks if only is None or only in (task[0].partition("/")[0], task[1]) or only in task[0]]
+        tasks = [Task(m.name, m.protocol, BUDGETS, None, quick) for m in draw(Registry.load(), seed)]
+    tasks = [t for t in tasks if only is None or only in (t.model.partition("/")[0], t.protocol) or only in t.model]
     with ProcessPoolExecutor(workers) as pool:
         runs = [run for group in pool.map(probed, tasks) for run in group]
-    page = report(runs, seed)
+    command = (
+        f"python -m benchmarks probe{' --invented' if invented else ''}{' --quick' if quick else ''} --seed {seed}"
+    )
+    page = report(runs, seed, command=command, quick=quick)
     print(page)
     minutes = (time.monotonic() - start) / 60
     print(f"{minutes:.0f} minutes of at most {LIMIT}", file=sys.stderr)
     _keep_exchanges(runs)
-    if only is None and seed == 1 and (not invented or invented == COUNT):
+    if only is None and (invented == COUNT if invented else seed == 1):
         (INVENTED if invented else RESULTS).write_text(page, encoding="utf-8")
     return 0 if minutes <= LIMIT and not any(run.count("wrong") for run in runs) and _reached(runs) else 1
 
