@@ -20,6 +20,7 @@ USUAL: dict[str, Any] = {
     "tools.supported": True,
     "tools.parallel": True,
     "tool_choice.allowed": ["auto", "none", "required", "named"],
+    "reasoning.part_form": "parts",
     "stream.tools": True,
 }
 """What the documentation of the protocols says of flags whose value alone shows a difference."""

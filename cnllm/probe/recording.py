@@ -18,7 +18,7 @@ from cnllm.cassette.parts import read_exchange
 from cnllm.cassette.record import append
 from cnllm.config import paths, redact
 from cnllm.engine.encode.plan import Plan
-from cnllm.probe.runner import RawResponse
+from cnllm.probe.state import RawResponse
 from cnllm.system import files
 from cnllm.system.files import CASSETTE_BYTES, read_bounded
 

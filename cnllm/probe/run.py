@@ -24,7 +24,8 @@ from cnllm.probe.observed import is_assumed
 from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
 from cnllm.probe.recording import ProbeRecording
-from cnllm.probe.runner import Investigation, ProbeOutcome, ProbeStep, RawResponse, SendPlan, investigate
+from cnllm.probe.runner import Investigation, ProbeOutcome, ProbeStep, investigate
+from cnllm.probe.state import RawResponse, SendPlan
 from cnllm.registry.registry import Registry
 from cnllm.types import checks
 from cnllm.types.policy import Timeouts

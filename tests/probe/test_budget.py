@@ -151,3 +151,13 @@ def test_counts_that_stand_elsewhere_in_streams() -> None:
     found = values(probed(Moves(usage=("meta.tokens", "in", "out"))))
     assert found["usage.at"][0] == "meta.tokens"
     assert (found["usage.input"], found["usage.output"]) == (["in"], ["out"])
+
+
+def test_streams_without_counts_say_nothing_where_nobody_knows_the_counts() -> None:
+    class Silent(Odd):
+        def reply(self, request: Json) -> Any:
+            status, kind, content = super().reply(request)
+            return status, kind, re.sub(rb',? ?"usage": \{[^}]*\}', b"", content)
+
+    assert "simulator.stream_usage" not in values(probed(Silent(), max_requests=60))
+    assert "simulator.stream_usage" in values(probed(Odd()))

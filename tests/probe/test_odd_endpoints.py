@@ -110,6 +110,7 @@ def test_prose_beside_the_answer_is_no_reasoning() -> None:
 def test_a_part_of_the_content(part: str) -> None:
     found = values(probed(Odd(thinks=always, part=part), 60))
     assert (found["reasoning.shape"], found["reasoning.part"]) == ("content-parts", part)
+    assert found["reasoning.part_form"] == "text"
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,69 @@
-"""A probe of llama.cpp's own server, and the small model's answers by the overlay that it wrote."""
+"""Probes of real servers, and the small model's ten answers by the overlays that they write."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from cnllm import Client, Registry, probe
+from cnllm import Client, Model, Registry, Reply, probe
 
 from .conftest import Servers
 from .test_llamacpp import ANSWERS, TOOLS
 
-CALLS = {"say 3": ["get_weather"], "question number 4": ["get_weather", "get_time"]}
+WEATHER, TIME = ("get_weather", {"city": "Bern"}), ("get_time", {"zone": "UTC"})
+CALLS = {"say 3": [WEATHER], "question number 4": [WEATHER, TIME]}
+
+
+def replies(client: Client, model: Model, prompt: Any, **options: Any) -> Iterator[Reply]:
+    """Yield the reply as a whole and as a stream."""
+    yield client.call(model, prompt, temperature=0, **options)
+    with client.stream(model, prompt, temperature=0, **options) as stream:
+        list(stream)
+    assert stream.reply is not None
+    yield stream.reply
+
+
+def check_answers(client: Client, model: Model, forced: dict[str, Model]) -> None:
+    """Ask for the ten answers. `forced` serves those that the model is too small for."""
+    for key in ("1", "2", "6", "7", "9"):
+        _, reasoning, answer = ANSWERS[key]
+        for reply in replies(client, model, f"say {key}"):
+            assert (reply.reasoning.strip(), reply.text, reply.finish) == (reasoning, answer, "stop"), (key, reply)
+    for prompt, calls in CALLS.items():
+        for reply in replies(client, model, prompt, tools=TOOLS):
+            assert [(call.name, call.arguments) for call in reply.tool_calls] == calls, (prompt, reply)
+            assert (reply.text, reply.finish) == ("", "tool_calls"), (prompt, reply)
+    for reply in replies(client, forced["5"], "say 5", tools=TOOLS):
+        assert [(call.name, call.arguments) for call in reply.tool_calls] == [WEATHER], reply
+        assert (reply.reasoning.strip(), reply.text) == ("Need weather.", ""), reply
+    for reply in replies(client, forced["8"], "say 8", tools=TOOLS):
+        assert (reply.tool_calls, reply.finish) == ([], "stop"), reply
+        assert "{" not in reply.text, reply
+    run = client.run(model, "weather 3", tools=[get_weather], temperature=0)
+    assert run.reply.text.startswith("It is 21 degree"), run.reply
+
+
+def get_weather(city: str) -> str:
+    """weather"""
+    return "21 C" if city == "Bern" else "?"
+
+
+def by_overlay(found: probe.Report, file: Path) -> Registry:
+    file.write_text(found.overlay, encoding="utf-8")
+    return Registry.load(file)
 
 
 def test_the_answers_come_out_right_by_the_overlay_of_a_probe(servers: Servers, tmp_path: Path) -> None:
     for number, origin in enumerate((servers.parsed, servers.plain)):
         found = probe.run(origin, max_requests=100)
-        file = tmp_path / f"{number}.toml"
-        file.write_text(found.overlay, encoding="utf-8")
         values = {fact.flag: fact.value for fact in found.facts if fact.answer != "unknown"}
         assert values["messages.developer"] is True
         assert values["params.max_tokens"] == "max_tokens"
         assert not [flag for flag in values if flag.startswith("reasoning.")]  # it thinks after one prompt alone
-        with Client(registry=Registry.load(file)) as client:
-            for key in ("1", "2", "6", "7", "9"):
-                _, reasoning, answer = ANSWERS[key]
-                reply = client.call(found.name, f"say {key}", temperature=0)
-                assert (reply.reasoning.strip(), reply.text) == (reasoning, answer), (origin, key, reply)
-            for prompt, names in CALLS.items():
-                reply = client.call(found.name, prompt, tools=TOOLS, temperature=0)
-                assert [call.name for call in reply.tool_calls] == names, (origin, prompt, reply)
+        registry = by_overlay(found, tmp_path / f"{number}.toml")
+        forced = {
+            key: registry.resolve(found.name, base_url=f"{pair.plain}/v1") for key, pair in servers.forced.items()
+        }
+        with Client(registry=registry) as client:
+            check_answers(client, registry.resolve(found.name), forced)

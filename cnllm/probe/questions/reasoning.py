@@ -51,6 +51,7 @@ def _says(answer: ProbeAnswer, patch: dict[str, Any], pattern: re.Pattern[str]) 
     "reasoning.fields",
     "reasoning.shape",
     "reasoning.part",
+    "reasoning.part_form",
     "reasoning.tags",
     requests=1,
     by_model=True,
@@ -86,10 +87,12 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
     message = message_of(answer.data)
     content = message.get("content")
     if isinstance(content, list):
-        kinds = [p["type"] for p in content if isinstance(p, dict) and p.get("type") != "text" and p.get("type") in p]
-        if kinds:
+        part = next((p for p in content if isinstance(p, dict) and p.get("type") not in (None, "text")), {})
+        kind = part.get("type")
+        if kind in part:
             yield Finding("reasoning.shape", "content-parts", "works")
-            yield Finding("reasoning.part", kinds[0], "works")
+            yield Finding("reasoning.part", kind, "works")
+            yield Finding("reasoning.part_form", _form_of(part[kind]), "works")
         return
     fields = [f for f in context.fields if get(message, f)]
     if fields:
@@ -100,6 +103,13 @@ def _form(context: ProbeContext, answer: ProbeAnswer) -> Iterable[Finding]:
         yield Finding("reasoning.tags", list(tags[:2]), "works")
         if tags[2]:
             yield Finding("_open_tags", True, "works")
+
+
+def _form_of(thought: Any) -> str:
+    """Return the form of the reasoning in a part: a text, a list of texts, or a list of parts."""
+    if isinstance(thought, str):
+        return "text"
+    return "texts" if isinstance(thought, list) and thought and isinstance(thought[0], str) else "parts"
 
 
 @question(
@@ -136,6 +146,7 @@ def switch_off(context: ProbeContext) -> Steps:
     "reasoning.fields",
     "reasoning.shape",
     "reasoning.part",
+    "reasoning.part_form",
     "reasoning.tags",
     requests=8,
     capable=True,

@@ -39,6 +39,7 @@ def stream(context: ProbeContext) -> Steps:
         found.append(Finding("stream.terminator", "done", "works"))
     if not context.is_flat:
         return found
+    whole = yield context.ask(_HELLO, why="the control", control=True)
     counted = yield context.ask(_HELLO, why=f"a stream, {_SWITCH}=true", stream=True, set={_SWITCH: True})
     flag = f"when.stream.body.set.{_SWITCH}"
     answer = counted if counted.passed and isinstance(counted.data, list) else plain
@@ -47,6 +48,8 @@ def stream(context: ProbeContext) -> Steps:
         found.append(Finding("_stream_options", False, "refused", counted.message))
     elif place != "none" and _usage_place(context, plain.data) == "none":
         found.append(Finding(flag, True, "works"))
+    if place == "none" and (whole.reply is None or whole.reply.usage.input is None):
+        return found  # nobody knows where the counts of this endpoint stand
     return [*found, Finding("simulator.stream_usage", place, "works")]
 
 
