@@ -1,9 +1,9 @@
 """Run a client, with a gateway beside it that ends when the client ends.
 
-The gateway is a child process, and this process becomes the client: terminal, signals, job control and the exit status
-are the client's own. The gateway watches the client's process, so that it ends however the client ends. It is in a
-session of its own: Ctrl-C and a closed terminal reach the client alone. A system that cannot do this (Windows) runs the
-client as a child, beside the gateway in a thread.
+The gateway is a child process, and this process becomes the client, or waits for it to say something after its end:
+terminal, signals, job control and the exit status are the client's own. The gateway watches this process, so that it
+ends however the client ends. It is in a session of its own: Ctrl-C and a closed terminal reach the client alone. A
+system that cannot do this (Windows) runs the client as a child, beside the gateway in a thread.
 """
 
 from __future__ import annotations
@@ -39,17 +39,30 @@ class GatewayServer(Struct, frozen=True):
     running: Callable[[], AbstractContextManager[object]]
 
 
-def run_client(server: GatewayServer, setup: Setup, program: str, environment: Mapping[str, str], log: Path) -> int:
-    """Run the client to its end and return its exit status; where it can, this process becomes the client.
+def run_client(
+    server: GatewayServer,
+    setup: Setup,
+    program: str,
+    environment: Mapping[str, str],
+    log: Path,
+    on_end: Callable[[], None] | None = None,
+) -> int:
+    """Run the client to its end and return its exit status; where it can and need not wait, this process becomes it.
 
-    The gateway writes warnings to `log`. Raises `CnllmError` where the gateway or the client does not start.
+    The gateway writes warnings to `log`. `on_end` is called after the client has ended. Raises `CnllmError` where the
+    gateway or the client does not start.
     """
     if not processes.can_fork():
-        return _run_beside(server, setup, program, environment)
+        status = _run_beside(server, setup, program, environment)
+        if on_end is not None:
+            on_end()
+        return status
     _start_gateway(server, log)
     server.listener.close()
     _flush()
     try:
+        if on_end is not None:
+            return processes.run_in_front(program, setup.command, environment, on_end)
         processes.become(program, setup.command, environment)
     except OSError as error:
         raise CnllmError(f"{program} cannot be started: {error.strerror}") from error

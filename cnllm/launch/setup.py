@@ -56,12 +56,17 @@ class Argument(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownClient(Struct, frozen=True, forbid_unknown_fields=True):
-    """A client of `clients.toml`. `models` are the names and patterns under which it asks for the chosen model."""
+    """A client of `clients.toml`. `models` are the names and patterns under which it asks for the chosen model.
+
+    `resume` are its arguments that go on with the last session. `writes` says what it writes outside of its folder.
+    """
 
     title: str
     install: str
     source: str
     models: list[str]
+    resume: str | None = None
+    writes: str | None = None
     variables: dict[str, Variable] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)

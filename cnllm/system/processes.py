@@ -42,6 +42,7 @@ __all__ = [
     "on_hangup",
     "raise_file_limit",
     "register_socket",
+    "run_in_front",
     "run_workers",
     "start_companion",
 ]
@@ -266,6 +267,42 @@ def become(program: str, command: Sequence[str], environment: Mapping[str, str])
     """Replace this process by a program. Raises `OSError`."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would inherit that
     os.execve(program, list(command), dict(environment))
+
+
+def run_in_front(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], on_end: Callable[[], None]
+) -> int:
+    """Run a program as the terminal's own, call `on_end` after it, and return its exit status. Raises `OSError`.
+
+    It is in the group of this process: Ctrl-C, Ctrl-\\ and Ctrl-Z are its own, and where it stops, this process stops,
+    too. A signal that ends it ends this process.
+    """
+    import subprocess
+
+    from_terminal = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
+
+    def restore() -> None:
+        for number in (*from_terminal, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in from_terminal:
+        signal.signal(number, signal.SIG_IGN)
+    process = subprocess.Popen(arguments, executable=program, env=dict(environment), preexec_fn=restore)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, frame: process.send_signal(received))
+    while True:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            break
+        os.kill(os.getpid(), signal.SIGSTOP)  # the shell sees a job that stopped, and continues it
+        os.kill(process.pid, signal.SIGCONT)
+    process.returncode = code = os.waitstatus_to_exitcode(status)
+    on_end()
+    if code < 0:
+        sys.stderr.flush()
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
 
 
 def start_companion(work: Callable[[Callable[[bytes], None]], None]) -> bytes:

@@ -309,3 +309,68 @@ def test_templates() -> None:
     _, llm = find_client("llm")
     file = next(iter(build_setup(llm, "llm", [], Values("u", "k", model, "/f"), {}).files.values())).content
     assert 'model_name: "a\\"b\\\\c"' in file
+
+
+@posix
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("sys.exit(7)", 7),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGSTOP); sys.exit(7)", 7),
+        ("signal.signal(signal.SIGINT, lambda *_: sys.exit(5)); print('READY', flush=True); signal.pause()", 5),
+    ],
+)
+def test_at_a_terminal_the_command_that_goes_on_is_printed_last(machine: Machine, lines: str, status: int) -> None:
+    """The exit status, stops and signals stay those of the client."""
+    import pty
+
+    folder = machine.home / "bin"
+    folder.mkdir()
+    client = folder / "claude"
+    client.write_text(
+        f"#!{sys.executable}\nimport os, signal, sys\nprint('CLIENT', sys.argv[1:], flush=True)\n{lines}\n"
+    )
+    client.chmod(0o755)
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        machine.command("launch", "claude", "-m", "glm-4.7", "--simulate"),
+        env={**machine.env, "PATH": f"{folder}:{os.environ['PATH']}", "TERM": "xterm"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    if "SIGSTOP" in lines:
+        _, stopped = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(stopped)  # as a shell sees it
+        os.kill(process.pid, signal.SIGCONT)
+    shown = b""
+    while True:
+        try:
+            shown += (piece := os.read(master, 4096))
+        except OSError:
+            break
+        if not piece:
+            break
+        if b"READY" in shown:
+            os.killpg(process.pid, signal.SIGINT)
+            shown = shown.replace(b"READY", b"")
+    assert process.wait(30) == status, shown
+    os.close(master)
+    last = shown.decode().strip().splitlines()[-1]
+    assert last == "cnllm: to go on with this session: cnllm launch claude --model glm-4.7 --simulate -- --continue"
+    assert is_closed(shown.decode())
+
+
+@posix
+def test_the_start_says_what_a_client_writes_outside_of_its_folder(machine: Machine) -> None:
+    for name, places in (("aider", ("~/.aider", ".gitignore")), ("opencode", ("~/.local/share/opencode",))):
+        path = script(machine, "", name)
+        done = machine.run("launch", path, "-m", "glm-4.7", "--simulate", process=True)
+        assert all(place in done.err for place in places), done
+    assert (
+        "writes files"
+        not in machine.run("launch", script(machine, "", "llm"), "-m", "glm-4.7", "--simulate", process=True).err
+    )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -104,11 +106,26 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
         write_files(folder, setup)
         source = "the simulator" if simulate else model
         stdio.print_line(f"{entry.title}: {source} answers at {url}; the gateway's log is {folder / 'gateway.log'}")
+        if entry.writes is not None:
+            stdio.print_line(f"{entry.title} writes files of its own: {entry.writes}")
         environment = setup.environment(os.environ)
         server = GatewayServer(
             listener, lambda on_ready: run(gateway, listener, on_ready), lambda: running(gateway, listener=listener)
         )
-        sys.exit(run_client(server, setup, program, environment, folder / "gateway.log"))
+        on_end = None
+        if entry.resume is not None and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+            on_end = _resume_advice(client, model, entry.resume, simulate=simulate)
+        sys.exit(run_client(server, setup, program, environment, folder / "gateway.log", on_end))
+
+
+def _resume_advice(client: str, model: str, resume: str, *, simulate: bool) -> Callable[[], None]:
+    """Return what prints the command that goes on with a session: the one that a client prints has no gateway."""
+    command = shlex.join(["cnllm", "launch", client, "--model", model, *(["--simulate"] if simulate else [])])
+
+    def advise() -> None:
+        stdio.print_line(f"cnllm: to go on with this session: {command} -- {resume}")
+
+    return advise
 
 
 def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageError:
