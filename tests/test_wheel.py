@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from cnllm.config.distribution import NAME
 from docs.generate.dependencies import closure, licence
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,20 @@ def test_a_ceiling_of_a_version_has_a_reason() -> None:
     extras, _, _ = text.partition("\ndev = [")
     lines = [line for line in extras.splitlines() if re.search(r"[\w.]<\d|==\d|~=\d|,<", line)]
     assert [line for line in lines if not re.search(r"\] # \w", line)] == []
+
+
+def test_an_adapter_is_short_and_stands_alone() -> None:
+    folders = sorted(path.parent for path in (ROOT / "adapters").glob("*/pyproject.toml"))
+    page = (ROOT / "adapters" / "README.md").read_text(encoding="utf-8")
+    for folder in folders:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert project["name"] == folder.name
+        assert NAME in project["dependencies"]
+        assert f"({folder.name}/README.md)" in page
+        assert (folder / project["readme"]).is_file()
+        assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.glob("*.py")) < 150
+        assert list((folder / "tests").glob("test_*.py"))
+    assert folders
 
 
 def test_no_program_but_our_own_finds_an_entry_point() -> None:

@@ -34,7 +34,7 @@ minor makedev fork forkpty posix_spawn posix_spawnp register_at_fork setsid gets
 killpg nice getpriority setpriority getloadavg wait wait3 wait4 waitid WNOHANG WUNTRACED WIFEXITED WEXITSTATUS
 WIFSIGNALED WTERMSIG WIFSTOPPED WSTOPSIG WCOREDUMP WCONTINUED pidfd_open P_PID P_PIDFD pread preadv pwrite pwritev
 readv writev sendfile copy_file_range splice posix_fadvise posix_fallocate lockf fdatasync sync statvfs fstatvfs uname
-sysconf confstr pathconf fpathconf ctermid openpty tcgetpgrp tcsetpgrp ttyname pipe2 sched_yield 
+sysconf confstr pathconf fpathconf ctermid openpty tcgetpgrp tcsetpgrp ttyname pipe2 sched_yield
 sched_setaffinity sched_setscheduler memfd_create eventfd eventfd_read eventfd_write timerfd_create getxattr setxattr
 listxattr removexattr O_NOFOLLOW O_DIRECTORY O_NONBLOCK O_CLOEXEC O_NOCTTY O_SYNC O_DSYNC O_RSYNC O_PATH O_TMPFILE
 O_NOATIME O_ASYNC O_DIRECT O_NDELAY O_LARGEFILE F_LOCK F_ULOCK F_TLOCK F_TEST EX_OK EX_USAGE EX_DATAERR EX_NOINPUT
@@ -75,6 +75,7 @@ def remove_names() -> None:
         sys.modules[module] = None  # type: ignore[assignment]  # an import of it fails
     setattr(selectors, "DefaultSelector", selectors.SelectSelector)  # noqa: B010 - types say that nobody may
     setattr(subprocess, "_PopenSelector", selectors.SelectSelector)  # noqa: B010
+    setattr(subprocess, "_USE_POSIX_SPAWN", False)  # noqa: B010
     for kind in (asyncio.SelectorEventLoop, asyncio.BaseEventLoop):  # as those of Windows do
         setattr(kind, "add_signal_handler", _refuse)  # noqa: B010
         setattr(kind, "remove_signal_handler", _refuse)  # noqa: B010
