@@ -145,7 +145,9 @@ OTHER = (
     "option {0} requires an argument",
     "option {0} requires {1} arguments",
     "{0} does not match the formats {1}",
+    "{0} is not a number",
     "{0} is not a valid {1}",
+    "{0} is not a whole number",
     "{0} is not in the range {1}",
     "{0} is not one of {1}",
     # words that stand alone in the source

@@ -18,7 +18,7 @@ from .test_program import commands
 UPDATE = "python -m maintenance.messages names them, and takes up new messages; write their translations there"
 PLACEHOLDER = re.compile(r"\{(\d+)\}")
 ENDING = re.compile(r"(?<=[A-Za-z])\{(\d+)\}|(?<=\})\{(\d+)\}")  # the end of a word, or a clause that may be absent
-VALUES = ("glm-4.7", "ZAI_API_KEY", "x/y.toml", "'a b'", "1.5", "6")
+VALUES = ("glm-4.7", "ZAI_API_KEY", "x/y.toml", "'a b'", "1.5", "6", "0.07")
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 NO_WORDS = re.compile(r"[^a-z]*")
 

@@ -83,7 +83,9 @@ def test_an_error_and_its_hint_are_chinese(chinese: Machine) -> None:
     chinese.run("call", "-m", "glm-4.7", "hi").fails(
         2, "没有 zai 的密钥：ZAI_API_KEY", "未设置", "cnllm keys set ZAI_API_KEY"
     )
-    chinese.run("call", "--timeout", "soon", "hi").fails(2, "'--timeout' 的值无效：", "用法见 cnllm call --help")
+    chinese.run("call", "--timeout", "soon", "hi").fails(
+        2, "'--timeout' 的值无效：'soon' 不是数字", "--timeout S：等待接口的秒数"
+    )
     chinese.run("batch", "no.jsonl", "-m", "glm-4.7", "-o", "out.jsonl").fails(2, "no.jsonl：没有这个文件或文件夹")
 
 
@@ -153,6 +155,7 @@ def test_a_table_is_chinese_on_a_terminal_and_english_in_a_pipe(
 def test_the_number_of_a_note_and_its_origin_have_brackets_of_their_own() -> None:
     catalogue = Catalogue(read_catalogue(PO.read_text(encoding="utf-8")))
     for text, expected in (
+        ("zai/glm-4.7 · 5 in · 7 out · 0.2 s to the first token", "zai/glm-4.7 · 输入 5 · 输出 7 · 首 token 0.2 秒"),
         (
             "messages: cache_control (3 times) → left out (a.toml:12)",
             "messages: cache_control (3 次) → 已去掉（a.toml:12）",

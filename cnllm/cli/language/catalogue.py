@@ -90,10 +90,10 @@ class Catalogue:
 
     def _parts(self, text: str) -> str:
         """Return a text that is put together from messages, as `FLAG: SUBJECT → CHANGE (FILE:LINE)`."""
+        if " · " in text and text not in self._texts:
+            return " · ".join(map(self._parts, text.split(" · ")))
         if (found := self._whole(text)) is not None:
             return found
-        if " · " in text:
-            return " · ".join(map(self._parts, text.split(" · ")))
         parts = [self._whole(part) for part in text.split(", ")]
         if len(known := [part for part in parts if part is not None]) == len(parts):
             return "，".join(known)

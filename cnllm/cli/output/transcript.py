@@ -81,7 +81,7 @@ def _facts(turn: RecordedTurn) -> Iterator[str]:
         reason = f": {turn.error.message}" if turn.error and turn.error.message and turn.state != "interrupted" else ""
         yield f"{_STATE_TEXTS[turn.state]}{reason}"
     if turn.finish is not None:
-        yield f"finish {turn.finish}"
+        yield f"{localize_word('finish')} {turn.finish}"
     usage = turn.usage
     if usage is not None:
         counts = ((usage.input, "in"), (usage.output, "out"))
