@@ -245,7 +245,9 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
                 joint = path if value in (values.low, values.high) or mode else ""
                 return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch, joint=joint)
 
-            if mode and not context.hints:
+            # where nothing is known of the plain mode, its range is asked for in this one
+            is_known = any(key.startswith(f"params.{values.name}") for key in context.known)
+            if mode and is_known and not context.hints:
                 inside = yield ask(values.inside)
                 if inside.passed:
                     return [Finding(f"{SAME}params.{values.name}", True, "works")]

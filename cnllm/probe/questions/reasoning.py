@@ -301,7 +301,5 @@ def late_off(context: ProbeContext) -> Steps:
 
 
 def _shares(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two patches set the same key of the body."""
-    return not {path.partition(".")[0] for path in leaves(first)}.isdisjoint(
-        p.partition(".")[0] for p in leaves(second)
-    )
+    """Whether two patches set the same value of the body."""
+    return not leaves(first).keys().isdisjoint(leaves(second))
