@@ -167,18 +167,22 @@ def compare(
         from cnllm.transports import default_transport
 
         shared = None if own else default_transport()
-    return ask_hosts(
-        registry,
-        resolved,
-        chosen,
-        settings,
-        transports={host.name: own.get(host.name, shared) for host in chosen},
-        keys={host.name: _key(registry, host, settings.tasks, known=simulate or bool(own)) for host in chosen},
-        caps={} if simulate else caps,
-        prices=prices,
-        simulated=simulate,
-        on_result=on_result,
-    )
+    try:
+        return ask_hosts(
+            registry,
+            resolved,
+            chosen,
+            settings,
+            transports={host.name: own.get(host.name, shared) for host in chosen},
+            keys={host.name: _key(registry, host, settings.tasks, known=simulate or bool(own)) for host in chosen},
+            caps={} if simulate else caps,
+            prices=prices,
+            simulated=simulate,
+            on_result=on_result,
+        )
+    finally:
+        if (close := getattr(shared, "close", None)) is not None:
+            close()
 
 
 def _replay(registry: Registry, report: Comparison | bytes) -> Comparison:

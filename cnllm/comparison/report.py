@@ -34,9 +34,10 @@ from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model
 from cnllm.tool_trial.allowance import AllowanceSpent
 
-__all__ = ["Comparison", "ask_hosts", "read_report", "replay"]
+__all__ = ["INTERRUPTED", "Comparison", "ask_hosts", "read_report", "replay"]
 
 _FORM = "cnllm-comparison-1"
+INTERRUPTED = "stopped by Ctrl-C"
 ALPHA = 0.01
 """The probability of a false verdict among all those of a comparison, whatever their number."""
 
@@ -101,7 +102,8 @@ def ask_hosts(
 ) -> Comparison:
     """Ask all hosts the tasks, and return the report. The first host is the reference.
 
-    A host for which the budget has no more is left where it is; the others go on.
+    A host for which the budget has no more is left where it is; the others go on. Ctrl-C ends the run with a report on
+    what came.
     """
     budget = Budget(caps or {})
     live = {host.name: LiveExchanges(transports[host.name], budget, keys[host.name]) for host in hosts}
@@ -237,6 +239,10 @@ class _Run:
             result, exchanges = run_task(host, task, ask)
         except AllowanceSpent as error:
             self.stopped[host.name] = self._known_stops.get(host.name, error.message)
+            return
+        except KeyboardInterrupt:  # what was paid for is not lost
+            for name in self.results:
+                self.stopped.setdefault(name, INTERRUPTED)
             return
         self.results[host.name].append(result)
         self.exchanges[host.name] += exchanges

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from cnllm import CnllmError, Registry
 from cnllm.comparison import FIGURES, Comparison, TaskResult, compare, make_tasks, read_report
 from cnllm.comparison.figures import find_verdicts
 from cnllm.comparison.simulated import simulated_transport
+from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
 from tests.program import completed
 
@@ -44,15 +44,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 
 class Counted:
-    """A transport that keeps what goes through it."""
+    """A transport that writes down who is asked."""
 
     def __init__(self, inner: Any, name: str, log: list[str]) -> None:
         self.inner, self.name, self.log = inner, name, log
-        self.headers: list[Mapping[str, str]] = []
 
     def send(self, plan: Any) -> Any:
         self.log.append(self.name)
-        self.headers.append(plan.headers)
         return self.inner.send(plan)
 
 
@@ -200,6 +198,23 @@ def test_the_cap_is_never_passed(registry: Registry) -> None:
     assert compare(replay=report, registry=registry) == report
 
 
+class Interrupted(Counted):
+    """A transport during whose tenth request the user presses Ctrl-C."""
+
+    def send(self, plan: Any) -> Any:
+        if len(self.log) == 9:
+            raise KeyboardInterrupt
+        return super().send(plan)
+
+
+def test_an_interrupted_run_ends_with_a_report_on_what_came(registry: Registry) -> None:
+    inner = simulated_transport(registry, make_tasks(3, 20, most_tokens=9000))
+    report = run(registry, transports={"home/m": Interrupted(inner, "home/m", [])})
+    assert {host.stopped for host in report.hosts} == {"stopped by Ctrl-C"}
+    assert [len(host.exchanges) for host in report.hosts][0] >= 8
+    assert compare(replay=report.to_json(), registry=registry).to_json() == report.to_json()
+
+
 def test_a_replay_computes_every_figure_again_byte_for_byte_and_without_keys(registry: Registry) -> None:
     content = run(registry, "lost-calls=7; truncation=40").to_json()
     assert compare(replay=content, registry=registry).to_json() == content
@@ -218,15 +233,25 @@ def test_a_report_that_was_changed_does_not_replay_to_the_same(registry: Registr
         read_report(b"{}")
 
 
-def test_a_report_holds_no_key(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cnllm.comparison import hosts
-
-    monkeypatch.setattr(hosts, "_key", lambda *args, **options: SECRET)
-    log: list[str] = []
-    counted = Counted(simulated_transport(registry, make_tasks(3, 20, most_tokens=9000)), "home/m", log)
-    content = run(registry, transports={"home/m": counted}).to_json()
-    assert SECRET in str(counted.headers[0])
-    assert SECRET.encode() not in content
+def test_hosts_are_asked_over_sockets_each_with_its_key_and_a_report_holds_none(
+    tmp_path: Path,
+) -> None:
+    with running(Registry.load()) as home, running(Registry.load(), unfaithful="lost-calls=1") as away:
+        text = OVERLAY.replace("https://home.test/v1", f"{home.url}/zai").replace('/m"]', '/glm-4.7"]')
+        (tmp_path / "providers.toml").write_text(text.replace("https://away.test/v1", f"{away.url}/zai"))
+        env = {"CNLLM_CONFIG_DIR": str(tmp_path), "HOME_KEY": SECRET, "AWAY_KEY": f"{SECRET}-2"}
+        path = tmp_path / "report.json"
+        args = ["compare", "home/glm-4.7", "-n", "4", "--max-cost", "1USD", "-o", str(path)]
+        done = completed(args, env)
+        assert done.returncode == 0, done.stderr
+    report = read_report(path.read_bytes())
+    assert [host.name for host in report.hosts] == ["home/glm-4.7", "away/glm-4.7"]
+    assert report.figures[0].shares["called"].good > 0
+    assert report.figures[1].shares["called"].good == 0
+    assert report.figures[1].empty == report.figures[1].shares["called"].tasks
+    assert SECRET not in path.read_text() + done.stdout + done.stderr
+    again = completed(["compare", "--replay", str(path)], {"CNLLM_CONFIG_DIR": str(tmp_path)})
+    assert again.returncode == 0, again.stderr
 
 
 def test_the_page_shows_each_failed_task_and_loads_nothing(registry: Registry) -> None:

@@ -108,6 +108,7 @@ def _run(registry: Registry, name: str, params: dict[str, Any]) -> int:
     """Show the plan or run it."""
     from cnllm.comparison import choose_hosts, settings_for
     from cnllm.comparison import compare as compare_hosts
+    from cnllm.comparison.report import INTERRUPTED
 
     model = registry.resolve(name)
     names = [host for host in (params["hosts"] or "").split(",") if host] or None
@@ -141,7 +142,10 @@ def _run(registry: Registry, name: str, params: dict[str, Any]) -> int:
         on_result=count,
     )
     _show(report, params)
-    return errors.PARTIAL if any(host.stopped for host in report.hosts) else errors.WHOLE
+    stopped = {host.stopped for host in report.hosts}
+    if INTERRUPTED in stopped:
+        return errors.INTERRUPTED
+    return errors.WHOLE if stopped == {None} else errors.PARTIAL
 
 
 def _caps(texts: Sequence[str], currency: str | None) -> dict[str, Decimal]:
