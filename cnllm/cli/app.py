@@ -32,7 +32,7 @@ COMMANDS = {
     "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
     "compare": (
         "cnllm.cli.commands.compare:compare",
-        "Measure how faithfully several hosts serve one model.",
+        "Ask several hosts of one model the same tasks, and count what each spoils.",
     ),
     "probe": ("cnllm.cli.commands.probe:probe", "Ask an endpoint what it takes, and describe it in a registry file."),
     "simulate": (
