@@ -18,6 +18,8 @@ __all__ = ["ClaimVerdict", "is_same", "judged"]
 Word = Literal["agreed", "contradicted", "unclaimed"]
 _JSON = {"json_schema", "json_object"}
 _PLACES = ("auth.", "simulator.")
+_STREAMED = ("limits.",)
+"""The flags for which the questions ask in a stream."""
 
 
 class ClaimVerdict(Struct, frozen=True):
@@ -45,7 +47,7 @@ def _judge(model: Model, fact: Fact) -> tuple[Word, ClaimVerdict]:
     """Return whether the registry claims the same, something else, or nothing."""
     word: Word
     mode, flag = _split(fact.flag)
-    atoms = _atoms(model, mode, flag)
+    atoms = _atoms(model, mode, flag) | (conditions(stream=True) if flag.startswith(_STREAMED) else frozenset())
     flags = msgspec.to_builtins(model.flags_for(atoms))
     claimed = get(flags, flag)
     where = model.where(flag, atoms)
