@@ -78,6 +78,11 @@ class BatchSession:
         self.settings = settings
         self.total: int | None = None
         self.template = None if settings.prompt is None else PromptTemplate(settings.prompt)
+        if self.template is not None and not self.template.columns:
+            raise CnllmError(
+                "the prompt names no column, so that all rows would ask the same",
+                hint="put the name of a column in braces: --prompt 'Translate: {text}'",
+            )
         self.registry = Registry.load() if settings.registry is None else settings.registry
         self.reader: Reader = open_reader(
             settings.requests, self.template, format=settings.format, encoding=settings.encoding
@@ -86,18 +91,20 @@ class BatchSession:
         path = settings.out
         if path.is_dir():
             raise CnllmError(f"{path} is a folder", hint="name a file: -o OUT.jsonl")
-        self._is_new = is_new = not path.exists()
+        if not path.parent.is_dir():
+            raise CnllmError(f"there is no folder {path.parent} for {path}", hint="create it, or choose another -o OUT")
+        self._made = [file for file in (path, state_path(path)) if not file.exists()]
         self.state = BatchState(state_path(path))
         try:
             self.output = Output(path)
         except BaseException:
-            self._discard(is_new=is_new)
+            self._discard()
             raise
         try:
             self._open()
         except BaseException:
             self.output.close()
-            self._discard(is_new=is_new and self.output.size == 0)
+            self._discard()
             raise
 
     def _open(self) -> None:
@@ -213,20 +220,21 @@ class BatchSession:
         origin = "simulated" if settings.simulate else "endpoint"
         return CallRecorder(CallLog(), origin, "batch", conversation, settings.tag or "")
 
-    def _discard(self, *, is_new: bool) -> None:
-        """Close the state. Files that this run made, and that hold nothing, are removed."""
+    def _discard(self) -> None:
+        """Close the state, and remove the files that this run made, unless the output has an answer."""
         self.state.close()
-        if is_new:
+        out = self.settings.out
+        if out not in self._made or not out.exists() or out.stat().st_size == 0:
             self._remove_files()
 
     def discard_if_empty(self) -> None:
         """Remove the closed files of an output that was made for an estimate."""
-        if self._is_new and self.settings.out.stat().st_size == 0:
+        if self.settings.out in self._made and self.settings.out.stat().st_size == 0:
             self._remove_files()
 
     def _remove_files(self) -> None:
-        for path in (self.settings.out, self.state.path):
-            path.unlink(missing_ok=True)  # ours: this run made the output, and the state has our mark
+        for path in self._made:
+            path.unlink(missing_ok=True)  # ours: this run made it
 
     def close(self) -> None:
         """Close the files."""

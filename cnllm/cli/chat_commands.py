@@ -36,7 +36,7 @@ COMMANDS = {
     "/save FILE": "write the conversation; FILE.json: as JSON, else Markdown",
     "/cost": "show what this chat has used",
     "/thinking": "show the models' reasoning, or fold it into a line",
-    "/quit": "leave, as Ctrl-D does",
+    "/quit": "leave, as exit, quit and Ctrl-D do",
 }
 _DEFAULT = "default"
 TYPING = (

@@ -32,14 +32,14 @@ _PROMPT = "Say OK."
 
 def key_variable(name: str, registry: Registry) -> str:
     """Return the variable that a name stands for: itself, or a provider's first key variable. Raise `UsageError`."""
-    from cnllm.config.keys import NAME
+    from cnllm.config.keys import NAME, names_with_key
 
     provider = _provider(name, registry)
     if provider is not None:
         names = registry.resolve(f"{provider}/any").flags.keys
         if not names:
             raise errors.UsageError(f"{provider} needs no key")
-        return names[0]
+        return next(iter(names_with_key(names)), names[0])
     from cnllm.config.redact import looks_secret
 
     secret = looks_secret(name) and not key_providers(name, registry)  # a key in the place of a name

@@ -71,7 +71,7 @@ def _logged_call(
         usage=None if ended.usage == Usage() else ended.usage,
         cost=ended.cost,
         seconds=ended.seconds,
-        error=None if failure is None else Failure(failure, status, bool(ended.charged)),
+        error=None if failure is None else Failure(failure, status, ended.charged),
         notes=notes,
         registry=ended.registry or "",
         reply_id=ended.response_id,

@@ -38,8 +38,9 @@ def key_for(plan: Plan, registry: Registry) -> str | None:
             return key
     if not names or is_local(plan.url):
         return None
+    unset = f"{names[0]} is not set" if len(names) == 1 else f"none of {', '.join(names)} is set"
     raise KeyMissing(
-        f"no key for {plan.model.provider}: {' or '.join(names)} is not set",
+        f"no key for {plan.model.provider}: {unset}",
         env=list(names),
         hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate "
         f"(in Python: Client(simulate=True)){_alternatives(plan.model, registry)}",

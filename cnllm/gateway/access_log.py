@@ -183,7 +183,7 @@ def logged_call(
         usage=entry.usage,
         cost=entry.cost,
         seconds=entry.seconds,
-        error=Failure(failure, entry.outcome, bool(entry.charged)) if failure else None,
+        error=Failure(failure, entry.outcome, entry.charged) if failure else None,
         notes=entry.notes,
         registry=entry.registry,
         reply_id=entry.reply_id,

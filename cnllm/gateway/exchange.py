@@ -128,9 +128,11 @@ class Exchange:
         memory: MessageMemory | None = None,
     ) -> None:
         self.protocol = protocol
-        self.body = body if previous is None else {**body, "previous_response_id": previous}
         codec = server_codec(protocol)
         self._api = server_api(protocol)
+        self.body = body if previous is None else {**body, "previous_response_id": previous}
+        if self._api.kept_replies is not None and type(body.get("store")) is not bool:
+            self.body = {**self.body, "store": True}  # the default, which a reply repeats
         if count:
             body = self._api.read_count(body)
         try:

@@ -45,6 +45,7 @@ __all__ = [
     "drop_frames",
     "failure_headers",
     "failure_of",
+    "keyless_failure",
     "untrusted_failure",
 ]
 
@@ -183,6 +184,13 @@ def untrusted_failure(model: Model | None) -> Failure:
     name = "this model" if model is None else model.name
     message = f"the gateway may not send the key of {name}: its operator has to confirm the address in its files"
     return Failure(503, message, "provider_untrusted", final=True)
+
+
+def keyless_failure(model: Model | None) -> Failure:
+    """Return the answer where the operator has set no key of an endpoint."""
+    name = "this model" if model is None else model.name
+    message = f"the gateway has no key for the endpoint of {name}: its operator has to set one"
+    return Failure(502, message, "provider_key_missing", final=True)
 
 
 def _without_address(message: str, error: CnllmError, model: Model | None) -> str:

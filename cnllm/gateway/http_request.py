@@ -10,13 +10,13 @@ from typing import Any
 
 from cnllm.client.async_stream import AsyncStream
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError, ContextTooLong, Untrusted
+from cnllm.errors import CnllmError, ContextTooLong, KeyMissing, Untrusted
 from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, is_long, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, untrusted_failure
+from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
 from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
 from cnllm.gateway.monitoring.entry import Entry
@@ -70,6 +70,7 @@ class HttpRequest:
         self._client = service.clients.of(scope)
         self._body: RequestBody | None = None
         self._is_counted = False  # among the requests in flight
+        self._is_sent = False  # to the endpoint
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
         self._clock = time.monotonic()
         self._thread: Thread | None = None  # the conversation of the request
@@ -105,6 +106,8 @@ class HttpRequest:
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
+            if self._thread is not None and not self._is_sent:
+                self._entry.charged = False
             if self._is_counted:
                 service.requests.give(self._client)
             for flight in self._flights:
@@ -373,7 +376,7 @@ class HttpRequest:
         """Return the reply of the model when it is whole."""
         call = await self._prepared(exchange, messages, options, stream=False)
         async with await self._admitted(exchange, call) as admitted, call:
-            self._warn(admitted)
+            self._begin_call(admitted)
             reply = admitted.reply = await call.complete()
             if exchange.fallback is not None:
                 self._use_model(exchange, call)
@@ -387,8 +390,9 @@ class HttpRequest:
             worst = await self._body.worked(partial(admission.worst_case, rights, call.plan))
         return admission.admitted(self._caller, call.plan, worst, lambda: exchange.tokens, self._protocol)
 
-    def _warn(self, admitted: Admitted) -> None:
-        """Take note of soft budgets that are spent."""
+    def _begin_call(self, admitted: Admitted) -> None:
+        """Take note that the request is sent now, and of soft budgets that are spent."""
+        self._is_sent = True
         if warnings := admitted.soft_budgets:
             self._entry.soft_budget = soft_budget_header(warnings)
             self._entry.soft_budgets = [(w.record.kind, w.record.name, w.currency) for w in warnings]
@@ -409,7 +413,7 @@ class HttpRequest:
             else:
                 stream = await self._prepared(exchange, messages, options, stream=True)
                 async with await self._admitted(exchange, stream) as admitted, stream:
-                    self._warn(admitted)
+                    self._begin_call(admitted)
                     async for events in stream.batches():
                         if exchange.fallback is not None:
                             self._use_model(exchange, stream)
@@ -447,7 +451,7 @@ class HttpRequest:
             self._note(exchange, error.reply)
         else:
             self._entry.cost = error.cost
-        self._entry.charged = error.meaning.charged or None
+        self._entry.charged = error.meaning.charged
         tokens = 0
         if isinstance(error, ContextTooLong):
             assert self._body is not None
@@ -456,9 +460,9 @@ class HttpRequest:
 
     def _failure_of(self, error: CnllmError, model: Model | None = None, tokens: int = 0, body: Any = None) -> Failure:
         """Return the answer to an error. What is wrong in the operator's files is in the log."""
-        if isinstance(error, Untrusted):
+        if isinstance(error, Untrusted | KeyMissing):
             self._service.log.warn(self._id, error)
-            return untrusted_failure(model)
+            return untrusted_failure(model) if isinstance(error, Untrusted) else keyless_failure(model)
         return failure_of(error, self._protocol, model=model, tokens=tokens, body=body)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:

@@ -139,7 +139,8 @@ def _choose(
     if len(owned) == 1 and not others:
         [(site, key)] = owned.items()
         if site in group.listed or not group.is_own:
-            return _Choice(site, f"you chose it for {key}" if key in choices else _reason(key))
+            is_default = site == group.default and key not in choices
+            return None if is_default else _Choice(site, f"you chose it for {key}" if key in choices else _reason(key))
         return None
     if owned:  # there are keys for several sites
         usable = [*owned, *listed]

@@ -166,7 +166,9 @@ def _sums(turns: list[_TurnCost]) -> list[Cost]:
 def _is_free(error: object) -> bool:
     """Whether a turn ended with an error that no endpoint charges."""
     failure = _decode(error, Failure)
-    return failure is not None and failure.type in _FREE and not failure.charged
+    if failure is None:
+        return False
+    return failure.type in _FREE if failure.charged is None else not failure.charged
 
 
 def _note_codes(notes: object) -> set[str]:

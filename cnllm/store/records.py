@@ -41,11 +41,11 @@ Origin = Literal["endpoint", "simulated", "replayed"]
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
-    """The error of a turn. `charged`: the endpoint may charge it, whatever its type."""
+    """The error of a turn. `charged`: whether the endpoint may charge it; null is what errors of its type say."""
 
     type: str
     message: str
-    charged: bool = False
+    charged: bool | None = None
 
 
 class PrefixRecord(Struct, frozen=True, kw_only=True):

@@ -171,7 +171,7 @@ def add_messages(
 
 def _failure(error: BaseException) -> Failure:
     """Return the record of an error."""
-    charged = isinstance(error, CnllmError) and bool(error.meaning.charged)
+    charged = error.meaning.charged if isinstance(error, CnllmError) else None
     return Failure(type(error).__name__, str(error), charged)
 
 

@@ -243,6 +243,21 @@ def test_a_client_gives_its_calls_a_tag(tmp_path: Path) -> None:
         assert (row.label, row.turns, row.exact) == ("agent", 4, True)
 
 
+def test_a_request_that_was_not_sent_costs_nothing_in_the_logs(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "conversations.db"
+    with setting(tmp_path, say("Hello"), call_log=CallLog(str(path))) as here:
+        key = here.key(budgets={"CNY": 2 * UNITS // 100})
+        here.upstream.shutdown()
+        here.upstream.server_close()
+        for stream in (False, True):
+            assert here.send(key, requests(stream=stream)["openai-chat"]).status_code == 502
+            assert here.send(key, requests(stream=stream, limit=8000)["openai-chat"]).status_code == 429
+        rows_of(path, 4)
+    with Store.open(path) as store:
+        (row,) = store.costs("key").rows
+        assert (row.turns, row.exact, row.cost) == (4, True, [])
+
+
 def test_calls_go_to_the_file_that_stands_there_now(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "conversations.db"
     with setting(tmp_path, say("Hello"), call_log=CallLog(str(path))) as here:

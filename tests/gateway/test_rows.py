@@ -240,12 +240,16 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
 
 
 def test_bifrost_5410_an_unstored_response_cannot_be_continued(tmp_path: Path) -> None:
-    upstream = Upstream(say("Hi."))
+    upstream = Upstream(say("Hi."), say("Hi again."))
     with gateway_for(upstream, tmp_path) as http:
         client = ResponsesClient(http, "zai/glm-4.7")
         client.user("Hi")
         client.send(store=False)
+        assert client.body["store"] is False
         assert http.get(f"/v1/responses/{client.body['id']}").status_code == 404
+        kept = http.post("/v1/responses", json={"model": "zai/glm-4.7", "input": "Hi"}).json()
+        assert kept["store"] is True
+        assert http.get(f"/v1/responses/{kept['id']}").status_code == 200
 
 
 def test_9router_1468_context_management_goes_to_its_own_wire_only(tmp_path: Path) -> None:

@@ -182,6 +182,8 @@ def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
 
     if _COMMAND.match(line):
         return chat_commands.run(session, line)
+    if line.strip().lower() in ("exit", "quit"):
+        return False
     text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
         session.ask(question.message(text, session.take_files()))

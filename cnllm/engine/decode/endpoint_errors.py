@@ -70,7 +70,7 @@ CLASSES: dict[str, type[EndpointError]] = {
 }
 """The kinds of a rule (`errors` in the registry), and the exception for each."""
 HINTS = {
-    "bad-key": "check the key for {provider}: `cnllm keys list`",
+    "bad-key": "check the key for {provider}: `cnllm keys test {provider}`",
     "quota": "top up or change the plan at {provider}; waiting does not help",
     "rate": "wait, or send fewer requests at once",
     "overloaded": "try again later",
