@@ -21,8 +21,11 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def choose(question: str, letters: str) -> str:
-    """Ask until one of the letters comes. An empty line, or the end of the input, is the first letter."""
+def choose(question: str, letters: str, *, end: str | None = None) -> str:
+    """Ask until one of the letters comes. An empty line is the first letter, and so is the end of the input.
+
+    With `end` the end of the input is that answer.
+    """
     from cnllm.cli.output import terminal
 
     while True:
@@ -32,21 +35,24 @@ def choose(question: str, letters: str) -> str:
         if not answer:
             if not line:
                 stdio.write_text("\n")
-            return letters[0]
+            return letters[0] if line or end is None else end
         if answer in letters:
             return answer
 
 
-def ask_site(variable: str, models: Sequence[Model]) -> str:
-    """Ask which site of a vendor a key is for, and return its provider. The one of the user's country comes first."""
+def ask_site(variable: str, models: Sequence[Model]) -> str | None:
+    """Ask which site of a vendor a key is for, and return its provider; None where nobody answers.
+
+    The site of the user's country comes first.
+    """
     country = _country(os.environ)
     ordered = sorted(models, key=lambda model: _region(model) != country)
     stdio.print_line(f"cnllm: {variable} fits several sites of one vendor, and each takes only its own keys")
     for number, model in enumerate(ordered, 1):
         stdio.print_line(f"  {number}  {model.provider}, {model.flags.base_url}")
     stdio.print_line(f"  cnllm keys test {variable} finds out which one takes the key")
-    answer = choose("Which site is it for? The answer is kept.", "".join(map(str, range(1, len(ordered) + 1))))
-    return ordered[int(answer) - 1].provider
+    answer = choose("Which site is it for? The answer is kept.", "".join(map(str, range(1, len(ordered) + 1))), end="")
+    return ordered[int(answer) - 1].provider if answer else None
 
 
 def _region(model: Model) -> str | None:

@@ -20,6 +20,7 @@ from cnllm.estimates.worst_case import assume_price, worst_case
 from cnllm.registry import Registry
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
+from cnllm.types import checks
 
 __all__ = ["HostPlan", "LeftOut", "choose_hosts", "compare", "plan_costs", "settings_for"]
 
@@ -122,6 +123,25 @@ def plan_costs(
     return plans
 
 
+def _check_arguments(*arguments: Any) -> None:
+    """Raise `TypeError` for an argument of another type than `compare` takes."""
+    kinds: tuple[tuple[str, Any, str], ...] = (
+        ("model", (str, Model), "a name or a cnllm.Model"),
+        ("hosts", (list, tuple), "a list of names"),
+        ("tasks", int, "a number"),
+        ("max_cost", Mapping, "an amount for each currency"),
+        ("seed", int, "a number"),
+        ("assume_price", Price, "a Price"),
+        ("registry", Registry, "a cnllm.Registry"),
+        ("transports", Mapping, "a transport for each host"),
+    )
+    for (name, kind, expected), value in zip(kinds, arguments, strict=False):
+        if value is not None:
+            checks.require_type(name, value, kind, expected)
+    if arguments[-1] is not None and not callable(arguments[-1]):
+        raise checks.wrong_type("on_result", arguments[-1], "a function or None")
+
+
 def compare(
     model: str | Model | None = None,
     hosts: Sequence[str] | None = None,
@@ -143,8 +163,10 @@ def compare(
     another currency, or without a price, is refused unless `assume_price` gives one. With `replay` nothing is sent:
     every figure of a report is computed again from its records. `transports` are used in place of the network, by host.
     """
+    _check_arguments(model, hosts, tasks, max_cost, seed, assume_price, registry, transports, on_result)
     registry = registry or Registry.load()
     if replay is not None:
+        checks.require_type("replay", replay, (Comparison, bytes), "a report, or the bytes of one")
         return _replay(registry, replay)
     if model is None:
         raise CnllmError("no model is named", hint="cnllm.compare(MODEL)")

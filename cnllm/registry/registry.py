@@ -307,7 +307,7 @@ class Registry:
 
         Empty where the registry does not know the weights of the model. Raises as `resolve` does.
         """
-        resolved = self.resolve(model)
+        resolved = self.resolve(_text("model", model))
         weights = resolved.flags.weights
         if weights is None:
             return []
@@ -427,9 +427,9 @@ class Registry:
         Raises as `resolve` does where no site serves the name.
         """
         self._refresh()
-        key = (name, is_bare)
+        key = (_text("name", name), bool(is_bare))
         if key not in self._site_groups:
-            group = self._find_site_group(_text("name", name), is_bare=is_bare, suggest=suggest)
+            group = self._find_site_group(key[0], is_bare=key[1], suggest=suggest)
             with self._lock:
                 if len(self._site_groups) >= _MOST_MODELS:
                     self._site_groups.clear()
@@ -481,6 +481,7 @@ class Registry:
 
     def plans(self, group: SiteGroup) -> list[str]:
         """List the providers that have the model of a group and extend one of its sites, as a vendor's plans do."""
+        checks.require_type("group", group, SiteGroup, "the value of `site_group`")
         key = (group.id, *group.sites)
         if key not in self._plans:
             layers, models = self._layers, self._layers.names("models")

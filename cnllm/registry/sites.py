@@ -21,9 +21,9 @@ from cnllm.types import Note
 
 __all__ = ["AskSite", "choose_site", "has_key", "keep_site", "order_keys", "site_of_key"]
 
-AskSite = Callable[[str, Sequence[Model]], str]
+AskSite = Callable[[str, Sequence[Model]], str | None]
 """Asks the user for the site of a key: gets the variable, and the model at each site, the default first. Returns the
-provider."""
+provider; None where nobody answers."""
 
 
 class _Choice(NamedTuple):
@@ -139,8 +139,7 @@ def _choose(
     if len(owned) == 1 and not others:
         [(site, key)] = owned.items()
         if site in group.listed or not group.is_own:
-            is_default = site == group.default and key not in choices
-            return None if is_default else _Choice(site, f"you chose it for {key}" if key in choices else _reason(key))
+            return _Choice(site, f"you chose it for {key}" if key in choices else _reason(key))
         return None
     if owned:  # there are keys for several sites
         usable = [*owned, *listed]
@@ -160,8 +159,9 @@ def _choose_shared(
     sites = [site for site in group.sites if site in fitting]
     if ask is not None:
         answer = ask(key, [registry.resolve(f"{site}/{group.id}") for site in sites])
-        keep_site(group.vendor, key, answer)
-        return _Choice(answer, f"you chose it for {key}")
+        if answer is not None:
+            keep_site(group.vendor, key, answer)
+            return _Choice(answer, f"you chose it for {key}")
     if group.default not in fitting:
         return None  # the name stands for no model, or for one that has no key
     others = ", ".join(site for site in sites if site != group.default)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from cnllm.errors import ERRORS
+from cnllm.errors import ERRORS, EndpointError
 from cnllm.store.records import Failure, stored_cost, sum_by_currency
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
@@ -34,6 +34,9 @@ Grouping = Literal["model", "provider", "key", "day", "conversation", "tag"]
 
 _FREE = {name for name, error in ERRORS.items() if error.class_meaning.charged is False}
 """Errors of requests that were not sent, or that the endpoint refused before it did any work. They cost nothing."""
+
+_ANSWERED = {name for name, error in ERRORS.items() if issubclass(error, EndpointError)}
+"""Errors that an endpoint reported: others say themselves whether the request was sent."""
 
 _REPEATED = ("again-whole", "step-again")
 """Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
@@ -166,9 +169,9 @@ def _sums(turns: list[_TurnCost]) -> list[Cost]:
 def _is_free(error: object) -> bool:
     """Whether a turn ended with an error that no endpoint charges."""
     failure = _decode(error, Failure)
-    if failure is None:
+    if failure is None or failure.charged:
         return False
-    return failure.type in _FREE if failure.charged is None else not failure.charged
+    return failure.type in _FREE or (failure.charged is False and failure.type not in _ANSWERED)
 
 
 def _note_codes(notes: object) -> set[str]:

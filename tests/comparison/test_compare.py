@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from program import completed
 
 from cnllm import CnllmError, Registry
 from cnllm.comparison import FIGURES, Comparison, TaskResult, compare, make_tasks, read_report
@@ -15,7 +16,6 @@ from cnllm.comparison.figures import find_verdicts
 from cnllm.comparison.simulated import simulated_transport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
-from tests.program import completed
 
 OVERLAY = "".join(
     f"""[providers.{name}]

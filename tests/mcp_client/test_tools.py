@@ -12,6 +12,7 @@ import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client, McpError
+from cnllm.config.distribution import install_command
 
 from .server import PIXEL
 from .support import command, is_alive, names, over_http, own_threads, package_command, pid_of
@@ -264,4 +265,4 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "mcp.client.client", None)
     with pytest.raises(McpError, match="need the package mcp") as caught:
         cnllm.mcp("a-server").tools()
-    assert caught.value.hint == "run: pip install 'cnllm-client[mcp]'"
+    assert caught.value.hint == f"run: {install_command('mcp')}"

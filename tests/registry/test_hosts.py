@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from program import completed
 
 from cnllm import Client, Message, Registry, UnknownModel
-from tests.program import completed
 
 from .support import Files
 

@@ -64,7 +64,7 @@ def call(registry: Registry, model: str | Model, **options: Any) -> Peer:
     return peer
 
 
-def refused(registry: Registry, model: str | Model) -> Untrusted:
+def refused(registry: Registry, model: str | Model, advice: str = "cnllm registry trust") -> Untrusted:
     with Client(registry, transport=Nowhere()) as client:
         with pytest.raises(Untrusted) as streamed, client.stream(model, "hi") as stream:
             list(stream)
@@ -73,7 +73,7 @@ def refused(registry: Registry, model: str | Model) -> Untrusted:
     for error in (streamed.value, caught.value):
         assert KEY not in f"{error!r} {error} {error.hint} {vars(error)}"
         assert error.hint is not None
-        assert "cnllm registry trust" in error.hint or "https" in error.hint
+        assert advice in error.hint or "https" in error.hint
     return caught.value
 
 
@@ -195,7 +195,7 @@ def test_a_base_url_of_the_call_needs_the_key_in_hand(files: Files) -> None:
         registry.resolve("glm-4.7", base_url=EVIL),
         registry.resolve("azure/gpt-5", base_url="https://mine.openai.azure.com/openai/v1"),
     ):
-        refused(registry, model)
+        refused(registry, model, "--key-env")  # there is no file to trust
         assert sent_key(call(registry, model, api_key=KEY))
         with Client(registry, transport=(peer := Peer()), api_key=KEY) as client:
             client.call(model, "hi")
@@ -207,7 +207,7 @@ def test_a_base_url_of_the_call_is_not_covered_by_a_trusted_file(files: Files) -
     path = files.write(OVERLAYS["a changed base_url"][0])
     trust(path)
     registry = Registry.load(path)
-    refused(registry, registry.resolve("glm-4.7", base_url="https://worse.example"))
+    refused(registry, registry.resolve("glm-4.7", base_url="https://worse.example"), "--key-env")
 
 
 def test_a_path_that_moves_the_host_is_refused_whoever_wrote_it(files: Files) -> None:

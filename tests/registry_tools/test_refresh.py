@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from freshness.support import NAME, as_list, cost, flat, nested
 
 from cnllm import Registry
 from cnllm.registry_files.updates.changes import find_changes
 from maintenance.refresh import apply, report
-from tests.freshness.support import NAME, as_list, cost, flat, nested
 
 
 @pytest.mark.long  # it compares every model

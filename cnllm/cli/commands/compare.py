@@ -196,7 +196,7 @@ def _show(report: Comparison, params: dict[str, Any]) -> None:
     if output is not None:
         content = report.to_html().encode() if output.endswith(".html") else report.to_json()
         try:
-            Path(output).write_bytes(content)
+            Path(output).write_bytes(content)  # asked for: the file that the user named
         except OSError as error:
             raise errors.UsageError(f"cannot write {output}: {error.strerror}", "choose another file") from error
     if params["as_json"]:

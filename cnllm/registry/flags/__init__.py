@@ -161,7 +161,7 @@ class Flags(Base, frozen=True):
     weights: Annotated[
         str | None,
         flag(
-            "models: the open weights that the model is, by the name under which its maker publishes them.",
+            "The open weights that a model is, by the name under which its maker publishes them.",
             "One model stands at many endpoints, under ids of their own; a similar id may be another model.",
             every_wire=True,
             reasons={ANY: "the name of a model: tests/registry/test_hosts.py"},
@@ -170,7 +170,7 @@ class Flags(Base, frozen=True):
     upstream: Annotated[
         Upstream | None,
         flag(
-            "providers: how this router is told to use one endpoint behind it; a provider that has it is a router.",
+            "How a router is made to use one endpoint behind it; a provider that has it is a router.",
             "What a router answers is a mixture of endpoints, unless it is told to use one.",
         ),
     ] = None

@@ -68,7 +68,7 @@ class Upstream(Base, frozen=True):
         flag(
             "The model's id that means one endpoint: {model} stands for the id, {upstream} for the endpoint.",
             "Some routers take the endpoint as a part of the id.",
-            reasons={"{model}:{upstream}": "one router"},
+            reasons={ANY: "one router has the endpoint in the id"},
         ),
     ] = None
 
