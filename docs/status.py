@@ -95,4 +95,7 @@ def _figures() -> tuple[int, Counter[str]]:
                 by_kind[source["how"]] = max(by_kind[source["how"]], precision)
             kinds[max(_KINDS, key=by_kind.__getitem__)] += any(by_kind.values())
     total = kinds.total()
-    return total // 1000 * 1000, Counter({kind: round(100 * count / total) for kind, count in kinds.items()})
+    share = Counter({kind: 100 * count // total for kind, count in kinds.items()})
+    rest = sorted(kinds, key=lambda kind: 100 * kinds[kind] % total, reverse=True)
+    share.update(rest[: 100 - share.total()])  # so that the sum is 100
+    return total // 1000 * 1000, share
