@@ -95,7 +95,9 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
     with stub() as server:
         machine.overlay(server.url)
         machine.run("batch", source, "-m", "home/m", "-o", str(tmp_path)).fails(2, "is a folder")
-        machine.run("batch", source, "-m", "home/x/y", "-o", "/nowhere/out").fails(2, "No such file")
+        machine.run("batch", source, "-m", "home/x/y", "-o", "/nowhere/out").fails(
+            2, "there is no folder /nowhere for /nowhere/out"
+        )
         for arguments, words in (
             (("--max-cost", "5"), "the price of home/m is not known"),
             (("--max-cost", "x", "--currency", "CNY"), "is no amount"),
