@@ -64,7 +64,8 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
             given = await run_in_thread(partial(self._open_sets, given))
         _, setup = self._open_call(model, messages, False, given)
         runner = AsyncCallRun(setup)
-        await runner.complete()
+        async for _ in runner.batches():
+            pass
         assert runner.finished is not None
         return runner.finished
 

@@ -63,30 +63,6 @@ class AsyncCallRun(CallDriver):
             if self._watch is not None:
                 self._watch.call_ended(self.finished)
 
-    async def complete(self) -> None:
-        """Carry out the steps of a call whose events nobody reads."""
-        send = self._setup.steps.send
-        result: Any = None
-        self._start = time.monotonic()
-        try:
-            while True:
-                step = send(result)
-                kind = type(step)
-                if kind is list or kind is FinalEvents:
-                    if self._first is None:
-                        self._observe_first(step)
-                    result = await self._next_chunk() if kind is list else None
-                else:
-                    result = await self._carry_out(step)
-        except StopIteration as stop:
-            self._finish(stop.value)
-        except CnllmError as error:
-            raise self._report_error(error) from error.__cause__
-        finally:
-            await self.close()
-            if self._watch is not None:
-                self._watch.call_ended(self.finished)
-
     async def _carry_out(self, step: Any) -> Any:
         match step:
             case Send():
@@ -156,14 +132,13 @@ class AsyncStream(Generic[Answer_co]):
         checks.require_type("setup", setup, CallSetup, "the value that `AsyncClient.stream` passes")
         self._call = call
         self._runner = AsyncCallRun(setup)
-        self._by = by
-        self._is_over = False  # no further event will come
-        self._batches: AsyncGenerator[list[Event]] | None = None
-        self._events: AsyncGenerator[Event] | None = None
+        self._batches = self._runner.batches()
+        self._events = single_events(self._batches)
         if by is not None:
-            from cnllm.sentences import check_by
+            from cnllm.sentences import by_sentence_async, check_by
 
             check_by(by)
+            self._events = by_sentence_async(self._events)
 
     @property
     def plan(self) -> Plan:
@@ -177,18 +152,12 @@ class AsyncStream(Generic[Answer_co]):
 
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
-        if self._batches is None:
-            self._batches = _no_batches() if self._is_over else self._runner.batches()
         return self._batches
 
     async def complete(self) -> Reply[Answer_co]:
         """Read the events that are left, and return the reply."""
-        if self._batches is None and not self._is_over:
-            self._is_over = True
-            await self._runner.complete()
-        else:
-            async for _ in self:
-                pass
+        async for _ in self._batches:
+            pass
         return self.reply
 
     async def stop(self) -> Reply[Answer_co] | None:
@@ -197,12 +166,6 @@ class AsyncStream(Generic[Answer_co]):
         return self._runner.redact_reply(self._call.partial_reply())
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        if self._events is None:
-            self._events = single_events(self.batches())
-            if self._by is not None:
-                from cnllm.sentences import by_sentence_async
-
-                self._events = by_sentence_async(self._events)
         return self._events
 
     async def __aenter__(self) -> Self:
@@ -210,11 +173,8 @@ class AsyncStream(Generic[Answer_co]):
 
     async def aclose(self) -> None:
         """End the call at any point."""
-        self._is_over = True
-        if self._events is not None:
-            await self._events.aclose()
-        if self._batches is not None:
-            await self._batches.aclose()
+        await self._events.aclose()
+        await self._batches.aclose()
         await self._runner.close()
 
     async def __aexit__(
@@ -258,7 +218,7 @@ class DeferredStream(AsyncStream[Any]):
     async def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists; see `AsyncStream.batches`."""
         await self._open()
-        async for batch in super().batches():
+        async for batch in self._batches:
             yield batch
 
     async def complete(self) -> Reply:
@@ -271,11 +231,11 @@ class DeferredStream(AsyncStream[Any]):
         return await super().stop() if self._is_open else None
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return super().__aiter__() if self._is_open else self._open_events()
+        return self._events if self._is_open else self._open_events()
 
     async def _open_events(self) -> AsyncGenerator[Event]:
         await self._open()
-        async for event in super().__aiter__():
+        async for event in self._events:
             yield event
 
     async def __aenter__(self) -> Self:
@@ -286,12 +246,6 @@ class DeferredStream(AsyncStream[Any]):
         """End the call at any point."""
         if self._is_open:
             await super().aclose()
-
-
-async def _no_batches() -> AsyncGenerator[list[Event]]:
-    """Yield nothing, for a call that was closed before it began."""
-    return
-    yield
 
 
 async def single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
