@@ -4,4 +4,4 @@ __all__ = ["MARKER", "VERSION"]
 
 VERSION = "0.1.0"
 MARKER = object()
-"""What `cnllm/__init__.py` of this package has, and that of another project has not."""
+"""An object that only this package's `cnllm/__init__.py` holds: another project may have the same import name."""

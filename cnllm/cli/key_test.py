@@ -138,7 +138,7 @@ def run_test(
     if len(models) == 1:
         return tests
     if not tests[-1].is_known:
-        return tests[::-1]  # what the first site said counts
+        return tests[::-1]  # the answer of the first site is the result
     site = tests[-1].result["provider"]
     vendor = models[0].flags.site.vendor if models[0].flags.site is not None else None
     if vendor is not None and sites.site_of_key(registry, site, variable) != site:

@@ -12,6 +12,7 @@ from cnllm.registry import ownership, sites
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.registry.routing import origin_of
+from cnllm.types.checks import is_loopback
 
 __all__ = [
     "check_origin",
@@ -104,15 +105,7 @@ def is_safe_address(url: str) -> bool:
 
 def is_local(url: str) -> bool:
     """Whether a URL is on this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _alternatives(model: Model, registry: Registry) -> str:

@@ -240,7 +240,7 @@ class _Run:
         except AllowanceSpent as error:
             self.stopped[host.name] = self._known_stops.get(host.name, error.message)
             return
-        except KeyboardInterrupt:  # what was paid for is not lost
+        except KeyboardInterrupt:  # the answers so far were paid for: they make a report
             for name in self.results:
                 self.stopped.setdefault(name, INTERRUPTED)
             return

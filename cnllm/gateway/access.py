@@ -12,7 +12,6 @@ __all__ = [
     "OPEN",
     "Access",
     "digest",
-    "is_loopback",
     "key_fault",
     "query_keys",
     "repeated_header",
@@ -29,18 +28,6 @@ OPEN = "open"
 _HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 _SINGLE = frozenset([b"host", b"origin", b"cookie", b"authorization", *(name.encode() for name in _HEADERS)])
 _LONGEST_URL = 300  # characters of an origin; a name of a host has at most 253
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    if host.lower() in LOOPBACK:
-        return True
-    import ipaddress  # slow to load, and most gateways serve this machine
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def digest(key: str) -> str:

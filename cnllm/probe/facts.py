@@ -23,7 +23,7 @@ USUAL: dict[str, Any] = {
     "reasoning.part_form": "parts",
     "stream.tools": True,
 }
-"""What the documentation of the protocols says of flags whose value alone shows a difference."""
+"""The values in the protocols' documentation, for flags that show only where an endpoint has another value."""
 
 
 class Finding(Struct, frozen=True):

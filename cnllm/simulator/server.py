@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import struct
 import threading
@@ -26,6 +25,7 @@ from cnllm.simulator.routes import route
 from cnllm.simulator.served_models import HiddenNames, ServedModels, batch_step
 from cnllm.simulator.unfaithful import HostFaults, UnfaithfulHost, read_host_faults
 from cnllm.simulator.violations import Violation
+from cnllm.types.checks import is_loopback
 
 if TYPE_CHECKING:
     import h11
@@ -68,7 +68,7 @@ class Server:
         unfaithful: str = "",
         on_request: Observer | None = None,
     ) -> None:
-        if host != "localhost" and not _is_loopback(host):
+        if not is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
         hidden_names = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
         faults = read_host_faults(unfaithful)
@@ -348,13 +348,6 @@ def _fault_response(fault: InjectedFault | None) -> SimulatedResponse | None:
 def _quarters(body: bytes) -> list[bytes]:
     size = max(1, -(-len(body) // 4))
     return [body[i : i + size] for i in range(0, len(body), size)]
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import TypeVar
 from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
+from cnllm.types.checks import is_loopback
 
 Sent = TypeVar("Sent", bound=TransportError)
 
@@ -101,8 +102,7 @@ def no_free_connection(host: str, seconds: float | None) -> Timeout:
 
 def connect_failed(host: str, reason: str) -> TransportError:
     """Return the error of a refused connection, an unknown host or an untrusted certificate."""
-    is_own = host in ("localhost", "::1") or host.startswith("127.")
-    hint = "check the address, and that the server runs" if is_own else "check the address and the network"
+    hint = "check the address, and that the server runs" if is_loopback(host) else "check the address and the network"
     return _unsent(TransportError(f"no connection to {host}: {reason}", retryable=True, hint=hint))
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "as_tag",
     "as_text",
     "check_json_value",
+    "is_loopback",
     "kind_of",
     "number",
     "require_path",
@@ -97,6 +98,18 @@ def as_tag(name: str, value: Any) -> str:
     if not 1 <= len(tag) <= MOST_TAG or not tag.isprintable():
         raise wrong_value(name, value, f"a name of 1 to {MOST_TAG} printable characters")
     return tag
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    if host.lower() == "localhost":
+        return True
+    import ipaddress  # slow to load, and most hosts are names
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def require_path(name: str, value: Any) -> None:

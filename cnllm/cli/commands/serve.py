@@ -150,13 +150,14 @@ def serve(context: click.Context, /, **params: Any) -> None:
     if context.invoked_subcommand is not None:
         return
     from cnllm.client.credentials import untrusted_models
-    from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.access import LOOPBACK
     from cnllm.gateway.bounds import Bounds, Clients
     from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import check_book, open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
     from cnllm.gateway.store import check_store
     from cnllm.registry import Registry
+    from cnllm.types.checks import is_loopback
 
     check_settings()
     _check_words(params)

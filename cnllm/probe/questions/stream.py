@@ -49,7 +49,7 @@ def stream(context: ProbeContext) -> Steps:
     elif place != "none" and _usage_place(context, plain.data) == "none":
         found.append(Finding(flag, True, "works"))
     if place == "none" and (whole.reply is None or whole.reply.usage.input is None):
-        return found  # nobody knows where the counts of this endpoint stand
+        return found  # the places of this endpoint's counts are not known
     return [*found, Finding("simulator.stream_usage", place, "works")]
 
 
