@@ -54,8 +54,8 @@ def client_of(tmp_path: Path, server: Server, **options: Any) -> Client:
 def test_H1_done_ends_the_stream_though_the_socket_stays_open(tmp_path: Path) -> None:
     with Server([SSE_HEAD + PARTIAL + REST, Hold()]) as server, client_of(tmp_path, server) as client:
         began = time.monotonic()
-        events, reply = seen(client.stream("home/m", "hi", timeout=Timeouts(idle=15, progress=15)))
-        assert time.monotonic() - began < 1.9, "it must not wait for the socket, nor for late usage after [DONE]"
+        events, reply = seen(client.stream("home/m", "hi", timeout=Timeouts(idle=60, progress=60)))
+        assert time.monotonic() - began < 15, "it must not wait for the socket, nor for late usage after [DONE]"
         assert server.holding.wait(5)
     assert (reply.text, reply.finish) == ("The sky is blue.", "stop")
     assert text_seen(events) == reply.text
