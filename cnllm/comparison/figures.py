@@ -9,7 +9,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from cnllm.comparison.run import TaskResult
-from cnllm.comparison.statistics import detectable_share, holm, median_interval, sign_test, wilson
+from cnllm.estimates.statistics import detectable_share, holm, median_interval, sign_test, wilson
 
 __all__ = ["FIGURES", "HostFigures", "Median", "Share", "Verdict", "find_verdicts", "sum_up"]
 

@@ -25,10 +25,10 @@ from cnllm.comparison.run import (
     request_hash,
     run_task,
 )
-from cnllm.comparison.statistics import looks
 from cnllm.comparison.tasks import Task
 from cnllm.engine import Plan
 from cnllm.errors import CnllmError
+from cnllm.estimates.statistics import looks
 from cnllm.registry import Registry
 from cnllm.registry.flags import Flags, Price
 from cnllm.registry.model import Model

@@ -18,13 +18,13 @@ _SAMPLES = 400
 _POWER = 0.8
 
 
-def wilson(hits: int, number: int) -> tuple[float, float] | None:
-    """Return the interval in which a share lies with 95 %; None without data."""
+def wilson(hits: int, number: int, z: float = _Z) -> tuple[float, float] | None:
+    """Return the interval in which a share lies with 95 %, or so many standard errors wide; None without data."""
     if not number:
         return None
-    share, z2 = hits / number, _Z * _Z
+    share, z2 = hits / number, z * z
     middle = share + z2 / (2 * number)
-    spread = _Z * math.sqrt(share * (1 - share) / number + z2 / (4 * number * number))
+    spread = z * math.sqrt(share * (1 - share) / number + z2 / (4 * number * number))
     low, high = ((middle - spread) / (1 + z2 / number), (middle + spread) / (1 + z2 / number))
     return round(max(0.0, low), 6), round(min(1.0, high), 6)
 
