@@ -17,7 +17,7 @@ from daft.dependencies import np, pil_image
 from daft.file import File
 from daft.udf.metrics import increment_counter
 
-from cnllm import AsyncClient
+from cnllm.client.async_client import AsyncClient
 from cnllm.daft.answer import answer_row
 from cnllm.daft.settings import PromptSettings, resolve_model
 from cnllm.errors import CnllmError, KeyMissing, RegistryError, UnknownModel, Untrusted

@@ -7,14 +7,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm import Client, Model, Registry, Retry
+from cnllm.client.sync_client import Client
 from cnllm.config import redact
 from cnllm.config.default_model import default_model
 from cnllm.errors import CnllmError
-from cnllm.registry import tiers
+from cnllm.registry import Registry, tiers
+from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
 from cnllm.tools import has_sets
 from cnllm.types import checks
+from cnllm.types.policy import Retry
 
 __all__ = ["PromptSettings", "read_settings", "refuse_keys", "resolve_model"]
 

@@ -7,8 +7,8 @@ import os
 from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
-from cnllm import KeyMissing, Untrusted
 from cnllm.batch.shared import ADDED, Asker, ModelOptions, ModelSettings, PendingRow, model_settings
+from cnllm.errors import KeyMissing, Untrusted
 from cnllm.ray.columns import add_columns, as_table, read_rows
 from cnllm.ray.link import open_link, process_place
 from cnllm.ray.node import node_error

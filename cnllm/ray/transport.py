@@ -12,11 +12,12 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from cnllm import Model, Plan
 from cnllm.batch.shared import Outgoing, RemoteSender, Response, stand_in
 from cnllm.config.distribution import install_command
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.ray.node import node_error
+from cnllm.registry.model import Model
 
 __all__ = ["RayTransport"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from cnllm import Model
 from cnllm.errors import CnllmError
+from cnllm.registry.model import Model
 from cnllm.types import Cost
 
 __all__ = ["MAX_TOKENS", "AllowanceSpent", "CountingTransport", "TrialAllowance", "currency_of"]

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm import Client, Model
+from cnllm.client.sync_client import Client
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Flags, Tools
+from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent, CountingTransport, TrialAllowance
 from cnllm.tool_trial.measures import MODES, Mode, ModeReport, measure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cnllm.protocols import _MODULES
 
-__all__ = ["PACKAGE", "WIRES", "files", "room", "room_imports"]
+__all__ = ["PACKAGE", "WIRES", "file_of", "files", "imported_names", "room", "room_imports"]
 
 PACKAGE = Path(__file__).parents[2] / "cnllm"
 
@@ -34,7 +34,7 @@ def room(module: str) -> str:
 def files() -> dict[str, set[str]]:
     """Return the modules that each file of the package imports, in functions and for type checkers too."""
     return {
-        path.relative_to(PACKAGE).with_suffix("").as_posix(): _imports(path)
+        path.relative_to(PACKAGE).with_suffix("").as_posix(): {file_of(name) for name in imported_names(path)}
         for path in sorted(PACKAGE.rglob("*.py"))
         if path != PACKAGE / "__init__.py"
     }
@@ -50,7 +50,8 @@ def room_imports() -> dict[str, set[str]]:
     return found
 
 
-def _imports(path: Path) -> set[str]:
+def imported_names(path: Path) -> list[str]:
+    """List the dotted names of the package that a file imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names: list[str] = []
     for node in ast.walk(tree):
@@ -58,10 +59,10 @@ def _imports(path: Path) -> set[str]:
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names if alias.name.split(".")[0] == "cnllm"]
-    return {_existing(name) for name in names}
+    return names
 
 
-def _existing(name: str) -> str:
+def file_of(name: str) -> str:
     """Return the file that a dotted name is in: `cnllm.types.Text` is in `types/__init__`."""
     parts = name.split(".")[1:]
     while parts:

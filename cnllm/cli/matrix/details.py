@@ -12,7 +12,7 @@ from cnllm.cli.output.flag_table import shown_value
 from cnllm.model_facts.summary import endpoint, levels
 
 if TYPE_CHECKING:
-    from cnllm import Fact, Model
+    from cnllm.registry.model import Fact, Model
 
 __all__ = ["DetailData", "source_address"]
 

@@ -20,7 +20,7 @@ from cnllm.model_facts.known_issues import known_issues
 from cnllm.model_facts.summary import short_names
 
 if TYPE_CHECKING:
-    from cnllm import Registry
+    from cnllm.registry import Registry
 
 __all__ = ["render_page"]
 

@@ -13,8 +13,8 @@ from cnllm.cli.output import terminal
 from cnllm.model_facts.capabilities import KINDS, Capability
 
 if TYPE_CHECKING:
-    from cnllm import Fact, Model
     from cnllm.model_facts.known_issues import KnownIssue
+    from cnllm.registry.model import Fact, Model
 
 __all__ = ["ListData", "PageEntry", "ValueTable"]
 
