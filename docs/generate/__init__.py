@@ -22,6 +22,7 @@ from docs.generate import (
     errors,
     events,
     faults,
+    film,
     flags,
     issues,
     man,
@@ -80,7 +81,7 @@ PICTURES: dict[Path, Callable[[], str]] = {
         )
         for shade in ("light", "dark")
     },
-    **{FOLDER.parent / "static" / name: draw for name, draw in drawings.PICTURES.items()},
+    **{FOLDER.parent / "static" / name: draw for name, draw in (drawings.PICTURES | film.PICTURES).items()},
 }
 """Pictures of the manual that are generated, each for a light page and for a dark one."""
 

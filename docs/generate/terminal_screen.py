@@ -11,7 +11,11 @@ from cnllm.cli.output.terminal import display_width
 
 __all__ = ["PLAIN", "Run", "Style", "lines"]
 
-_PIECE = re.compile(r"\x1b\[(?P<numbers>[0-9;]*)(?P<letter>[A-Za-z])|(?P<char>.)", re.DOTALL)
+_PIECE = re.compile(
+    r"(?P<mode>\x1b\[[?<=>][0-9;]*[a-z]|\x1b\(B|\x0f|\x1b7\x1b\[r\x1b8|\x1b\]0;[^\x07]*\x07)"  # changes no character
+    r"|\x1b\[(?P<numbers>[0-9;]*)(?P<letter>[A-Za-z])|(?P<char>.)",
+    re.DOTALL,
+)
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -42,10 +46,16 @@ def lines(output: str, width: int) -> list[list[Run]]:
     row, column, style = 0, 0, PLAIN
     for piece in _PIECE.finditer(output):
         char, letter, numbers = piece["char"], piece["letter"], piece["numbers"] or ""
+        if piece["mode"]:
+            continue
         if letter == "m":
             style = _styled(style, [int(number or 0) for number in numbers.split(";")])
         elif letter == "F":
             row, column = max(0, row - int(numbers or 1)), 0
+        elif letter == "A":
+            row = max(0, row - int(numbers or 1))
+        elif letter == "K" and numbers == "2":
+            rows[row] = {}
         elif letter == "J" and not int(numbers or 0):
             del rows[row + 1 :]
             rows[row] = {place: cell for place, cell in rows[row].items() if place < column}

@@ -43,10 +43,14 @@ def test_a_window_wraps_colors_and_erases_as_a_terminal_does() -> None:
     ]
     assert lines("你好吗", 5) == [[Run(0, 4, "你好", PLAIN)], [Run(0, 2, "吗", PLAIN)]]
     assert lines("one\r\ntwo\r\n\x1b[2F\x1b[J\x1b[1;31mnew\x1b[m\r\n", 80) == [[Run(0, 3, "new", red)], []]
+    assert lines("one\r\n\x1b[?25ltwo\r\x1b[1A\x1b[2Knew\x1b[?25h", 80) == [
+        [Run(0, 3, "new", PLAIN)],
+        [Run(0, 3, "two", PLAIN)],
+    ]
     assert lines("long\rsh", 80) == [[Run(0, 4, "shng", PLAIN)]]
 
 
-@pytest.mark.parametrize("output", ["\x1b[3A", "\x1b[7mx", "\x1b]8;;u\x07", "\x1b[2J"])
+@pytest.mark.parametrize("output", ["\x1b[3B", "\x1b[K", "\x1b[7mx", "\x1b]8;;u\x07", "\x1b[2J"])
 def test_a_sequence_that_the_window_does_not_know_is_an_error(output: str) -> None:
     with pytest.raises(ValueError, match="terminal_screen"):
         lines(output, 80)

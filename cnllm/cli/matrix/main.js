@@ -144,4 +144,5 @@ document.addEventListener("keydown", event => {
   }
 });
 addEventListener("hashchange", visit);
+document.querySelector("header").hidden = self !== top;  // in a page of the manual, which has a head of its own
 visit();
