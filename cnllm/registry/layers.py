@@ -88,6 +88,27 @@ class Layers:
             said = document.data.get("models", {}).get(model, {}).get("same_weights", said)
         return said
 
+    def with_weights(self, weights: str) -> list[str]:
+        """List the models with these open weights, sorted: those that say so, and those that extend one of them."""
+        stated: dict[str, str | None] = {}
+        parents: dict[str, str] = {}
+        for document in self.documents:
+            for name, table in document.data.get("models", {}).items():
+                if "weights" in table.get("unset", ()):
+                    stated[name] = None
+                if "weights" in table:
+                    stated[name] = table["weights"]
+                if table.get("same_weights"):
+                    parents[name] = table.get("extends", parents.get(name, ""))
+        names = []
+        for name in sorted(self.names("models")):
+            owner = name
+            while owner not in stated and owner in parents:
+                owner = parents[owner]
+            if stated.get(owner) == weights:
+                names.append(name)
+        return names
+
     def provider_layers(self, key: SharedTables) -> list[Layer]:
         """Return the layers that all models of a family at a provider share."""
         if key in self._shared_layers:

@@ -62,18 +62,13 @@ class Registry:
         self._documents = documents
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
         self._site_groups: dict[tuple[str, bool], SiteGroup | None] = {}
-        self._sites: dict[str, dict[str, dict[str, Any]]] = {}
-        self._plans: dict[tuple[str, ...], list[str]] = {}
         self._resolver = self._resolver_of(documents)
         self._layers = self._resolver.layers
         self._wide: Resolver | None = None  # over the catalogue too, once that was needed
 
     def _resolver_of(self, documents: list[Document]) -> Resolver:
         return Resolver(
-            documents,
-            resolve=lambda name, protocol, base_url: self.resolve(name, protocol=protocol, base_url=base_url),
-            family=lambda id: self._layers.family(id),
-            sites=lambda provider: self.sites(provider),
+            documents, lambda name, protocol, base_url: self.resolve(name, protocol=protocol, base_url=base_url)
         )
 
     def _with_catalogue(self) -> Resolver:
@@ -170,34 +165,7 @@ class Registry:
         """
         checks.require_type("provider", provider, str, "the name of a provider")
         self._refresh()
-        if provider not in self._sites:
-            self._sites[provider] = self._find_sites(provider)
-        return self._sites[provider]
-
-    def _find_sites(self, provider: str) -> dict[str, dict[str, Any]]:
-        if not any("site" in document.data.get("providers", {}).get(provider, {}) for document in self._documents):
-            return {}  # without a look at all providers, which takes milliseconds
-        sites: dict[str, dict[str, Any]] = {}
-        for document in self._documents:
-            for name, table in document.data.get("providers", {}).items():
-                if "site" in table:
-                    sites[name] = {**sites.get(name, {}), **table["site"]}
-        vendor = sites.get(provider, {}).get("vendor")
-        members = {name: site for name, site in sites.items() if vendor is not None and site.get("vendor") == vendor}
-        variables = {name: self._resolver.key_variables(name) for name in members}
-        claimed = [key for site in members.values() for key in site.get("keys", ())]
-        every = [key for keys in variables.values() for key in keys]
-        return {
-            name: {
-                **site,
-                "keys": [
-                    key
-                    for key in variables[name]
-                    if key in site.get("keys", ()) or (every.count(key) == 1 and key not in claimed)
-                ],
-            }
-            for name, site in members.items()
-        }
+        return self._resolver.sites(provider)
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -311,24 +279,7 @@ class Registry:
         weights = resolved.flags.weights
         if weights is None:
             return []
-        stated: dict[str, str | None] = {}
-        parents: dict[str, str] = {}
-        for document in self._documents:
-            for name, table in document.data.get("models", {}).items():
-                if "weights" in table.get("unset", ()):
-                    stated[name] = None
-                if "weights" in table:
-                    stated[name] = table["weights"]
-                if table.get("same_weights"):
-                    parents[name] = table.get("extends", parents.get(name, ""))
-        names = []
-        for name in self.names():
-            owner = name
-            while owner not in stated and owner in parents:
-                owner = parents[owner]
-            if stated.get(owner) == weights and name != resolved.name:
-                names.append(name)
-        return [resolved.name, *names]
+        return [resolved.name, *(name for name in self._layers.with_weights(weights) if name != resolved.name)]
 
     def complete(self, prefix: str) -> list[str]:
         """List the names, aliases and family aliases that begin with `prefix`, those of the catalogue too."""
@@ -482,14 +433,9 @@ class Registry:
     def plans(self, group: SiteGroup) -> list[str]:
         """List the providers that have the model of a group and extend one of its sites, as a vendor's plans do."""
         checks.require_type("group", group, SiteGroup, "the value of `site_group`")
-        key = (group.id, *group.sites)
-        if key not in self._plans:
-            layers, models = self._layers, self._layers.names("models")
-            others = [n for n in layers.names("providers") if f"{n}/{group.id}" in models and n not in group.sites]
-            self._plans[key] = [
-                name for name in others if not {*layers.extends_chain("providers", name)}.isdisjoint(group.sites)
-            ]
-        return self._plans[key]
+        models = self._layers.names("models")
+        others = [n for n in self._layers.names("providers") if f"{n}/{group.id}" in models and n not in group.sites]
+        return [n for n in others if not {*self._layers.extends_chain("providers", n)}.isdisjoint(group.sites)]
 
     def wires(self, name: str) -> list[str]:
         """List the protocols of a model, its own first. Raises as `resolve` does."""

@@ -28,24 +28,15 @@ Resolve = Callable[[str, str | None, str | None], Model]
 class Resolver:
     """Builds models from documents, the built-in one first.
 
-    `resolve`, `family` and `sites` are those of the registry, which has other files after a reload: models ask them
-    later.
+    `resolve` is that of the registry, which has other files after a reload: models ask it later.
     """
 
-    def __init__(
-        self,
-        documents: list[Document],
-        *,
-        resolve: Resolve,
-        family: Callable[[str], str | None],
-        sites: Callable[[str], Mapping[str, Any]],
-    ) -> None:
+    def __init__(self, documents: list[Document], resolve: Resolve) -> None:
         self.documents = documents
         self.layers = Layers(data_layer.documents_in_force(documents))
         self.data_version = data_layer.DataVersion(documents)
         self._resolve = resolve
-        self._family = family
-        self._sites = sites
+        self._sites: dict[str, dict[str, dict[str, Any]]] = {}
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
 
     def build(self, name: str, protocol: str | None, base_url: str | None, *, suggest: bool) -> Model:
@@ -125,8 +116,8 @@ class Resolver:
                 explain=lambda: list(
                     provenance.facts(layers, table, when, self.layers.traces(shared), f"{provider}/{id}")
                 ),
-                family=self._family,
-                sites=lambda: [site for site in self._sites(provider) if site != provider],
+                family=self.layers.family,
+                sites=lambda: [site for site in self.sites(provider) if site != provider],
                 data_version=self.data_version,
                 # where the caller chose the wire, there is no other
                 over=None if protocol else lambda other: self._resolve(name, other, base_url),
@@ -295,6 +286,37 @@ class Resolver:
             for layer in self.layers.table_layers(("providers", owner), None):
                 names = [] if "keys" in layer.table.get("unset", ()) else layer.table.get("keys", names)
         return names
+
+    def sites(self, provider: str) -> dict[str, dict[str, Any]]:
+        """Return the sites of a provider's vendor, each with the variables that mean it alone; empty without any."""
+        if provider not in self._sites:
+            self._sites[provider] = self._find_sites(provider)
+        return self._sites[provider]
+
+    def _find_sites(self, provider: str) -> dict[str, dict[str, Any]]:
+        if not any("site" in document.data.get("providers", {}).get(provider, {}) for document in self.documents):
+            return {}  # without a look at all providers, which takes milliseconds
+        sites: dict[str, dict[str, Any]] = {}
+        for document in self.documents:
+            for name, table in document.data.get("providers", {}).items():
+                if "site" in table:
+                    sites[name] = {**sites.get(name, {}), **table["site"]}
+        vendor = sites.get(provider, {}).get("vendor")
+        members = {name: site for name, site in sites.items() if vendor is not None and site.get("vendor") == vendor}
+        variables = {name: self.key_variables(name) for name in members}
+        claimed = [key for site in members.values() for key in site.get("keys", ())]
+        every = [key for keys in variables.values() for key in keys]
+        return {
+            name: {
+                **site,
+                "keys": [
+                    key
+                    for key in variables[name]
+                    if key in site.get("keys", ()) or (every.count(key) == 1 and key not in claimed)
+                ],
+            }
+            for name, site in members.items()
+        }
 
     def _resolution_notes(
         self,

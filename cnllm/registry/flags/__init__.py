@@ -17,7 +17,6 @@ from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import Call
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
-from cnllm.registry.flags.mcp import Mcp
 from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
 from cnllm.registry.flags.reply import (
     CitationPaths,
@@ -30,6 +29,7 @@ from cnllm.registry.flags.reply import (
     UsagePaths,
 )
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
+from cnllm.registry.flags.settings import Gateway, Mcp
 from cnllm.registry.flags.simulator import Refusal, Simulator
 from cnllm.registry.flags.sources import Citation, Source
 from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearch
@@ -423,48 +423,6 @@ class Table(Flags, frozen=True):
             "What backs this table's facts, by the name of a source: its flags, or a table where something differs.",
             every_wire=True,
         ),
-    ] = None
-
-
-class Route(Base, frozen=True):
-    """The models behind one name of a gateway's clients."""
-
-    targets: Annotated[
-        list[str] | None, flag("The models or tiers, best first; `?protocol=WIRE` behind a model chooses its wire.")
-    ] = None
-    weights: Annotated[
-        list[float] | None,
-        flag(
-            "How often each target comes first, as numbers that are compared; left out: always in order.",
-            "Several keys or endpoints share the load.",
-        ),
-    ] = None
-    first_token: Annotated[
-        float | None,
-        flag(
-            "The seconds in which the first piece of a stream must arrive, or the next target is asked.",
-            "An endpoint may accept a request and keep it waiting.",
-        ),
-    ] = None
-    cooldown: Annotated[
-        float | None,
-        flag("The seconds in which a target that failed is passed over; 30 where it is left out."),
-    ] = None
-
-
-class Gateway(Base, frozen=True):
-    """Settings of a gateway (`cnllm serve`)."""
-
-    models: Annotated[
-        dict[str, str] | None,
-        flag(
-            'The model or tier that a client\'s name or pattern stands for, "claude-*" for example; `?protocol=WIRE` '
-            "behind a model chooses its wire."
-        ),
-    ] = None
-    routes: Annotated[
-        dict[str, Route] | None,
-        flag("Names of clients that stand for several models: the next one takes over where one fails."),
     ] = None
 
 

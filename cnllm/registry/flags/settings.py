@@ -1,10 +1,52 @@
-"""The flags of `[mcp.NAME]`: an MCP server of the user's."""
+"""The tables of a file that describe no endpoint: the settings of a gateway, and the user's MCP servers."""
 
 from typing import Annotated
 
 from cnllm.registry.flags.describe import Base, flag
 
-__all__ = ["Mcp"]
+__all__ = ["Gateway", "Mcp", "Route"]
+
+
+class Route(Base, frozen=True):
+    """The models behind one name of a gateway's clients."""
+
+    targets: Annotated[
+        list[str] | None, flag("The models or tiers, best first; `?protocol=WIRE` behind a model chooses its wire.")
+    ] = None
+    weights: Annotated[
+        list[float] | None,
+        flag(
+            "How often each target comes first, as numbers that are compared; left out: always in order.",
+            "Several keys or endpoints share the load.",
+        ),
+    ] = None
+    first_token: Annotated[
+        float | None,
+        flag(
+            "The seconds in which the first piece of a stream must arrive, or the next target is asked.",
+            "An endpoint may accept a request and keep it waiting.",
+        ),
+    ] = None
+    cooldown: Annotated[
+        float | None,
+        flag("The seconds in which a target that failed is passed over; 30 where it is left out."),
+    ] = None
+
+
+class Gateway(Base, frozen=True):
+    """Settings of a gateway (`cnllm serve`)."""
+
+    models: Annotated[
+        dict[str, str] | None,
+        flag(
+            'The model or tier that a client\'s name or pattern stands for, "claude-*" for example; `?protocol=WIRE` '
+            "behind a model chooses its wire."
+        ),
+    ] = None
+    routes: Annotated[
+        dict[str, Route] | None,
+        flag("Names of clients that stand for several models: the next one takes over where one fails."),
+    ] = None
 
 
 class Mcp(Base, frozen=True):
