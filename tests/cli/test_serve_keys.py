@@ -101,7 +101,7 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
         machine.run("serve", "keys", "revoke", "second")
         revoked = time.monotonic()
         while send(new).status_code == 200:
-            assert time.monotonic() - revoked < 5  # one second, and what a busy machine adds
+            assert time.monotonic() - revoked < 15  # one second, and what a busy machine adds
     finally:
         gateway.terminate()
         _, err = gateway.communicate()

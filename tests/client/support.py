@@ -19,7 +19,7 @@ from .peer import Peer
 Backend = Literal["sync", "asyncio", "trio"]
 ONCE = Retry(attempts=1)
 QUICK = Retry(attempts=3, base=0.01)
-SOON = 5.0  # seconds that a thread on the other side may take
+SOON = 15.0  # seconds that a thread on the other side may take
 
 
 class Driver:

@@ -244,7 +244,7 @@ def test_once_more_after_a_stall(client: Driver) -> None:
     with Peer([stream(*PART, end=False), Stay()], [reply()]) as peer:
         streamed = client.stream(at(peer), if_cut="again-whole", timeout=Timeouts(idle=0.2))
         events, got = drained(streamed)
-        assert peer.gone.wait(5), "the first connection is given up"
+        assert peer.gone.wait(15), "the first connection is given up"
     assert got.text == "The sky is blue."
     folds(events, got)
 

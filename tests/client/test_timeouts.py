@@ -88,7 +88,7 @@ def test_a_number_stands_for_every_wait(client: Driver) -> None:
     with Peer([Stay()]) as peer, pytest.raises(Timeout):
         ask(client, "call", at(peer), timeout=0.2)
     with Peer([head(), Stay()]) as peer, pytest.raises(IdleTimeout):
-        ask(client, "stream", at(peer), timeout=0.2)
+        ask(client, "stream", at(peer), timeout=1)
 
 
 def test_the_client_has_a_timeout_and_a_call_another(make: Make) -> None:
@@ -125,7 +125,7 @@ def test_silence_in_a_stream_ends_it_with_what_came(client: Driver, before: str)
     with Peer([stream(*sent, end=False), Stay()]) as peer:
         with pytest.raises(IdleTimeout, match=r"no bytes for 0\.1 s") as caught:
             drained(client.stream(at(peer), timeout=Timeouts(first_byte=30, idle=0.1)), events)
-        assert peer.gone.wait(5)
+        assert peer.gone.wait(15)
         assert len(peer.received) == 1
     got = caught.value.reply
     assert got is not None
@@ -158,10 +158,10 @@ def test_a_refused_stream_whose_body_stalls(client: Driver) -> None:
 
 def test_comments_keep_a_stream_alive(client: Driver) -> None:
     slow: list[Step] = []
-    for _ in range(5):
-        slow += [Pause(0.1), COMMENT]
+    for _ in range(9):
+        slow += [Pause(0.2), COMMENT]
     with Peer([stream(*texts("The sky"), end=False), *slow, piece(delta(" is", "stop") + DONE), piece(b"")]) as peer:
-        assert ask(client, "stream", at(peer), timeout=Timeouts(idle=0.4, progress=20)).text == "The sky is"
+        assert ask(client, "stream", at(peer), timeout=Timeouts(idle=1.5, progress=20)).text == "The sky is"
 
 
 # ── progress ─────────────────────────────────────────────────────────────────
@@ -182,8 +182,8 @@ def test_chatter_is_no_progress(client: Driver, chatter: str, before: str) -> No
     with Peer([stream(first, end=False), Again(CHATTER[chatter], every=0.02)]) as peer:
         with pytest.raises(IdleTimeout, match=r"no event for 0\.1 s") as caught:
             drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=0.1)), events)
-        assert peer.gone.wait(5)
-    assert 0.1 < time.monotonic() - began < 5
+        assert peer.gone.wait(15)
+    assert 0.1 < time.monotonic() - began < 15
     got = caught.value.reply
     assert got is not None
     assert (got.text, got.finish) == ("The sky" if before == "text" else "", "cut")
@@ -196,15 +196,15 @@ def test_chatter_is_no_progress_of_a_whole_reply(client: Driver, chatter: bytes)
     with Peer([head(200, JSON, transfer_encoding="chunked"), Again(piece(chatter), every=0.02)]) as peer:
         with pytest.raises(IdleTimeout, match=r"no part of the reply for 0\.1 s"):
             ask(client, "call", at(peer), timeout=Timeouts(idle=30, progress=0.1))
-        assert peer.gone.wait(5)
-    assert time.monotonic() - began < 5
+        assert peer.gone.wait(15)
+    assert time.monotonic() - began < 15
 
 
 def test_white_space_keeps_a_whole_reply_alive(client: Driver) -> None:
-    slow = [step for _ in range(5) for step in (Pause(0.1), piece(b"\n"))]
+    slow = [step for _ in range(9) for step in (Pause(0.2), piece(b"\n"))]
     body = b'{"choices": [{"message": {"content": "The sky"}, "finish_reason": "stop"}]}'
     with Peer([head(200, JSON, transfer_encoding="chunked"), *slow, piece(body), piece(b"")]) as peer:
-        assert ask(client, "call", at(peer), timeout=Timeouts(idle=0.4, progress=20)).text == "The sky"
+        assert ask(client, "call", at(peer), timeout=Timeouts(idle=1.5, progress=20)).text == "The sky"
 
 
 def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
@@ -212,7 +212,7 @@ def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
     began = time.monotonic()
     with Peer([stream(delta("The sky"), end=False), Stay()]) as peer, pytest.raises(IdleTimeout) as caught:
         drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=0.3)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert caught.value.reply is not None
     assert caught.value.reply.text == "The sky"
 
@@ -220,9 +220,9 @@ def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
 def test_a_model_that_says_a_little_now_and_then_makes_progress(client: Driver) -> None:
     script: list[Step] = [stream(end=False)]
     for _ in range(4):
-        script += [Pause(0.1), COMMENT, Pause(0.1), piece(delta(reasoning_content="hm "))]
+        script += [Pause(0.25), COMMENT, Pause(0.25), piece(delta(reasoning_content="hm "))]
     with Peer([*script, piece(b"".join(said("So."))), piece(b"")]) as peer:
-        got = ask(client, "stream", at(peer), timeout=Timeouts(idle=20, progress=0.6))
+        got = ask(client, "stream", at(peer), timeout=Timeouts(idle=20, progress=1.8))
     assert (got.reasoning, got.text) == ("hm " * 4, "So.")
 
 

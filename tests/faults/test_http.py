@@ -228,4 +228,4 @@ def test_headers_without_an_end_are_not_read_for_ever(make: Make, endless: bytes
     with Peer([b"HTTP/1.1 200 x\r\nx-a: ", Again(endless, every=0)]) as peer:
         with pytest.raises(cnllm.TransportError):
             make(retry=ONCE).call(at(peer))
-        assert peer.gone.wait(5)
+        assert peer.gone.wait(15)

@@ -68,7 +68,7 @@ def test_a_stream_without_an_end_is_cut_at_the_limit_and_keeps_what_came(client:
     with Peer([BEGUN, Again(piece(more), every=0)]) as peer:
         with pytest.raises(ReplyTooLarge) as caught:
             drained(client.stream(at(peer), limits=SMALL), events)
-        assert peer.gone.wait(5), "nothing more is read"
+        assert peer.gone.wait(15), "nothing more is read"
         assert len(peer.received) == 1
     got = too_large(caught, limit, getattr(SMALL, limit))
     assert got.text.startswith("The sky")
@@ -126,7 +126,7 @@ def test_a_body_without_an_end_is_read_up_to_the_limit(client: Driver, framing: 
     with Peer(bodies(whole())[framing]) as peer:
         with pytest.raises(ReplyTooLarge) as caught:
             ask(client, verb, at(peer), limits=SMALL)
-        assert peer.gone.wait(5)
+        assert peer.gone.wait(15)
         assert len(peer.received) == 1
     assert too_large(caught, "max_reply_bytes", 100_000).text == ""
 
@@ -144,7 +144,7 @@ def test_of_a_refusal_without_an_end_the_beginning_is_enough(make: Make, verb: s
     with Peer([page, Again(b"<br>" * 1000, every=0)]) as peer:
         with pytest.raises(cnllm.EndpointError, match="Bad Gateway") as caught:
             ask(make(retry=ONCE), verb, at(peer), limits=SMALL)
-        assert peer.gone.wait(5)
+        assert peer.gone.wait(15)
     assert caught.value.status == 502
 
 

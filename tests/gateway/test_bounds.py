@@ -144,7 +144,7 @@ def test_every_head_and_every_idle_connection_has_a_deadline() -> None:
                 start = time.monotonic()
                 answer(peer)
                 took = time.monotonic() - start
-                assert seconds * 0.7 < took < seconds + 5, (begin, rest, took)
+                assert seconds * 0.7 < took < seconds + 8, (begin, rest, took)
 
 
 def test_a_head_that_drips_is_over_at_its_deadline() -> None:
@@ -152,13 +152,13 @@ def test_a_head_that_drips_is_over_at_its_deadline() -> None:
         peer.sendall(b"GET /healthz HTTP/1.1\r\n")
         start = time.monotonic()
         with contextlib.suppress(ConnectionError):
-            while time.monotonic() - start < 10:
+            while time.monotonic() - start < 20:
                 peer.sendall(b"x: y\r\n"[:1])
                 peer.settimeout(0.05)
                 with contextlib.suppress(TimeoutError):
                     if not peer.recv(100):
                         break
-        assert time.monotonic() - start < 6
+        assert time.monotonic() - start < 12
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_connections_are_bounded_for_all_and_for_one_address() -> None:
                     data = answer(late)
                 assert status(data) == expected, data
                 assert b"retry-after" in data
-                assert time.monotonic() - start < 3
+                assert time.monotonic() - start < 9
                 idle.pop().close()
                 until(lambda: httpx.get(f"{url}/healthz").status_code == 200)
             finally:
@@ -452,7 +452,7 @@ def test_a_refusal_comes_before_the_body(tmp_path: Path) -> None:
                     assert status(data) == expected, (line, data)
                     assert b"connection: close" in data
                     assert answer(peer) == b""
-                    assert time.monotonic() - start < 4
+                    assert time.monotonic() - start < 12
 
 
 def test_a_body_is_asked_for_where_the_request_is_admitted() -> None:

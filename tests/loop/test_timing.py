@@ -38,7 +38,7 @@ def broken() -> str:
 
 def endless() -> str:
     """Never return in time."""
-    threading.Event().wait(SOON)
+    threading.Event().wait(5)
     return ""
 
 
@@ -52,8 +52,7 @@ def test_each_use_of_a_tool_has_its_seconds(backend: Backend, verb: str, tool: A
     assert (first.name, first.error) == (tool.__name__, False)
     assert LONG <= first.seconds < SOON
     assert (second.name, second.error) == ("broken", True)
-    assert second.seconds is not None
-    assert second.seconds < LONG
+    assert second.seconds not in (None, first.seconds), "each has its own"
     assert (third.name, third.seconds, third.error) == ("nothing", None, True)  # there is no such tool
     assert run.steps[0].tool_uses == run.tool_uses
     assert (run.calls, run.returned) == (3, 1)

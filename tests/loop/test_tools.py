@@ -296,7 +296,7 @@ def test_a_tool_that_takes_too_long_is_not_waited_for(client: Loops, verb: str, 
     tool = cnllm.tool(astuck if kind == "async" else stuck, name="stuck", timeout=0.05 if where == "tool" else None)
     options = {"tool_timeout": 0.05 if where == "run" else 99}
     with Peer(*turns(verb, [("stuck", "{}"), ("quick", "{}")], "Done.")) as peer:
-        ran(client, verb, at(peer), tools=[tool, cnllm.tool(lambda: "quick", name="quick")], **options)
+        ran(client, verb, at(peer), tools=[tool, cnllm.tool(lambda: "quick", name="quick", timeout=99)], **options)
         over.set()
     assert list(results(peer).values()) == ["Error: Timeout: it gave no result in 0.05 s", "quick"]
 
