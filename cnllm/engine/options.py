@@ -134,8 +134,9 @@ def read_options(
         elif name not in _KNOWN and name not in extra_params:
             similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
             question = f". Did you mean {similar!r}?" if similar else ""
+            shown = checks.short_text(name)
             raise TypeError(
-                f"unknown option {name!r}{question}; what only the endpoint knows is for params or extra_body"
+                f"unknown option {shown}{question}; what only the endpoint knows is for params or extra_body"
             )
     if "tools" in fields and any(map(_SEARCH, fields["tools"])):
         fields["search"] = next(filter(None, map(_SEARCH, fields["tools"])))

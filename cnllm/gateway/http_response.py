@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.gateway.exchange import Exchange, error_body
 from cnllm.gateway.failures import Failure, failure_headers
@@ -15,6 +16,8 @@ from cnllm.gateway.request_body import RequestBody, ends_connection
 from cnllm.gateway.service import Headers, Send
 
 __all__ = ["JSON", "HttpResponse"]
+
+_LONGEST_MESSAGE = 4096  # characters
 
 JSON = (b"content-type", b"application/json")
 """The header of a body in JSON."""
@@ -108,6 +111,8 @@ class HttpResponse:
 
     async def fail(self, failure: Failure, protocol: str, exchange: Exchange | None = None) -> None:
         """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
+        if len(failure.message) > _LONGEST_MESSAGE:  # it quotes what a client or an endpoint sent
+            failure = replace(failure, message=f"{failure.message[:_LONGEST_MESSAGE]}…")
         self._entry.outcome = failure.message
         if self.is_stream and exchange is not None:
             await self._write(exchange, exchange.failed(failure), more=False)

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
+from cnllm.schemas.usual import is_usual
+
 __all__ = [
     "InvalidAnswer",
     "Undecided",
@@ -135,12 +137,13 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Raise `ValueError` if a schema is no JSON Schema, before a request is sent."""
-    _compile(msgspec.json.encode(schema))
+    undecided_patterns(schema)
 
 
 def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
     """Return the patterns of a schema that are not judged, each with the reason. Raises as `check_schema`."""
-    return _compile(msgspec.json.encode(schema)).undecided
+    encoded = msgspec.json.encode(schema)
+    return () if b'"pattern' not in encoded and is_usual(schema) else _compile(encoded).undecided
 
 
 class _Compiled(Struct, frozen=True):
@@ -156,26 +159,34 @@ def _compile(encoded: bytes) -> _Compiled:
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    from cnllm.schemas import WorkBudget, bounded_validator, undecided_patterns
+    from cnllm.schemas import bounded_validator, undecided_patterns
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    meta = bounded_validator(kind)(
-        kind.META_SCHEMA, registry=REGISTRY, format_checker=WorkBudget(schema, _SCHEMA_STEPS, _MAX_SCHEMA_STEPS)
-    )
-    try:
-        error = next(_errors(meta, schema), None)
-    except Undecided as unknown:
-        raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
-    if error is not None:
-        error = next((e for e in error.context or () if e.validator == "enum"), error)  # it lists the valid words
-        raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
+    if not is_usual(schema):
+        _require_valid(schema, kind.META_SCHEMA, bounded_validator(kind))
     patterns = undecided_patterns(schema) if b'"pattern' in encoded else []
     for pattern in patterns:
         if pattern.is_broken:
             raise ValueError(f"schema is no JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
     reasons = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
     return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), reasons)
+
+
+def _require_valid(schema: Any, meta_schema: Any, validator: Any) -> None:
+    """Raise `ValueError` for a schema that its dialect does not allow, or that takes too much work to check."""
+    from jsonschema_specifications import REGISTRY
+
+    from cnllm.schemas import WorkBudget
+
+    budget = WorkBudget(schema, _SCHEMA_STEPS, _MAX_SCHEMA_STEPS)
+    try:
+        error = next(_errors(validator(meta_schema, registry=REGISTRY, format_checker=budget), schema), None)
+    except Undecided as unknown:
+        raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
+    if error is not None:
+        error = next((e for e in error.context or () if e.validator == "enum"), error)  # it lists the valid words
+        raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
 
 
 def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:

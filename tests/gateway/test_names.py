@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +18,7 @@ from cnllm.gateway.access_log import AccessLog, Entry
 from cnllm.gateway.name_bounds import LONGEST, MOST_FIELDS, MOST_OPTIONS
 from cnllm.types import Note
 
-from .support import say
+from .support import Answer, say
 from .test_keys_http import requests, sentence, setting
 
 TOO_LONG = "here/" + "x" * LONGEST["model"]
@@ -169,3 +172,69 @@ def test_an_id_that_is_encoded_twice_is_refused_at_once(id: str, tmp_path: Path)
     with pytest.raises(CannotSend):
         engine.build_request(registry.resolve(f"gem/{id}"), "Hi")
     assert time.process_time() - start < 3
+
+
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+FULL: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "messages": [{"role": "system", "content": "s"}, {"role": "user", "name": "n", "content": "u"}],
+        "tools": [{"type": "function", "function": TOOL}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}},
+        "reasoning_effort": "low", "service_tier": "auto", "user": "u", "verbosity": "low",
+    },
+    "openai-responses": {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "u"}]}],
+        "tools": [{"type": "function", **TOOL}],
+        "tool_choice": {"type": "function", "name": "f"},
+        "text": {"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+        "reasoning": {"effort": "low", "summary": "auto"}, "include": ["x"], "truncation": "auto",
+    },
+    "anthropic-messages": {
+        "max_tokens": 9, "system": [{"type": "text", "text": "s"}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "u"}]}],
+        "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "tool", "name": "f"}, "thinking": {"type": "enabled", "budget_tokens": 1024},
+    },
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "u"}]}],
+        "tools": [{"functionDeclarations": [TOOL]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"responseMimeType": "text/plain", "thinkingConfig": {"thinkingLevel": "low"}},
+    },
+}  # fmt: skip
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of the values of a body that hold no others."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None:
+        yield path
+        return
+    for key, inner in items:
+        yield from leaves(inner, (*path, key))
+
+
+@pytest.mark.parametrize("protocol", list(FULL))
+def test_a_refusal_quotes_little_of_what_the_client_sent(protocol: str, tmp_path: Path) -> None:
+    refused = 0
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        path, body = requests()[protocol]
+        for leaf in leaves(FULL[protocol]):
+            for long in ("x" * 50_000, "%25" * 20_000, 10**4000):
+                full = json.loads(json.dumps(FULL[protocol]))
+                *parents, last = leaf
+                functools.reduce(lambda inner, name: inner[name], parents, full)[last] = long
+                response = here.send(key, (path, {**body, **full}))
+                if response.status_code != 200:
+                    refused += 1
+                    assert len(response.text) < 1000, (leaf, response.text[:200])
+    assert refused > 5
+
+
+def test_an_answer_bounds_what_an_endpoint_says(tmp_path: Path) -> None:
+    with setting(tmp_path, Answer(status=400, body={"error": {"message": "x" * 100_000}})) as here:
+        response = here.send(here.key(), requests()["openai-chat"])
+        assert response.status_code == 400
+        assert len(response.text) < 5000

@@ -34,6 +34,7 @@ from cnllm.types.web_search import SEARCH
 
 __all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
+_LONGEST_NAME = 200  # characters of a tool that a refusal names
 _CONTAINERS = ("generationConfig", "output_config", "reasoning", "text", "thinking", "toolConfig")
 """Keys whose value is an object of settings. A note names each setting."""
 _JSON_OBJECT = (
@@ -152,6 +153,7 @@ def _refuse(path: str, protocol: str, model: Model) -> NoReturn:
 def _refuse_choice(name: str, model: Model) -> NoReturn:
     """Raise `CannotSend` for a choice that forces a call of a vendor's tool."""
     did = f"{model.name} cannot execute it, and the request demands that it is called"
+    name = name[:_LONGEST_NAME]
     note = Note("tool-foreign", "tool_choice", name, did)
     hint = "offer a function, or let the model choose (tool_choice 'auto')"
     raise CannotSend(f"tool_choice: {name}: {did}", note=note, hint=hint)

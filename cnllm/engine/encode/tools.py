@@ -16,6 +16,7 @@ from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 from cnllm.schemas.simplify import make_strict
+from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adapt_tools", "apply_strict", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
 
+_MOST_NAMES = 20  # tools that an error names
 _SEARCH = "tool_search"
 """The beginning of the types of tools that search others."""
 _DEFERRED = "defer_loading"
@@ -66,12 +68,12 @@ def _check_choice(options: RequestOptions, ledger: Ledger) -> RequestOptions:
             ledger.refuse("tool-choice-alone", "tool_choice", f"{subject} without tools", "nothing could be called")
         return replace(options, choice=None, tool_name=None)
     if options.choice == "named" and options.tool_name not in {t.name for t in options.tools}:
-        names = ", ".join(t.name for t in options.tools)
+        names = ", ".join(t.name for t in options.tools[:_MOST_NAMES]) + ", …" * (len(options.tools) > _MOST_NAMES)
         if not is_explicit:
             did = f"left out: it is not among the tools: {names}"
             ledger.for_option("tool_choice").note("tool-choice-alone", "call.tool_choice", options.tool_name, did)
             return replace(options, choice=None, tool_name=None)
-        raise ValueError(f"tool_choice={options.tool_name!r} is not among the tools: {names}")
+        raise ValueError(f"tool_choice={short_text(options.tool_name)} is not among the tools: {names}")
     return options
 
 

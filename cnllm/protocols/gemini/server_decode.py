@@ -12,6 +12,7 @@ from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_one_reply, require_types
 from cnllm.protocols.gemini.fields import FIELDS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types.checks import short_text
 from cnllm.types.convert import result_text
 from cnllm.types.web_search import WebSearch
 
@@ -124,7 +125,7 @@ class _Turns:
             turn = _object(content, path)
             role = turn.get("role", "user")
             if role not in ("user", "model", "function"):
-                raise ValueError(f"{path}.role: {role!r} is neither user nor model")
+                raise ValueError(f"{path}.role: {short_text(role)} is neither user nor model")
             parts = _list(turn.get("parts"), f"{path}.parts")
             part_objects = [_object(part, f"{path}.parts[{i}]") for i, part in enumerate(parts)]
             if role == "model":

@@ -13,6 +13,7 @@ from cnllm.protocols import Recall, Stamp
 from cnllm.protocols.fields import require_types
 from cnllm.protocols.messages.fields import FIELDS
 from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+from cnllm.types.checks import short_text
 from cnllm.types.convert import result_text
 from cnllm.types.media import as_media, is_file_part
 from cnllm.types.web_search import WebSearch
@@ -102,7 +103,7 @@ def _turn(turn: Any, path: str, stamp: Stamp) -> Iterator[Message]:
         raise ValueError(f"{path}: an object is required")
     role = turn.get("role")
     if role not in ("user", "assistant", "system"):
-        raise ValueError(f"{path}.role: user or assistant is required, not {role!r}")
+        raise ValueError(f"{path}.role: user or assistant is required, not {short_text(role)}")
     blocks = _content_blocks(turn.get("content"), f"{path}.content")
     parts: list[Part] = []
     results = 0

@@ -21,6 +21,7 @@ from cnllm.protocols.responses.server_tools import (
 )
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
+from cnllm.types.checks import short_text
 from cnllm.types.convert import result_text
 from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
@@ -197,7 +198,7 @@ def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
     """Decode a message: an assistant's as parts. Raises `ValueError`."""
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        raise ValueError(f".role {role!r} is not one of {', '.join(_ROLES)}")
+        raise ValueError(f".role {short_text(role)} is not one of {', '.join(_ROLES)}")
     if not isinstance(content, str | list):
         raise ValueError(".content is neither a string nor a list")
     item_keys = {k: v for k, v in item.items() if k not in ("type", "role", "content") and v is not None}
