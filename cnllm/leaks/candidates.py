@@ -22,6 +22,8 @@ from cnllm.leaks.rules import Markup
 
 __all__ = ["BlockResult", "FilterOutput", "read_block"]
 
+_MARKED = {"channels", "sections"}  # grammars with tokens of their own around the arguments
+
 
 class BlockResult(Struct, frozen=True):
     """The result for one block: its text, its calls, and the reason why something in it is no call.
@@ -81,7 +83,9 @@ def read_block(
     missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
     if known:
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
-        bare_calls = tuple(call.name for call in known if call.arguments == {})
+        # A block that marks its arguments, or holds some for another call, does more than name a tool.
+        is_bare = not any(call.arguments for call in known) and _MARKED.isdisjoint(leak.format)
+        bare_calls = tuple(call.name for call in known if call.arguments == {}) if is_bare else ()
         return BlockReading(BlockResult(raw, known, problem), calls, bare_calls)
     if unknown and not lacking and trims:
         return _stripped(raw, block, opener, calls, unknown_problem)

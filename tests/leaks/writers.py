@@ -213,6 +213,10 @@ def channels(calls: list[Call], draw: Draw) -> Block:
     body = ""
     for index, (name, arguments) in enumerate(calls, 1):
         body += f'{_space(draw)}<|open|>call tool="{name}" index="{index}"<|sep|>'
+        if draw(st.booleans()):
+            given = json.dumps(arguments, ensure_ascii=draw(st.booleans())).replace("<|", "<\\u007c")
+            body += f'{_space(draw)}<|open|>json type="object"<|sep|>{given}<|close|>json<|sep|><|close|>call<|sep|>'
+            continue
         for key, value in arguments.items():
             kind = "string" if type(value) is str else draw(st.sampled_from(["number", "object"]))
             given = value if type(value) is str else json.dumps(value).replace("<|close|>", "<\\u007cclose|>")

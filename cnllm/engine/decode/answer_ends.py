@@ -13,6 +13,8 @@ _MAX_CLOSERS = 8  # closing tags in a row: behind more of them all is text
 _MAX_HELD = (
     1024  # characters of tags and white space in a row, also bounded: the text that waits is read again with each piece
 )
+_NEW_ANSWER = ("tag-stripped", "fallback")
+"""The notes behind which an answer begins anew: reasoning without an opening tag ended, or a sentence replaces it."""
 
 
 class AnswerTags:
@@ -47,6 +49,10 @@ class AnswerTags:
         """Return the text that is no tag around the answer."""
         if type(item) is Restart and item.text:
             self._begin()
+        if type(item) is Note and item.code in _NEW_ANSWER:
+            out = self.release()
+            self._begin()
+            return [*out, item]
         if type(item) is not TextPiece:
             return [item]
         text = self._certain(item.text)

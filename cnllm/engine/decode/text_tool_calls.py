@@ -71,11 +71,15 @@ def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callabl
 
 
 class _Rules(msgspec.Struct, frozen=True):
-    """The rules that apply to a reply, those of whole answers, the tags of reasoning, and the markers of all."""
+    """The rules that apply to a reply, those of whole answers, the tags of reasoning, and the markers of all.
+
+    `around` are the tags behind reasoning, around an answer and behind a block: they are no content.
+    """
 
     rules: list[Markup]
     whole: list[Markup]
     tags: tuple[str, ...]
+    around: tuple[str, ...]
     markers: Markers
 
 
@@ -96,7 +100,9 @@ def _active_rules(flags: Flags, then: Then | None, prompted: bool, offered: bool
     recovers = offered and not prompted and then in (None, "recover")
     whole = [rule for rule in declared if rule.whole and rule.then == "recover"] if recovers else []
     markers = tuple(dict.fromkeys([*filter_markers(rules, tags), *(opener for rule in whole for opener in rule.open)]))
-    return _Rules(rules, whole, tags, Markers.copy(markers)) if markers else None
+    around = [*tags[1::2], *((flags.reasoning and flags.reasoning.answer_tags) or ())]
+    around += [closer for rule in rules for closer in rule.close if closer in markers]
+    return _Rules(rules, whole, tags, tuple(filter(None, around)), Markers.copy(markers)) if markers else None
 
 
 class TextCalls:
@@ -122,13 +128,15 @@ class TextCalls:
         self._quotations: PromptTexts | None = None
         self._rules = rules.rules
         self._tags = rules.tags
+        self._around = rules.around
         self._tools = tools
         self._whole = rules.whole if tools else []  # while all of the answer may be a call
         self._held: list[str] = []  # the answer so far, while it may be one
         self._head = ""  # its beginning
         self._sentences = sentences
         self._blocks: list[BlockResult] = []
-        self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and the white space between them
+        self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and between them what is empty
+        self._tail_rest = self._text_rest = ""  # the end of it, and of the answer behind it, that may begin a tag
         # Most replies hold no character that may begin a marker: a filter is made when one appears.
         self._answer_filter: LeakFilter | None = None
         self._reasoning_filter: LeakFilter | None = None
@@ -297,11 +305,14 @@ class TextCalls:
                 if in_reasoning:
                     self._add_reasoning(result, out)
                 else:
-                    if self._tail and result.strip():
-                        self._flush_tail(out)
+                    if self._tail:
+                        self._text_rest = self._content(self._text_rest + result)
+                        if not self._may_be_empty(self._text_rest):
+                            self._flush_tail(out)
                     out.append(TextPiece(result))
             elif in_reasoning:
                 self._tail.append(result)
+                self._tail_rest = ""
             elif result.is_reasoning:
                 self.has_tagged = True
                 if new := self._new_tagged(result.raw):
@@ -314,15 +325,30 @@ class TextCalls:
 
     def _add_reasoning(self, text: str, out: list[Item]) -> None:
         """Add text of the reasoning."""
-        if self._tail and not text.strip():
-            self._tail.append(text)
-            return
+        if self._tail:
+            self._tail_rest = self._content(self._tail_rest + text)
+            if self._may_be_empty(self._tail_rest):
+                self._tail.append(text)
+                return
         self._flush_tail(out)
         out.append(text_piece(True, text))
 
+    def _content(self, text: str) -> str:
+        """Return a text from its first character on that is neither white space nor in a tag around an answer."""
+        while True:
+            text = text.lstrip()
+            tag = next((tag for tag in self._around if text.startswith(tag)), None)
+            if tag is None:
+                return text
+            text = text.removeprefix(tag)
+
+    def _may_be_empty(self, rest: str) -> bool:
+        """Whether a text without its first tags holds nothing, as far as it has come."""
+        return any(tag.startswith(rest) for tag in ("", *self._around))
+
     def _flush_tail(self, out: list[Item]) -> None:
         """Add blocks at the end of the reasoning as reasoning: more text followed them."""
-        tail, self._tail = self._tail, []
+        tail, self._tail, self._tail_rest, self._text_rest = self._tail, [], "", ""
         for piece in tail:
             if isinstance(piece, str):
                 out.append(text_piece(True, piece))
@@ -350,12 +376,12 @@ class TextCalls:
         self.is_idle = not self._tail
         if not self._tail and not self._blocks:
             return out
-        has_text = any(map(str.strip, collected.parts.text)) or any(
-            type(i) is TextPiece and i.text.strip() for i in out
-        )
+        pieces = [*collected.parts.text, *(item.text for item in out if type(item) is TextPiece)]
+        has_text = bool(self._content("".join(pieces)))
         wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in collected.calls.all}
         blocks = [piece for piece in self._tail if not isinstance(piece, str)]
-        if any(block.calls for block in blocks) and not (wire_calls or self._blocks or has_text):
+        has_more = has_text or self._tail_rest or any(self._content(block.raw) for block in self._blocks)
+        if any(block.calls for block in blocks) and not (wire_calls or has_more):
             self.thought_of = True
             self._blocks += blocks
             self._tail = []

@@ -56,7 +56,7 @@ class ThinkTags:
             return [item]
         out = self._items(splitter.feed(item.text))
         if stray := splitter.take_stray_closers():
-            out.append(Note("tag-stripped", "reasoning.tags", stray, removal(stray, "it closes nothing")))
+            out.insert(0, Note("tag-stripped", "reasoning.tags", stray, removal(stray, "it closes nothing")))
         return out
 
     def release(self) -> list[Item]:

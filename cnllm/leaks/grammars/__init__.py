@@ -81,7 +81,7 @@ _GRAMMARS = {
     ),
     "channels": _Grammar(
         channels.read,
-        lambda opener, body, words: channels.may_begin(body, words),
+        channels.may_begin,
         lambda opener, body, words, closers: channels.ends_inside_value(body, words),
         words=3,
     ),
@@ -194,6 +194,8 @@ def completed(leak: Markup, opener: str, block: str, tools: Mapping[str, Mapping
         return None  # its closer is a part of the JSON
     block = block[: len(block) - Markers.copy(tuple(leak.close)).pending_length(block)]
     body = block[len(opener) :].strip()
+    if "channels" in leak.format and not channels.is_closed(body, _parts(leak, "channels")):
+        return None
     if body[-1:] not in (">", "}", "]", ")", "`") and not is_plausible_name(body):
         return None
     inner = next(

@@ -23,6 +23,7 @@ __all__ = [
 ENOUGH = 200  # characters that decide whether a block begins
 NAME = r"[\w.:/@-]{1,128}"
 _NAME = re.compile(NAME)
+_NUMBER = re.compile(r":\d{1,9}\Z")  # the index of the call, which some models write behind the name
 
 
 class ParsedCall(Struct, frozen=True):
@@ -78,7 +79,8 @@ def read_name(name: str, tools: Mapping[str, Any]) -> str:
     if not is_plausible_name(name):
         raise NotACall("the text in the place of the name is no name")
     bare = name.removeprefix("functions.")
-    return bare if bare in tools else name
+    unnumbered = _NUMBER.sub("", bare)
+    return next((known for known in (bare, unnumbered) if known in tools), name)
 
 
 def strip_own_lines(value: str) -> str:

@@ -4,9 +4,14 @@
     OPEN call tool="NAME" index="1" SEP
     OPEN argument key="city" type="string" SEP Paris CLOSE argument SEP
     CLOSE call SEP
+    OPEN call tool="NAME" index="2" SEP
+    OPEN json type="object" SEP {"city": "Paris"} CLOSE json SEP
+    CLOSE call SEP
     CLOSE tools SEP
 
 The tokens are the words of the rule (its `parts`). The value of a string is written as it is, any other value as JSON.
+A call may stand without the section around it: its opening tag is the opener of the block then. A call whose end was
+lost ends where the next one begins, or with the section.
 """
 
 from __future__ import annotations
@@ -19,9 +24,10 @@ from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall,
 from cnllm.leaks.markers import Markers, spelling_pattern
 from cnllm.schemas.coerce import coerce, decode_json, property_schema
 
-__all__ = ["ends_inside_value", "may_begin", "read"]
+__all__ = ["ends_inside_value", "is_closed", "may_begin", "read"]
 
 _ATTRIBUTES = r"((?:\s{1,8}\w{1,32}=\"[^\"]{0,256}\"){1,8})\s{0,8}"
+_ATTRIBUTES_SO_FAR = re.compile(r"(?:\w{1,32}=\"[^\"]{0,256}\"\s{0,8}){0,8}(?:\w{1,32}(?:=(?:\"[^\"]{0,256})?)?)?")
 _SPACE = re.compile(r"\s*")
 _ATTRIBUTE = re.compile(r"(\w{1,32})=\"([^\"]{0,256})\"")
 
@@ -31,15 +37,19 @@ class _Tags:
 
     def __init__(self, opening: str, closing: str, separator: str) -> None:
         self.call_start = Markers.copy((f"{opening}call",))
+        self.separator = Markers.copy((separator,))
         opening, closing, separator = map(spelling_pattern, (opening, closing, separator))
         argument = rf"{opening}argument{_ATTRIBUTES}{separator}"
-        self.wrapper = re.compile(rf"\s*{opening}\w{{1,32}}{separator}", re.IGNORECASE)
+        json = rf"{opening}json(?:\s[^<>]{{0,256}})?{separator}"
         self.call = re.compile(rf"\s*{opening}call{_ATTRIBUTES}{separator}", re.IGNORECASE)
-        self.call_end = re.compile(rf"\s*{closing}call{separator}", re.IGNORECASE)
+        self.call_end = re.compile(rf"\s*(?:{closing}call{separator}|(?={opening}call\s)|\Z)", re.IGNORECASE)
+        self.json = re.compile(rf"\s*{json}", re.IGNORECASE)
+        self.json_end = re.compile(rf"\s*{closing}json{separator}", re.IGNORECASE)
         self.argument = re.compile(rf"\s*{argument}", re.IGNORECASE)
         self.argument_end = re.compile(rf"\s*{closing}argument{separator}", re.IGNORECASE)
-        self.values = re.compile(rf"({argument})|{closing}argument{separator}", re.IGNORECASE)
-        self.value_end = re.compile(rf"\s*(?:{opening}argument\s|{closing}call{separator})", re.IGNORECASE)
+        self.values = re.compile(rf"({argument}|{json})|{closing}(?:argument|json){separator}", re.IGNORECASE)
+        self.value_end = re.compile(rf"\s*(?:{opening}(?:argument|call)\s|{closing}call{separator}|\Z)", re.IGNORECASE)
+        self.last_end = re.compile(rf"{closing}call{separator}\s*\Z", re.IGNORECASE)
         self.block_tail = re.compile(
             rf"(?:\s*(?:{closing}call|{opening}call{_ATTRIBUTES}){separator})*\s*", re.IGNORECASE
         )
@@ -54,7 +64,8 @@ def _tags(tokens: tuple[str, ...]) -> _Tags:
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Return the calls of a block, and the texts that are no call."""
     tags = _tags(block.parts)
-    text = block.body
+    is_bare = tags.call_start.find(block.opener) is not None
+    text = block.text if is_bare else block.body
     calls: list[ParsedCall] = []
     is_balanced = True
     position = 0
@@ -63,7 +74,10 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if head is None:
             raise NotACall("it does not begin with a call")
         name = _attributes(head[1]).get("tool", "")
-        arguments, position, is_balanced = _arguments(text, head.end(), tags, is_balanced, block.tools.get(name))
+        if (whole := _json_block(text, head.end(), tags)) is not None:
+            arguments, position = whole
+        else:
+            arguments, position, is_balanced = _arguments(text, head.end(), tags, is_balanced, block.tools.get(name))
         end = tags.call_end.match(text, position)
         if end is None:
             raise NotACall("a call is not closed")
@@ -89,7 +103,7 @@ def _arguments(
         if "key" not in attributes:
             raise NotACall("an argument has no key")
         key, kind = attributes["key"], attributes.get("type")
-        if kind not in (None, "string") and (found := _json_value(text, head.end(), tags)) is not None:
+        if kind not in (None, "string") and (found := _json_value(text, head.end(), tags.argument_end)) is not None:
             out[key], position = found
             continue
         end, position, is_balanced = value_end(text, head.end(), tags.values, tags.value_end, is_balanced)
@@ -98,15 +112,24 @@ def _arguments(
     return out, position, is_balanced
 
 
-def _json_value(text: str, start: int, tags: _Tags) -> tuple[Any, int] | None:
-    """Return (the JSON at a position, the end of its argument); None where none stands there."""
+def _json_value(text: str, start: int, end: re.Pattern[str]) -> tuple[Any, int] | None:
+    """Return (the JSON at a position, the end of its closing tag); None where none stands there."""
     space = _SPACE.match(text, start)
     try:
-        value, end = decode_json(text, space.end() if space else start)
+        value, stop = decode_json(text, space.end() if space else start)
     except ValueError:
         return None
-    closing = tags.argument_end.match(text, end)
+    closing = end.match(text, stop)
     return None if closing is None else (value, closing.end())
+
+
+def _json_block(text: str, start: int, tags: _Tags) -> tuple[dict[str, Any], int] | None:
+    """Return (the arguments of a call that are one JSON object, their end); None where they are written one by one."""
+    opening = tags.json.match(text, start)
+    found = None if opening is None else _json_value(text, opening.end(), tags.json_end)
+    if opening is not None and (found is None or type(found[0]) is not dict):
+        raise NotACall("the arguments are no JSON object")
+    return found
 
 
 def ends_inside_value(body: str, tokens: tuple[str, ...]) -> bool:
@@ -120,10 +143,20 @@ def ends_inside_value(body: str, tokens: tuple[str, ...]) -> bool:
     return end > 0 and (is_open or tags.block_tail.fullmatch(body, end) is None)
 
 
-def may_begin(body: str, tokens: tuple[str, ...]) -> bool | None:
-    """Whether a call begins in the body; None if more text is needed."""
-    start = _tags(tokens).call_start
+def is_closed(body: str, tokens: tuple[str, ...]) -> bool:
+    """Whether the last call of a section that has no end is whole. If not, more arguments might have come."""
+    return _tags(tokens).last_end.search(body, max(0, len(body) - ENOUGH)) is not None
+
+
+def may_begin(opener: str, body: str, tokens: tuple[str, ...]) -> bool | None:
+    """Whether a call begins in the body, or in the opener; None if more text is needed."""
+    tags = _tags(tokens)
     text = body[:ENOUGH].lstrip()
-    if (match := start.find(text)) is not None and match[0] == 0:
+    if tags.call_start.find(opener) is not None:
+        if tags.call.match(opener + body):
+            return True
+        certain = text[: len(text) - tags.separator.pending_length(text)]
+        return None if len(body) < ENOUGH and _ATTRIBUTES_SO_FAR.fullmatch(certain) else False
+    if (match := tags.call_start.find(text)) is not None and match[0] == 0:
         return True
-    return None if len(body) < ENOUGH and start.pending_length(text) == len(text) else False
+    return None if len(body) < ENOUGH and tags.call_start.pending_length(text) == len(text) else False
