@@ -81,8 +81,9 @@ def changed(flags: Tree, flag: str, value: Any) -> Tree:
 
 
 def put(flags: Tree, flag: str, value: Any) -> None:
-    """Set a flag in a tree, or remove it."""
+    """Set a flag in a tree, or remove it, with the tables that are empty without it: an empty patch fits any body."""
     keys = split(flag)
+    tables = [flags]
     for key in keys[:-1]:
         inner = flags.get(key)
         if not isinstance(inner, dict):  # a parameter's path may stand for its table
@@ -91,10 +92,15 @@ def put(flags: Tree, flag: str, value: Any) -> None:
                 return
             flags[key] = inner
         flags = inner
-    if value is None:
-        flags.pop(keys[-1], None)
-    else:
+        tables.append(flags)
+    if value is not None:
         flags[keys[-1]] = value
+        return
+    flags.pop(keys[-1], None)
+    for table, key, inner in zip(tables[-2::-1], keys[-2::-1], tables[:0:-1], strict=True):
+        if inner:
+            break
+        table.pop(key)
 
 
 def split(flag: str) -> list[str]:

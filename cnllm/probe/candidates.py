@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.jsonpath import leaves, set_value
+from cnllm.jsonpath import get, leaves, set_value
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 
@@ -20,10 +21,10 @@ __all__ = ["Candidates", "collect", "with_claims"]
 class Candidates(Struct, frozen=True):
     """The values to try on one wire, the most common first.
 
-    `on` and `off` are changes of the body that switch reasoning, `efforts` and `budgets` the paths of a level and of a
-    number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning, `message_keys` further keys
-    of messages, `ids` the patterns of call ids, `stand_ins` seals for reasoning that is missing, `prefills` the marks
-    of a reply that is to be continued, `outputs` limits of output tokens.
+    `on` and `off` are changes of the body that switch reasoning, those of other wires last, `efforts` and `budgets` the
+    paths of a level and of a number of tokens, `params` the paths of each parameter, `fields` the keys of reasoning,
+    `message_keys` further keys of messages, `ids` the patterns of call ids, `stand_ins` seals for reasoning that is
+    missing, `prefills` the marks of a reply that is to be continued, `outputs` limits of output tokens.
     """
 
     on: tuple[dict[str, Any], ...] = ()
@@ -35,7 +36,6 @@ class Candidates(Struct, frozen=True):
     fields: tuple[str, ...] = ()
     message_keys: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
     stand_ins: tuple[Any, ...] = ()
     prefills: tuple[dict[str, Any], ...] = ()
     outputs: tuple[int, ...] = ()
@@ -80,8 +80,6 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         tools = table.get("tools") or {}
         if tools.get("call_id_pattern"):
             count("ids", tools["call_id_pattern"])
-        for keyword in tools.get("schema_drop") or ():
-            count("keywords", keyword)
 
     def by_name(counters: Mapping[str, Counter[str]]) -> dict[str, tuple[str, ...]]:
         return {name: tuple(word for word, _ in counter.most_common()) for name, counter in counters.items()}
@@ -89,10 +87,16 @@ def collect(registry: Registry, protocol: str) -> Candidates:
     def ranked(kind: str) -> tuple[Any, ...]:
         return tuple(json.loads(text) for text, _ in counts[kind].most_common())
 
+    for table in (table for wire in PROTOCOLS if wire != protocol for table in registry.flag_tables(wire)):
+        for side in ("on", "off"):
+            if patch := get(table, f"reasoning.{side}.set"):
+                count(f"elsewhere {side}", patch)
     efforts = ranked("effort")
+    on, off = ranked("on"), ranked("off")
+    off = (*off, *_reversed(on, off))
     return Candidates(
-        on=_switches(ranked("on"), efforts),
-        off=_switches((*ranked("off"), *_reversed(ranked("on"), ranked("off"))), efforts),
+        on=(*_switches(on, efforts), *_others(ranked("elsewhere on"), (*on, *off))),
+        off=(*_switches(off, efforts), *_others(ranked("elsewhere off"), (*on, *off))),
         efforts=efforts,
         effort_words=by_name(words),
         budgets=ranked("budget"),
@@ -100,7 +104,6 @@ def collect(registry: Registry, protocol: str) -> Candidates:
         fields=ranked("fields"),
         message_keys=ranked("keys"),
         ids=ranked("ids"),
-        keywords=ranked("keywords"),
         stand_ins=ranked("stand-ins"),
         prefills=ranked("prefills"),
     )
@@ -136,6 +139,17 @@ def _reversed(on: tuple[Any, ...], off: tuple[Any, ...]) -> list[dict[str, Any]]
             set_value(opposite, next(iter(paths)), False)
             if opposite not in off:
                 found.append(opposite)
+    return found
+
+
+def _others(patches: tuple[Any, ...], known: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Return the patches under keys where none of the known ones is, one for each: a server may share them."""
+    keys = {key for patch in known for key in patch}
+    found: list[dict[str, Any]] = []
+    for patch in patches:
+        if keys.isdisjoint(patch):
+            keys |= patch.keys()
+            found.append(patch)
     return found
 
 

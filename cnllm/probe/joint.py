@@ -14,7 +14,7 @@ from cnllm.jsonpath import get, remove, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange
 from cnllm.probe.question import Steps
 
-__all__ = ["joint_answers"]
+__all__ = ["is_named", "joint_answers"]
 
 Exchanger = Callable[[Ask], Generator[Any, Any, ProbeExchange]]
 
@@ -78,7 +78,7 @@ def _answers(parts: list[_Part], exchange: Exchanger) -> Generator[Any, Any, lis
         return [(part, exchanged) for part in parts]
     if not answer.refused:
         return []
-    named = parts if len(parts) == 1 else [part for part in parts if _is_named(part.ask.joint, answer.message)]
+    named = parts if len(parts) == 1 else [part for part in parts if is_named(part.ask.joint, answer.message)]
     rest = [part for part in parts if part not in named]
     found = [(part, exchanged) for part in named]
     half = len(rest) // 2
@@ -97,7 +97,7 @@ def _together(parts: Sequence[_Part]) -> Ask:
     return replace(first, body=body, control=False, why=", ".join(part.ask.why for part in parts))
 
 
-def _is_named(path: str, words: str) -> bool:
+def is_named(path: str, words: str) -> bool:
     """Whether words name the last key of a path, however it is spelt."""
     name = path.rpartition(".")[2]
     return _bare(name) in map(_bare, re.findall(r"\w+", words))

@@ -21,6 +21,7 @@ from cnllm.registry.model import Model
 __all__ = [
     "THINKING",
     "Learnt",
+    "counts_in",
     "is_assumed",
     "is_proven",
     "learn",
@@ -341,7 +342,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
         (
             _size((e.ask.body or {}).get("messages"), (e.ask.body or {}).get("tools")),
             _length(e.answer),
-            _numbers(e.answer.data),
+            counts_in(e.answer.data),
         )
         for e in exchanges
         if e.answer.passed
@@ -367,7 +368,7 @@ def learn_usage(learnt: Learnt, flags: Flags, exchanges: Sequence[ProbeExchange]
     return learnt
 
 
-def _numbers(data: Any) -> dict[str, int]:
+def counts_in(data: Any) -> dict[str, int]:
     """Return the numbers of a body, or of the chunks of a stream, by path. Times are none."""
     out: dict[str, int] = {}
     for part in data if isinstance(data, list) else (data,):

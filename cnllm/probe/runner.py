@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.jsonpath import get
 from cnllm.probe.approach import ProbedEndpoint, approach
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
+from cnllm.probe.claims import is_same
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import Fact, Finding
+from cnllm.probe.facts import USUAL, Fact, Finding
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observed
 from cnllm.probe.place import ProbeTarget, assumed_at, model_at
 from cnllm.probe.question import SAME, ProbeContext, Question, Steps
 from cnllm.probe.questions import QUESTIONS
 from cnllm.probe.state import Asking, ProbeState, RawResponse, SendPlan, Stopped, Wait
-from cnllm.probe.votes import agreed, is_expected, needs_another, repeats_mode
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags
 from cnllm.registry.registry import Registry
 
 __all__ = ["Investigation", "ProbeOutcome", "ProbeStep", "investigate"]
@@ -117,7 +122,7 @@ class _OpenQuestion:
     @property
     def is_settled(self) -> bool:
         """Whether no further run is needed."""
-        return bool(self.runs) and not needs_another(self.question, self.runs)
+        return bool(self.runs) and not _needs_another(self.question, self.runs)
 
 
 class _Interview:
@@ -209,15 +214,15 @@ class _Interview:
     def can_wait(self, opened: _OpenQuestion) -> bool:
         """Whether another run of a question is worth less than the questions that were not asked."""
         found = opened.runs[0]
-        return is_expected(found, self.assumed) if found else not opened.question.opens
+        return _is_expected(found, self.assumed) if found else not opened.question.opens
 
     def settle(self, opened: _OpenQuestion) -> None:
         """Put what two runs agree on into the facts."""
         known, runs = self.known, opened.runs
         known |= {finding.flag: True for finding in (runs[0] if runs else ()) if finding.flag.startswith(SAME)}
-        every = agreed(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
-        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if repeats_mode(fact, known)}
-        new = [fact for fact in every if not repeats_mode(fact, known)]
+        every = _agreed(opened.question, runs, tuple(dict.fromkeys(opened.exchanges)))
+        known |= {f"{SAME}{fact.flag.split('.', 2)[2]}": True for fact in every if _repeats_mode(fact, known)}
+        new = [fact for fact in every if not _repeats_mode(fact, known)]
         for fact in new:
             old = self.facts.get(fact.flag)
             if old is None or old.answer == "unknown":
@@ -236,9 +241,75 @@ def _is_joint(steps: Steps) -> bool:
     return ask is not None and bool(ask.joint)
 
 
+# ── what the runs of a question prove: two of them agree, and another is needed where they differ ──
+def _needs_another(question: Question, runs: Sequence[Sequence[Finding]]) -> bool:
+    """Whether a question is asked again: once to confirm, and a third time where two runs differ.
+
+    A question that depends on the model and showed no effect is asked three times.
+    """
+    if len(runs) == 1:
+        is_settled = bool(runs[0]) and all(finding.flag.startswith(SAME) for finding in runs[0])
+        return not is_settled and (bool(runs[0]) or question.by_model)
+    if len(runs) >= 3:
+        return False
+    first, second = ({f.flag: f.value for f in findings} for findings in runs[:2])
+    return first != second or (question.by_model and not first)
+
+
+def _is_expected(findings: Sequence[Finding], assumed: Flags) -> bool:
+    """Whether the findings of a run say only what is assumed of any endpoint of the wire."""
+    flags = msgspec.to_builtins(assumed)
+    return all(finding.flag.startswith("_") or _is_assumed(finding, flags, assumed) for finding in findings)
+
+
+def _is_assumed(finding: Finding, flags: Mapping[str, Any], assumed: Flags) -> bool:
+    kind, _, rest = finding.flag.partition(".")
+    if kind == "params":
+        name, _, key = rest.partition(".")
+        rule = (assumed.params or {}).get(name)
+        if finding.answer == "refused" and not key:
+            return rule is False
+        return key in ("", "as") and rule is not False and param_rules.path(name, rule) == finding.value
+    known = get(flags, finding.flag)
+    if known is None:
+        known = USUAL.get(finding.flag)
+    fact = Fact(finding.flag, finding.value, finding.answer)
+    return known is not None and is_same(finding.flag, known, fact)
+
+
+def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[Fact]:
+    """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
+    votes: dict[str, dict[str, list[Finding]]] = {}
+    for findings in runs:
+        for finding in findings:
+            key = json.dumps([finding.value, finding.answer], sort_keys=True, default=str)
+            votes.setdefault(finding.flag, {}).setdefault(key, []).append(finding)
+    facts: list[Fact] = []
+    for flag in dict.fromkeys([*votes, *question.flags]):
+        best = max(votes.get(flag, {}).values(), key=len, default=[])
+        if len(best) < 2:
+            facts.append(Fact(flag, None, "unknown", exchanges))
+        else:
+            facts.append(Fact(flag, best[0].value, best[0].answer, exchanges, best[0].quote))
+    return facts
+
+
+def _repeats_mode(fact: Fact, known: Mapping[str, Any]) -> bool:
+    """Whether a fact of one mode says what holds in every mode."""
+    mode, _, flag = fact.flag.removeprefix("when.").partition(".")
+    return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
+
+
 def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact]:
-    """Return the facts, those of requests without reasoning under that mode where nobody asked in the other one."""
-    if known.get("reasoning.mode") != "toggle":
+    """Return the facts, those of requests in one mode of reasoning under that mode where nobody asked in the other one.
+
+    A model that reasons by itself was asked while it did, unless a switch for off was found.
+    """
+    if known.get("reasoning.mode") == "toggle":
+        mode = "no-reasoning"
+    elif known.get("reasoning.default") == "on" and "reasoning.mode" not in known:
+        mode = "reasoning"
+    else:
         return facts
 
     def name(fact: Fact) -> str:
@@ -246,7 +317,7 @@ def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact
         topic = next((topic for topic in _TOPICS if flag.startswith(topic) and fact.answer != "unknown"), None)
         if topic is None or any(key.startswith((f"{SAME}{topic}", f"when.reasoning.{topic}")) for key in known):
             return flag
-        return f"when.no-reasoning.{flag}"
+        return f"when.{mode}.{flag}"
 
     return {name(fact): replace(fact, flag=name(fact)) for fact in facts.values()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -246,6 +247,78 @@ def test_reasoning_that_is_taken_back_is_not_demanded() -> None:
     found = values(probed(Odd(strict, thinks=always, field="reasoning_content")))
     assert "reasoning.replay" not in found
     assert found["reasoning.fields"] == ["reasoning_content"]
+
+
+def refuses_keyword(request: Json) -> str | None:
+    parts = [request.get("tools"), request.get("response_format")]
+    words = "Invalid schema: the keyword 'additionalProperties' is not supported"
+    return words if any("additionalProperties" in keys_of(part) for part in parts if part) else None
+
+
+def refuses_lists_of_stops(request: Json) -> str | None:
+    return "stop must be a string" if isinstance(request.get("stop"), list) else None
+
+
+def refuses_many(request: Json) -> str | None:
+    return "top_k is at most 10" if request.get("top_k", 0) > 10 else None
+
+
+def refuses_small_pictures(request: Json) -> str | None:
+    return "the image has 32 pixels, 64 are the least" if "image_url" in str(request["messages"]) else None
+
+
+@pytest.mark.parametrize(
+    ("rule", "unproven", "proven"),
+    [
+        (refuses_keyword, "tools.strict", {"tools.schema_drop": ["additionalProperties"]}),
+        long(refuses_keyword, "tools.strict", {"schema.methods": ["json_schema"]}),
+        long(refuses_lists_of_stops, "params.stop", {}),
+        long(refuses_many, "params.top_k", {}),
+        long(refuses_small_pictures, "input", {}),
+    ],
+)
+def test_a_refusal_of_one_form_says_nothing_of_others(rule: Rule, unproven: str, proven: Json) -> None:
+    found = values(probed(Odd(rule)))
+    assert unproven not in found
+    assert proven.items() <= found.items()
+
+
+def test_a_model_that_reasons_by_itself_was_asked_in_that_mode() -> None:
+    def forced(request: Json) -> str | None:
+        return "a forced call is not possible now" if request.get("tool_choice") not in (None, "auto") else None
+
+    found = values(probed(Odd(forced, thinks=always, field="reasoning_content")))
+    assert found["when.reasoning.tool_choice.allowed"] == ["auto"]
+    assert "tool_choice.allowed" not in found
+
+
+@pytest.mark.long
+def test_what_shows_where_nobody_counts_tokens() -> None:
+    class Silent(Odd):
+        def reply(self, request: Json) -> Any:
+            status, kind, content = super().reply(request)
+            return status, kind, re.sub(rb',? ?"usage": \{[^}]*\}', b"", content)
+
+    def roles(request: Json) -> str | None:
+        odd = {turn["role"] for turn in request["messages"]} - {"developer", "user", "assistant", "tool"}
+        return f"the role {odd.pop()} is unknown" if odd else None
+
+    found = values(probed(Silent(roles, finish=("done", "too_long", "calls"))))
+    assert found["messages.developer"] is True
+    assert found["messages.system"] == "user"
+    assert found["params.max_tokens"] == "max_tokens"
+    assert "messages.developer" not in values(probed(Silent()))
+
+
+@pytest.mark.long
+def test_turns_of_a_model_without_tools() -> None:
+    def demands(request: Json) -> str | None:
+        calls = [turn for turn in request["messages"] if turn.get("tool_calls")]
+        return "reasoning_content is missing" if any("reasoning_content" not in turn for turn in calls) else None
+
+    found = values(probed(Odd(refuses("tools", "no tools here"), demands, thinks=always, field="reasoning_content")))
+    assert found["tools.supported"] is False
+    assert found["reasoning.replay"] == "tool-turns"
 
 
 # ── keywords of JSON Schema ──────────────────────────────────────────────────

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomli_w
 
 from cnllm import Registry, engine, probe
 from cnllm.probe.claims import judged
@@ -71,6 +73,57 @@ def test_a_request_by_the_overlay_is_taken_as_the_endpoint_wants_it(tmp_path: Pa
     assert plan.body["thinking"] == {"type": "disabled"}
     assert "seed" not in plan.body
     assert {note.flag for note in plan.notes} >= {"params.seed"}
+
+
+BUDGET = "generationConfig.thinkingConfig.thinkingBudget"
+INVENTED: list[Any] = [
+    pytest.param("gemini", {"params": {"seed": "ignored"}}, {"params.seed": "ignored"}, id="ignored"),
+    pytest.param("gemini", {}, {"params.seed": None}, id="not ignored", marks=pytest.mark.long),
+    pytest.param(
+        "openai-responses",
+        {"unset": ["reasoning.effort", "reasoning.off"], "reasoning": {"mode": "never"}},
+        {"reasoning.mode": "never"},
+        id="it refuses what is there for models that reason",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "openai-responses",
+        {
+            "unset": ["reasoning.effort"],
+            "reasoning": {"mode": "toggle", "default": "on", "off": {"set": {"enable_thinking": False}}},
+        },
+        {"reasoning.mode": "toggle", "reasoning.off.set.enable_thinking": False},
+        id="a switch of another wire",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "gemini",
+        {
+            "reasoning": {
+                "mode": "toggle",
+                "default": "off",
+                "off": {"set": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}}},
+                "budget": {"at": BUDGET, "min": 1024, "max": 24576},
+            }
+        },
+        {"reasoning.budget.min": 1024, f"reasoning.off.set.{BUDGET}": 0},
+        id="no tokens turn it off, a few are refused",
+        marks=pytest.mark.long,
+    ),
+]
+
+
+@pytest.mark.parametrize(("protocol", "flags", "wanted"), INVENTED)
+def test_an_endpoint_that_nobody_has_described(protocol: str, flags: Any, wanted: Any, tmp_path: Path) -> None:
+    file = tmp_path / "invented.toml"
+    provider = {"title": "X", "protocol": protocol, "base_url": "http://127.0.0.1:9/v1", "keys": ["X_API_KEY"]}
+    file.write_text(tomli_w.dumps({"providers": {"invented": provider}, "models": {"invented/m": flags}}))
+    with running(Registry.load(file), strict=True, neutral=True, models=["invented/m"]) as server:
+        found = probe.run(
+            server.url, model="model-1", protocol=protocol, api_key=KEY, max_requests=200, registry=REGISTRY
+        )
+    seen = {fact.flag: fact.value for fact in found.facts if fact.answer != "unknown"}
+    assert {flag: seen.get(flag) for flag in wanted} == wanted
 
 
 @pytest.mark.parametrize("budget", [1, 5, 17, 40])

@@ -1,4 +1,7 @@
-"""Build conversations that go on from a call which the model itself made, in a form that the endpoint takes."""
+"""Build conversations that go on from a call which the model itself made, in a form that the endpoint takes.
+
+Where the endpoint takes no tools, the call is made up, and stands beside the reasoning of an answer.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, nest, set_value
+from cnllm.probe.bodies import PlainTool
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import message_of
-from cnllm.probe.question import TIME, WEATHER, ProbeContext, Steps, offers_tools, question
+from cnllm.probe.question import TIME, WEATHER, ProbeContext, Steps, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls"]
+__all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls", "takes_calls"]
 
 _TEXT = Message("user", "What is the weather in Bern? Use the tool.")
 _THOUGHT = "The user wants the weather in Bern, so I call the tool."
 _ABOUT_CALL = "Let me look that up."
+_CALL = ToolCall("call_0a1b2c3d4e5f", WEATHER.name, {"city": "Bern"}, '{"city": "Bern"}')
 _STATE = "_earlier"
 ANSWERED = Message("assistant", "It is sunny in Bern.")
 THANKS = Message("user", "Thank you. Say hello in one short sentence.")
@@ -42,13 +47,16 @@ class TurnForm(Struct, frozen=True):
 
 
 class Earlier:
-    """A turn with calls that the model wrote, in the form that the endpoint wants to have."""
+    """A turn with calls that the model wrote, or that is made up, in the form that the endpoint wants to have."""
 
     def __init__(self, context: ProbeContext, genuine: ProbeAnswer, patch: Mapping[str, Any]) -> None:
         assert genuine.reply is not None
         self.context = context
         self.patch = patch
-        self.turn = genuine.reply.message
+        self.tools = _tools(context)
+        parts = genuine.reply.message.parts
+        thoughts = tuple(part for part in parts if type(part) is Reasoning)
+        self.turn = Message("assistant", parts if genuine.calls else (*thoughts, _CALL))
         self.raw = message_of(genuine.data) if context.is_flat else {}
         self.form = TurnForm(**(context.known.get(_STATE) or {}))
 
@@ -67,7 +75,7 @@ class Earlier:
         calls = (part for part in turn.parts if type(part) is ToolCall)
         results = tuple(ToolResult(call.id, "Sunny, 21 degrees.", call.name, media=media) for call in calls)
         messages = [_TEXT, turn, Message("tool", results), *after]
-        ask = self.context.ask(messages, why=why, tools=(WEATHER, TIME), patch=self.patch, control=control)
+        ask = self.context.ask(messages, why=why, tools=self.tools, patch=self.patch, control=control)
         if not self.context.is_flat:
             return ask
         key = self.context.bodies.turns
@@ -138,18 +146,31 @@ class Earlier:
 def earlier(
     context: ProbeContext, patch: Mapping[str, Any] | None = None
 ) -> Generator[Ask, ProbeAnswer, Earlier | None]:
-    """Return the builder of conversations that go on from a call; None where the model makes none."""
+    """Return the builder of conversations that go on from a call; None where the model should make one, and does not.
+
+    Without tools the text of the answer is left out: only the made-up call stands beside its reasoning.
+    """
     patch = context.plain if patch is None else patch
-    ask = context.ask([_TEXT], why="a call, to continue from", tools=(WEATHER, TIME), patch=patch, control=True)
+    tools = _tools(context)
+    ask = context.ask([_TEXT], why="a call, to continue from", tools=tools, patch=patch, control=True)
     genuine = yield ask
-    return Earlier(context, genuine, patch) if genuine.calls else None
+    return Earlier(context, genuine, patch) if genuine.calls or (genuine.passed and not tools) else None
+
+
+def _tools(context: ProbeContext) -> tuple[PlainTool, ...]:
+    return () if context.known.get("tools.supported") is False else (WEATHER, TIME)
+
+
+def takes_calls(context: ProbeContext) -> bool:
+    """Whether earlier turns with calls can be asked about: calls come, or the endpoint takes no tools at all."""
+    return "tools.supported" in context.known
 
 
 # ── what the endpoint wants with a turn ──────────────────────────────────────
 _FORMS = ((False, False), (True, False), (False, True), (True, True))
 
 
-@question("earlier calls", "tools.result_name", requests=5, capable=True, applies=offers_tools)
+@question("earlier calls", "tools.result_name", requests=5, capable=True, applies=takes_calls)
 def earlier_calls(context: ProbeContext) -> Steps:
     """Look for a form of the turn that passes: with the tool's name in the result, with its reasoning, or both.
 
@@ -174,7 +195,7 @@ def earlier_calls(context: ProbeContext) -> Steps:
         return []
     named, thoughtful = passing
     found = [Finding(_STATE, {"named": named, "thoughtful": thoughtful}, "works")]
-    if context.is_flat:
+    if context.is_flat and builder.tools:
         other = yield builder.ask(
             _describe(named=not named, thoughtful=thoughtful), named=not named, thoughtful=thoughtful
         )

@@ -171,6 +171,8 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
         floor: int | None = context.hint("reasoning.budget.min")
         if floor is None:
             low = yield ask(0)
+            if low.passed and not low.reasoning:  # a word for off
+                low = yield ask(1)
             if low.refused and _names(low.message, at):
                 floor = next((int(n) for n in numbers(low.message) if 0 < n < 100_000), 1)
                 quote = low.message

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cnllm.probe.facts import Finding
-from cnllm.probe.question import ProbeContext, Steps, offers_tools, question
-from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier
+from cnllm.probe.question import ProbeContext, Steps, question
+from cnllm.probe.questions.earlier import ANSWERED, THANKS, Earlier, earlier, takes_calls
 
 __all__ = ["replay", "replay_off"]
 
@@ -15,7 +15,7 @@ __all__ = ["replay", "replay_off"]
     "reasoning.if_missing",
     requests=7,
     capable=True,
-    applies=offers_tools,
+    applies=takes_calls,
 )
 def replay(context: ProbeContext) -> Steps:
     """Continue from a call with its reasoning, and without it.
@@ -65,7 +65,7 @@ def _extent(context: ProbeContext, builder: Earlier, quote: str) -> Steps:
     capable=True,
     applies=(
         lambda c: (
-            offers_tools(c)
+            takes_calls(c)
             and c.is_flat
             and c.known.get("reasoning.mode") == "toggle"
             and c.off is not None

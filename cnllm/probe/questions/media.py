@@ -27,6 +27,8 @@ _MEDIA = {
 }
 _TEXT = "What do you see or hear here? Answer in one word."
 _ABILITY = re.compile(r"support|read|modal|vision|image|audio|video|capab|不支持|不能", re.IGNORECASE)
+_FORM = re.compile(r"size|dimension|pixel|too small|decod|corrupt|download|fetch|base64|invalid url", re.IGNORECASE)
+"""The words of a refusal of this very medium, which says nothing of others."""
 _LEAST = 20
 
 
@@ -51,6 +53,8 @@ def kinds(context: ProbeContext) -> Steps:
         answer = yield ask
         asked.append(kind)
         if answer.refused:
+            if _FORM.search(answer.message):
+                return []
             if _ABILITY.search(answer.message):
                 quotes.append(answer.message)
             continue

@@ -41,14 +41,21 @@ def _longer(context: ProbeContext, messages: list[Message], flag: str, *, refuse
     return [Finding(flag, read, "works")] if _reads(answer, control) else []
 
 
-@question("role developer", "messages.developer", requests=1)
+@question("role developer", "messages.developer", requests=2)
 def developer(context: ProbeContext) -> Steps:
     """Add a message of the role developer.
 
-    Proof: the tokens of such a message are counted; a refusal of the role.
+    Proof: the tokens of such a message are counted, or a role that does not exist is refused where nobody counts them;
+    a refusal of the role.
     """
     messages, why = [replace(_SYSTEM, role="developer"), _USER], "a message of the role developer"
-    return _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
+    found = yield from _longer(context, messages, "messages.developer", refused=False, read=True, why=why)
+    ask = context.ask(messages, why="a role that does not exist")
+    control = yield context.ask([_USER], why="the control", control=True)
+    if found or "'developer'" not in str(ask.body) or control.reply is None or control.reply.usage.input is not None:
+        return found
+    nonsense = yield _with_last(context, ask, {"role": "zq"}, 0)
+    return [Finding("messages.developer", True, "works", nonsense.message)] if nonsense.refused else []
 
 
 @question("consecutive roles", "messages.consecutive_roles", requests=1)
@@ -70,11 +77,11 @@ def system(context: ProbeContext) -> Steps:
     late = [_USER, Message("assistant", "Hello."), _SYSTEM, _USER]
     without = [_USER, Message("assistant", "Hello."), Message("user", _USER.text)]
     answer = yield context.ask(late, why="a system message in the middle")
-    if answer.refused:
+    control = yield context.ask(without, why="the same without it", control=True)
+    if answer.refused and control.passed:
         first = yield context.ask([_SYSTEM, _USER], why="a system message at the beginning", control=True)
         value = "first" if first.passed else "user"
         return [Finding("messages.system", value, "refused", answer.message)]
-    control = yield context.ask(without, why="the same without it", control=True)
     return [Finding("messages.system", "any", "works")] if _reads(answer, control) else []
 
 

@@ -21,6 +21,7 @@ _SCHEMA = {
     "required": ["zq_name", "zq_size"],
     "additionalProperties": False,
 }
+_PLAIN = {"type": "object", "properties": _SCHEMA["properties"]}
 _JSON = ("json_schema", "json_object")
 _OUT_OF_SIGHT = 10**9
 _HANG_UP = 4096
@@ -59,10 +60,14 @@ def methods(context: ProbeContext) -> Steps:
             continue  # the wire has no such way
         has_object = has_object or method == "json_object"
         answer = yield ask
-        value = _object(answer.text)
         if answer.refused:
             quote = quote or answer.message
-        elif value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
+            if method == "json_schema":  # a keyword may be refused, and not the way
+                answer = yield context.ask(_PROSE, why="a plain schema", method=method, schema=_PLAIN)
+        value = _object(answer.text)
+        if answer.refused:
+            continue
+        if value is not None and (method == "json_object" or set(value) == {"zq_name", "zq_size"}):
             works.append(method)
         elif "{" in answer.text or not _is_whole(answer):
             return []  # something like JSON, which the schema may have made or not

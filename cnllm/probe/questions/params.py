@@ -46,6 +46,7 @@ _WORDS = [Message("user", "Write these words: one two three four five six seven 
 _HELLO = [Message("user", "Say hello in one short sentence.")]
 _BOTH = [Message("user", "Call get_weather and get_time in parallel, both for Bern.")]
 _LENGTH = 16
+_NONSENSE = "zq"
 
 
 def _paths(context: ProbeContext, name: str) -> list[str]:
@@ -56,25 +57,46 @@ def _paths(context: ProbeContext, name: str) -> list[str]:
     return list(dict.fromkeys([*others, *own] if declared is None else [*own, *others]))
 
 
+def _ignored(context: ProbeContext, name: str, path: str) -> Steps:
+    """Return that a parameter is ignored: a word is taken in its place, and its usual name where there is none of it.
+
+    An endpoint that reads it refuses a word, as it does for the limit of tokens; one that checks names refuses the
+    usual name. Where the wire has that very name, nothing can be told.
+    """
+    if path == name:
+        return []
+    limit = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
+    for key in (path, name):
+        answer = yield context.ask(_HELLO, why=f"{key}={_NONSENSE}", set={key: _NONSENSE}, joint=key)
+        if not answer.passed:
+            return []
+    checked = yield context.ask(_HELLO, why=f"{limit}={_NONSENSE}", set={limit: _NONSENSE}, control=True)
+    return [Finding(f"params.{name}", "ignored", "ignored")] if checked.refused else []
+
+
 # ── with an effect that shows ────────────────────────────────────────────────
 @question("max_tokens", "params.max_tokens", requests=3, by_model=True)
 def max_tokens(context: ProbeContext) -> Steps:
     """Ask for a few tokens of a longer answer.
 
-    Proof: the answer ends after so many tokens.
+    Proof: the answer ends after so many tokens; where nobody counts them, it is the beginning of the whole answer.
     """
     for path in context.candidates_for("params.max_tokens", _paths(context, "max_tokens")):
         answer = yield context.ask(_WORDS, why=f"{path}={_LENGTH}", set={path: _LENGTH})
-        if answer.passed and _is_cut(answer):
+        if answer.passed and (yield from _is_cut(context, answer)):
             return [Finding("params.max_tokens", path, "works")]
     return []
 
 
-def _is_cut(answer: ProbeAnswer) -> bool:
+def _is_cut(context: ProbeContext, answer: ProbeAnswer) -> Generator[Ask, ProbeAnswer, bool]:
     reply = answer.reply
     if reply is None:
         return False
-    return reply.finish == "length" or (reply.usage.output is not None and reply.usage.output == _LENGTH)
+    if reply.finish == "length" or reply.usage.output is not None:
+        return reply.finish == "length" or reply.usage.output == _LENGTH
+    control = yield context.ask(_WORDS, why="words", control=True)
+    whole, text = control.text.strip(), answer.text.strip()
+    return bool(text) and len(text) < len(whole) and whole.startswith(text)
 
 
 @question("stop", "params.stop", requests=3, by_model=True)
@@ -93,6 +115,8 @@ def stop(context: ProbeContext) -> Steps:
     for path in _paths(context, "stop") if hint is None else [hint.by]:
         answer = yield context.ask(_WORDS, why=f"{path}=[{word!r}]", set={path: [word]})
         if answer.refused:
+            if (yield context.ask(_WORDS, why=f"{path}={word!r}", set={path: word})).passed:
+                return []  # only its form is refused
             refused = refused or answer.message
         elif word not in answer.text and len(answer.text) < len(control.text):
             return [Finding("params.stop", path, "works", by=path)]
@@ -174,15 +198,17 @@ def logprobs(context: ProbeContext) -> Steps:
     answer = yield context.ask(_HELLO, why=f"{path}=true", set={path: True}, joint=path)
     if answer.refused:
         return [Finding("params.logprobs", False, "refused", answer.message)]
-    if not context.is_flat or not answer.passed:
+    if not answer.passed:
         return []
+    if not context.is_flat:
+        return (yield from _ignored(context, "logprobs", path))
     if any(get(part, "choices.0.logprobs") for part in (answer.data if answer.streamed else [answer.data])):
         return [Finding("params.logprobs", path, "works")]
     return [Finding("params.logprobs", "ignored", "ignored")]
 
 
 # ── refused or not ───────────────────────────────────────────────────────────
-def _plain(name: str, value: Any) -> Callable[[ProbeContext], Steps]:
+def _plain(name: str, value: Any, other_value: Any) -> Callable[[ProbeContext], Steps]:
     def run(context: ProbeContext) -> Steps:
         paths = _paths(context, name)
         answer = yield context.ask(_HELLO, why=f"{paths[0]}={value}", set={paths[0]: value}, joint=paths[0])
@@ -196,7 +222,8 @@ def _plain(name: str, value: Any) -> Callable[[ProbeContext], Steps]:
         if other is not None:
             second = yield context.ask(_HELLO, why=f"{other}={value}", set={other: value})
             return [] if second.refused else [Finding(f"params.{name}", other, "works", answer.message)]
-        return [Finding(f"params.{name}", False, "refused", answer.message)]
+        again = yield context.ask(_HELLO, why=f"{paths[0]}={other_value}", set={paths[0]: other_value})
+        return [Finding(f"params.{name}", False, "refused", answer.message)] if again.refused else []
 
     return run
 
@@ -257,7 +284,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             elif refusal is not None and not found:
                 return [Finding(flag, path, "works", refusal.message, by=path)]
             else:
-                return found
+                return found or ([] if mode else (yield from _ignored(context, values.name, path)))
         if refusal is None:
             return []
         return [Finding(flag, False, "refused", refusal.message)]
@@ -270,7 +297,7 @@ def _range(
 ) -> Generator[Ask, ProbeAnswer, list[Finding] | ProbeAnswer]:
     """Return the findings on a range, or a refusal where no value passes."""
     hints = context.hints
-    if flag in hints:  # refused in the first run, or taken under another name
+    if flag in hints:  # ignored or refused in the first run, or taken under another name
         answer = yield ask(values.inside)
         return answer if answer.refused else []
     fixed = hints.get(f"{flag}.fixed")
@@ -343,9 +370,9 @@ def _range_question(values: _Range, mode: str = "") -> Question:
     )(_bounded(values, mode))
 
 
-def _refusable(name: str, value: Any) -> Question:
-    proof = "the endpoint refuses the parameter"
-    return question(name, f"params.{name}", requests=2, proof=proof)(_plain(name, value))
+def _refusable(name: str, value: Any, other: Any) -> Question:
+    proof = "the endpoint refuses the parameter with two values"
+    return question(name, f"params.{name}", requests=3, proof=proof)(_plain(name, value, other))
 
 
 SEED = _range_question(_SEED)
@@ -355,5 +382,5 @@ TEMPERATURE = _range_question(_TEMPERATURE)
 TOP_P = _range_question(_TOP_P)
 TEMPERATURE_REASONING = _range_question(_TEMPERATURE, "reasoning")
 TOP_P_REASONING = _range_question(_TOP_P, "reasoning")
-LOGIT_BIAS = _refusable("logit_bias", {"100": -1})
-TOP_K = _refusable("top_k", 20)
+LOGIT_BIAS = _refusable("logit_bias", {"100": -1}, {})
+TOP_K = _refusable("top_k", 20, 1)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cnllm.jsonpath import get, leaves, merge_patch, set_value
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
+from cnllm.probe.joint import is_named
 from cnllm.probe.observed import THINKING, message_of, tagged
 from cnllm.probe.question import ProbeContext, Steps, question
 from cnllm.registry.model import conditions
@@ -156,7 +157,8 @@ def switch_on(context: ProbeContext) -> Steps:
     """Try the known switches for on until reasoning appears.
 
     Proof: reasoning is there with the switch and not without it; or each switch is refused or idle, and a refusal says
-    that the model has none, in other words than the keys of the request.
+    that the model has none, in other words than the keys of the request, or what the wire has for such models alone is
+    refused.
     """
     found, refusals = yield from _search(
         _candidates(context, context.candidates.on),
@@ -166,10 +168,14 @@ def switch_on(context: ProbeContext) -> Steps:
     if found is not None:
         patch, answer = found
         toggle = Finding("reasoning.mode", "toggle", "works", by=patch)
-        off = yield from _is_off(context)
-        default = [Finding("reasoning.default", "off", "works")] if off else []
+        own = yield from _with_own_keys(context)
+        default = [Finding("reasoning.default", "off", "works")] if own is None or own.refused else []
         return [*default, toggle, Finding("reasoning.on.set", patch, "works"), *_form(context, answer)]
     said = next(((patch, answer) for patch, answer in refusals if _says(answer, patch, _NOT)), None)
+    if said is None:
+        own = yield from _with_own_keys(context)
+        first = next(iter(_candidates(context, context.candidates.on)), None)
+        said = (first, own) if own is not None and own.refused and first is not None else None
     return [] if said is None else [Finding("reasoning.mode", "never", "refused", said[1].message, by=said[0])]
 
 
@@ -180,7 +186,10 @@ Switched = tuple[dict[str, Any], ProbeAnswer]
 def _search(
     patches: Iterable[dict[str, Any]], ask: Callable[[dict[str, Any]], Ask], works: Callable[[ProbeAnswer], bool]
 ) -> Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]:
-    """Return the first patch that works, and the refusals of others. Patches of different keys are tried together."""
+    """Return the first patch that works, and the refusals of others.
+
+    Patches of different keys are tried together, and those that a refusal names after the rest, alone.
+    """
     refusals: list[Switched] = []
 
     def single(patch: dict[str, Any]) -> Generator[Ask, ProbeAnswer, Switched | None]:
@@ -200,7 +209,10 @@ def _search(
             if answer.passed and not works(answer):
                 return None
             if not answer.passed:
-                return (yield from one_by_one(group))
+                named = [p for p in group if any(is_named(path, answer.message) for path in leaves(p))]
+                rest = [p for p in group if p not in named]
+                found = (yield from within(rest)) if named and rest else None
+                return found or (yield from one_by_one(named or group))
         half = len(group) // 2
         found = yield from within(group[:half])
         return found or (yield from within(group[half:], is_known=True))
@@ -232,15 +244,18 @@ def _groups(patches: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return groups
 
 
-def _is_off(context: ProbeContext) -> Generator[Ask, ProbeAnswer, bool]:
-    """Whether the model does not reason by default: it takes nothing that only a request with reasoning may have."""
+def _with_own_keys(context: ProbeContext) -> Generator[Ask, ProbeAnswer, ProbeAnswer | None]:
+    """Return the answer to a request with what only one with reasoning may have; None where the wire has no such keys.
+
+    A model that does not reason refuses it.
+    """
     flags = context.bodies.model.flags_for(conditions(reasoning=False))
     if flags.body is None or not flags.body.drop:
-        return True
+        return None
     ask = _request(context, {}, "no switch of reasoning, with its keys")
-    body = context.bodies.build([Message("user", _TEXT)], reasons=True)
+    body = replace(context.bodies, drop=()).build([Message("user", _TEXT)], stream=ask.stream, reasons=True)
     answer = yield replace(ask, body=body, control=False)
-    return answer.refused
+    return answer
 
 
 def _candidates(context: ProbeContext, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

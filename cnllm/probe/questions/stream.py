@@ -7,7 +7,7 @@ from typing import Any
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.facts import Finding
-from cnllm.probe.observed import repeats
+from cnllm.probe.observed import counts_in, repeats
 from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.types import Message
 
@@ -48,7 +48,7 @@ def stream(context: ProbeContext) -> Steps:
         found.append(Finding("_stream_options", False, "refused", counted.message))
     elif place != "none" and _usage_place(context, plain.data) == "none":
         found.append(Finding(flag, True, "works"))
-    if place == "none" and (whole.reply is None or whole.reply.usage.input is None):
+    if place == "none" and (whole.reply is None or whole.reply.usage.input is None) and _has_numbers(answer.data):
         return found  # the places of this endpoint's counts are not known
     return [*found, Finding("simulator.stream_usage", place, "works")]
 
@@ -68,6 +68,12 @@ def _usage_place(context: ProbeContext, chunks: list[Any]) -> str:
         if isinstance(get(chunk, at), dict):
             return "last" if get(chunk, "choices.0") is not None else "chunk"
     return "none"
+
+
+def _has_numbers(chunks: list[Any]) -> bool:
+    """Whether anything in a stream may be a count."""
+    inner = [{**choice, "index": None} for c in chunks if isinstance(choice := get(c, "choices.0"), dict)]
+    return bool(counts_in(chunks) or counts_in(inner))
 
 
 @question("stream with tools", "stream.tools", requests=1, by_model=True, capable=True, applies=offers_tools)

@@ -13,7 +13,7 @@ from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
-from cnllm.probe.questions.earlier import earlier
+from cnllm.probe.questions.earlier import earlier, takes_calls
 from cnllm.types import Media, Message, Text
 
 __all__ = [
@@ -102,6 +102,13 @@ _KEYWORDS: dict[str, tuple[str, Any]] = {
     "minItems": ("array", 1),
     "maxItems": ("array", 3),
     "uniqueItems": ("array", True),
+    "const": ("string", "Bern"),
+    "enum": ("string", ["Bern"]),
+    "additionalProperties": ("root", False),
+    "patternProperties": ("root", {"^zq": {"type": "string"}}),
+    "propertyNames": ("root", {"type": "string"}),
+    "minProperties": ("root", 1),
+    "maxProperties": ("root", 99),
     "$schema": ("root", "https://json-schema.org/draft/2020-12/schema"),
     "$id": ("root", "https://example.com/weather"),
     "$anchor": ("string", "city"),
@@ -198,14 +205,18 @@ def _refusal(context: ProbeContext, flag: str, *, value: bool, why: str, tool: P
     return [Finding(flag, value, "refused", answer.message)] if answer.refused else []
 
 
-@question("strict tools", "tools.strict", requests=1, applies=offers_tools)
+@question("strict tools", "tools.strict", requests=2, applies=offers_tools)
 def strict(context: ProbeContext) -> Steps:
     """Offer a strict function.
 
-    Proof: a strict function is refused.
+    Proof: a strict function is refused, and the same without the mark passes.
     """
-    tool = replace(WEATHER, parameters={**(WEATHER.parameters or {}), "additionalProperties": False}, strict=True)
-    return _refusal(context, "tools.strict", value=False, why="a strict function", tool=tool)
+    plain = replace(WEATHER, parameters={**(WEATHER.parameters or {}), "additionalProperties": False})
+    found = yield from _refusal(
+        context, "tools.strict", value=False, why="a strict function", tool=replace(plain, strict=True)
+    )
+    control = context.ask(_TEXT, why="the same, not strict", tools=(plain,), control=True)
+    return found if found and (yield control).passed else []
 
 
 @question("tools without parameters", "tools.parameters", requests=1, applies=offers_tools)
@@ -287,7 +298,7 @@ def result_media(context: ProbeContext) -> Steps:
     return [Finding("tools.result_media", False, "refused", answer.message)] if answer.refused else []
 
 
-@question("content beside calls", "messages.empty", requests=4, applies=lambda c: c.is_flat and offers_tools(c))
+@question("content beside calls", "messages.empty", requests=4, applies=lambda c: c.is_flat and takes_calls(c))
 def content(context: ProbeContext) -> Steps:
     """Send an earlier call whose message has no text, in each form.
 
