@@ -84,13 +84,22 @@ def _require_text(rest: list[str]) -> None:
         return
     from difflib import get_close_matches
 
+    from cnllm.cli.suggestion import command_hint
+
     folded = word.casefold()
     close = get_close_matches(folded, COMMANDS, n=1) if word.isidentifier() else []  # "What?" is a question
-    if close or folded in _LISTING_WORDS:
-        hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands."
-        raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {shlex.quote(word)}")
+    other = command_hint(word)
+    text = shlex.quote(" ".join(words) if len(words) == len(rest) else word)
+    if other or close or folded in _LISTING_WORDS:
+        hint = (
+            f"{other.removesuffix('?')}{'?' if other.endswith('?') else '.'}"
+            if other
+            else f"did you mean {close[0]}?"
+            if close
+            else "cnllm --help lists the commands."
+        )
+        raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {text}")
     if len(words) == len(rest) > 1:
-        text = shlex.quote(" ".join(words))
         raise errors.UsageError(f"there is no command {word}", f"to ask a model, put the text in quotes: cnllm {text}")
 
 

@@ -153,6 +153,10 @@ class Command(_WithLayout):
                     error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
                 ) from None
             if "extra argument" in error.message and self.name == "call":
+                for name, value, *_ in [given[i + 1 :] for i, arg in enumerate(given[:-2]) if arg == "-p"]:
+                    if "=" not in name:
+                        message = f"-p {name!r} is not NAME=VALUE"
+                        raise errors.UsageError(message, f"for example: -p {name}={value}") from None
                 hint = 'put the text in quotes: cnllm "…"; cnllm call --help shows more'
                 raise errors.UsageError(error.message.rstrip("."), hint) from None
             raise

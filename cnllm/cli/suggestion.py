@@ -1,10 +1,171 @@
-"""Suggest a word in place of a wrong one."""
+"""Suggest a word in place of a wrong one: a similar one, or what another tool calls differently."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["suggest"]
+__all__ = ["capability_hint", "command_hint", "nearest", "option_hint", "subcommand_hint", "suggest"]
+
+_PLUGINS = "there are no plugins: a provider is a table in a file, see cnllm models add --help"
+_EMBEDDINGS = "cnllm has no embeddings"
+_KEYS = "cnllm keys set NAME stores a key"
+_MODELS = "cnllm models list PART lists models"
+
+_COMMANDS = {
+    ("prompt", "ask", "complete", "generate"): "did you mean call?",
+    ("run",): "did you mean call -m MODEL?",
+    ("install", "uninstall", "plugins"): _PLUGINS,
+    ("embed", "embed-models", "embed-multi", "similar", "collections"): _EMBEDDINGS,
+    ("schemas",): "cnllm call --schema 'name, age int' takes a schema",
+    ("fragments",): "cnllm call -f FILE adds a file",
+    ("tools",): "cnllm call --tool NAME runs a tool",
+    ("openai",): "cnllm models add describes an endpoint",
+    ("ls", "list", "show", "pull", "ps"): _MODELS,
+    ("login", "auth", "configure", "config"): _KEYS,
+    ("proxy", "gateway", "server", "start"): "cnllm serve starts the gateway",
+    ("update", "upgrade"): "cnllm registry update brings new data",
+}
+_SUBCOMMANDS = {
+    ("keys", "get", "show"): "no command shows a key; cnllm keys test NAME tries it",
+    ("keys", "add"): "did you mean set?",
+    ("models", "options", "info"): "cnllm models show NAME shows what a model takes",
+    ("models", "find", "search"): _MODELS,
+    ("logs", "status"): "cnllm logs list shows what is logged, cnllm logs path where",
+    ("logs", "backup"): "cnllm logs export writes conversations to a file",
+    (
+        "templates",
+        "edit",
+        "new",
+        "create",
+        "add",
+    ): "--save NAME of cnllm call writes a template; cnllm templates path prints the folder",
+    ("templates", "loaders"): _PLUGINS,
+    ("aliases", "add"): "did you mean set?",
+    ("aliases", "path"): "aliases are in your registry file: cnllm registry path",
+}
+_SAME_COMMANDS = {"ls": "list", "rm": "remove", "delete": "remove", "unset": "remove", "del": "remove", "cat": "show"}
+
+_OF_ALL = {
+    ("-v", "--verbose", "-V"): "--debug shows a traceback; notes and usage are always on stderr",
+    ("--output", "--format", "--output-format"): "--json prints JSON",
+}
+_OF_CALLS = {
+    (
+        "-o",
+        "--option",
+        "--param",
+        "--options",
+    ): "-p NAME=VALUE sets a parameter: -p temperature=0.5, or --temperature 0.5",
+    ("--cid",): "--conversation ID continues a conversation",
+    ("-u", "--usage"): "nothing to set: tokens and cost are always on stderr",
+    ("-x", "--extract", "--xl", "--extract-last"): "ask for the code alone, or for fields with --schema",
+    ("-n",): "--no-log keeps a call out of the log",
+    ("--log",): "cnllm logs on logs every call",
+    ("-R", "--hide-thinking", "--no-thinking"): "--hide-reasoning does not show it, --reasoning off does without it",
+    ("--at", "--attachment-type"): "-a FILE finds out the type of a file",
+    (
+        "-i",
+        "--img",
+        "--images",
+        "--picture",
+        "--pdf",
+        "--audio",
+        "--video",
+    ): "-a FILE attaches a picture, PDF, sound or video",
+    ("--td", "--tools-debug"): "--events prints every call of a tool",
+    ("--ta", "--tools-approve"): "--approve ask is the default at a terminal",
+    ("--functions", "--function"): "--tool FILE.py:FUNCTION runs a function",
+    ("--schema-multi",): "--schema takes a list, too: 'people [{name, age int}]'",
+    ("--fragment",): "-f FILE adds a text file",
+    ("--sf", "--system-fragment", "--system-file"): '-s TEXT is the system message: -s "$(cat FILE)"',
+    ("--system-prompt", "--instructions"): "-s TEXT is the system message",
+    ("-d", "--database"): "cnllm logs path prints where conversations are kept",
+    ("-q", "--query"): f"-m takes a name: {_MODELS}",
+    ("--async",): "nothing to set: leave it out",
+    ("--api-base", "--base", "--endpoint", "--url", "--host"): "--base-url URL names another address",
+    (
+        "--thinking",
+        "--think",
+        "--effort",
+        "--reasoning-effort",
+        "--thinking-budget",
+        "--reasoning-level",
+    ): "--reasoning LEVEL sets it",
+    ("--prompt", "--message", "--input"): "the text needs no option: cnllm call TEXT",
+    ("--dry-run",): "--plan prints the request and sends nothing",
+    ("--provider",): "-m PROVIDER/ID names the provider, too",
+    (
+        "--max-output-tokens",
+        "--max-completion-tokens",
+        "--max-new-tokens",
+        "--num-predict",
+    ): "--max-tokens N limits the answer",
+    (
+        "--json-schema",
+        "--response-format",
+        "--output-schema",
+    ): "--schema FILE or --schema 'name, age int' takes a schema",
+}
+_OF_LISTS = {
+    ("-q", "--query", "--search"): {"models": _MODELS, "logs": "cnllm logs search TEXT searches conversations"},
+    ("--tools",): {"models": "--can tools lists the models that take tools"},
+    ("--schemas", "--schema"): {"models": "--can schema lists the models that keep to a schema"},
+    ("--options",): {"models": "cnllm models show NAME shows what a model takes"},
+    ("-m", "--model"): {
+        "logs": "cnllm logs search TEXT searches conversations; cnllm logs cost --by model sums by model"
+    },
+    ("-r", "--response", "-c", "--current", "--cid", "--conversation", "-s", "--short"): {
+        "logs": "cnllm logs show [ID] prints a conversation"
+    },
+}
+
+_CAPABILITIES = {
+    "tools": (
+        "tool",
+        "tool-use",
+        "tool-call",
+        "tool-calls",
+        "tool-calling",
+        "function",
+        "functions",
+        "function-call",
+        "function-calling",
+    ),
+    "forced-tool": ("tool-choice", "required-tool"),
+    "parallel-tools": ("parallel", "parallel-tool-calls", "parallel-calls", "parallel-function-calling"),
+    "strict-tools": ("strict",),
+    "web-search": ("search", "web", "browsing", "grounding", "internet", "online"),
+    "reasoning": ("think", "thinks", "thinking", "reason", "thought", "cot", "chain-of-thought"),
+    "reasoning-off": ("no-think", "no-thinking", "no-reasoning", "non-thinking", "non-reasoning", "instant"),
+    "reasoning-levels": ("effort", "levels", "reasoning-effort", "thinking-level"),
+    "reasoning-budget": ("budget", "thinking-budget"),
+    "images": (
+        "image",
+        "vision",
+        "visual",
+        "picture",
+        "pictures",
+        "photo",
+        "photos",
+        "multimodal",
+        "ocr",
+        "vlm",
+        "image-input",
+    ),
+    "audio": ("sound", "speech", "voice", "hearing", "audio-input"),
+    "video": ("videos", "video-input", "film"),
+    "files": ("file", "pdf", "pdfs", "document", "documents", "doc", "docs"),
+    "schema": (
+        "structured",
+        "structured-output",
+        "structured-outputs",
+        "json-schema",
+        "response-schema",
+        "response-format",
+    ),
+    "json": ("json-mode", "json-object", "json-output"),
+    "whole": ("no-stream", "non-streaming"),
+}
 
 
 def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
@@ -20,3 +181,55 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
     close = get_close_matches(folded, names, n=3, cutoff=0.65)
     matches = list(dict.fromkeys([*sorted(inside, key=len), *close]))[:3]
     return f"did you mean {' or '.join(names[match] for match in matches)}?" if matches else otherwise
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the most similar word; None where none is similar."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word.casefold(), list(words), n=1, cutoff=0.6)), None)
+
+
+def command_hint(word: str) -> str | None:
+    """Return what cnllm has for a command of another tool."""
+    return _find(_COMMANDS, word)
+
+
+def subcommand_hint(group: str, word: str, commands: Collection[str]) -> str | None:
+    """Return what cnllm has for a command of a group, such as `keys`."""
+    for names, hint in _SUBCOMMANDS.items():
+        own, *words = names
+        if own == group and word in words:
+            return hint
+    close = _SAME_COMMANDS.get(word)
+    close = close if close in commands else nearest(word, commands)
+    return f"did you mean {close}?" if close else None
+
+
+def capability_hint(word: str, names: Iterable[str]) -> str | None:
+    """Return the capability that another word means, or a similar one."""
+    folded = word.replace("_", "-").replace(" ", "-")
+    close = next((name for name, words in _CAPABILITIES.items() if folded in words), nearest(folded, names))
+    return f"did you mean {close}?" if close else None
+
+
+def option_hint(path: str, option: str, options: Iterable[str], *, root: Iterable[str] = ()) -> str | None:
+    """Return what cnllm has for an unknown option of the command `path`: the option of another name, or a similar one.
+
+    `options` are those of the command, `root` those that stand before a command.
+    """
+    group = path.split()[1:2]
+    hint = _find(_OF_CALLS, option) if "--model" in (known := set(options)) and group != ["models"] else None
+    by_group = next((hints for names, hints in _OF_LISTS.items() if option in names), {})
+    hint = hint or by_group.get(group[0] if group else "") or _find(_OF_ALL, option)
+    if hint is not None and (not hint.startswith("-") or hint.split()[0] in known):
+        return hint
+    if not option.startswith("--"):
+        return None
+    names = {name.lstrip("-"): name if name in known else f"cnllm {name}" for name in (*root, *known)}
+    close = nearest(option.lstrip("-"), names)
+    return None if close is None else f"did you mean {names[close]}?"
+
+
+def _find(table: Mapping[tuple[str, ...], str], word: str) -> str | None:
+    return next((hint for names, hint in table.items() if word in names), None)

@@ -57,7 +57,7 @@ def check_origin(name: str, model: Model, url: str) -> None:
         reason, hint = "it belongs to another address", f"--key-env {name} (in Python api_key=) sends it on purpose"
         if file:
             reason = f"{location} sets this address, and that file is not trusted"
-            hint = f"read it, then `cnllm registry trust {file}`; --key-env or api_key= sends a key on purpose"
+            hint = f"read it, then `cnllm registry trust {file}`; --key-env (in Python api_key=) sends a key on purpose"
         else:
             hint += "; for a server of your own: -m openai-compatible/ID"
         advice = ownership.ownership_advice(file)
@@ -66,7 +66,7 @@ def check_origin(name: str, model: Model, url: str) -> None:
         raise Untrusted(
             f"{name} would go to {origin} unencrypted",
             origin=origin,
-            hint="use https; --key-env or api_key= sends a key on purpose",
+            hint="use https; --key-env (in Python api_key=) sends a key on purpose",
         )
 
 

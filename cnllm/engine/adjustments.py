@@ -19,7 +19,10 @@ from cnllm.types.lenient_json import replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["Ledger", "MessageNote"]
+__all__ = ["ADJUST", "Ledger", "MessageNote"]
+
+ADJUST = "-p on_unsupported=adjust (in Python on_unsupported='adjust')"
+"""How to allow adjustments, for hints: on the command line, and in Python. The gateway names its header instead."""
 
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
@@ -180,7 +183,7 @@ class Ledger:
         if hint is None:
             hint = "change the option"
             if self.policy == "error":
-                hint = "change the option, or allow adjustments (on_unsupported='adjust')"
+                hint = f"change the option, or allow adjustments: {ADJUST}"
         note = self._build_note(code, flag, subject, reason)
         origin = f" ({note.where})" if note.where else ""
         raise CannotSend(

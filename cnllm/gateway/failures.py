@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from cnllm.engine.adjustments import ADJUST
 from cnllm.errors import (
     BadKey,
     BadRequest,
@@ -140,8 +141,8 @@ def failure_of(
     message = error.message
     if isinstance(error, EndpointError) and error.code and error.code not in message:
         message = f"{message} ({error.code})"
-    if error.hint and not isinstance(error, EndpointError | StreamCut):  # its hint is for Python
-        message = f"{message}; {error.hint}"
+    if error.hint and not isinstance(error, EndpointError | StreamCut):  # their hints are for Python
+        message = f"{message}; {error.hint.replace(ADJUST, f'the header {POLICY_HEADER}: adjust')}"
     elif len(error.targets) > 1:
         message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, model)

@@ -59,6 +59,8 @@ class NameSearch:
                 close=current,
                 hint=f"use one of these names, for example {current[0]}",
             )
+        if not name.strip():
+            return UnknownModel("the name of the model is empty", hint="`cnllm models list` lists all")
         if len(name) > _LONGEST_NAME:
             message = f"no model is called {name[:_LONGEST_NAME]}… ({len(name):,} characters)"
             return UnknownModel(message, hint="`cnllm models list` lists all")

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from cnllm.cli.language.catalogue import WORD
+from cnllm.cli.output.errors import command_line_form
 
 __all__ = ["OTHER", "PACKAGE", "PRINTED", "SKIPPED", "Message", "messages"]
 
@@ -264,7 +265,7 @@ def _texts(node: ast.AST) -> Iterator[Message]:
         message = _message(node)
         if message is not None:
             for line in message.text.splitlines():
-                text = line.strip("\b ·").removeprefix("cnllm: ")
+                text = command_line_form(line.strip("\b ·").removeprefix("cnllm: "))
                 if _is_message(text, is_template=message.is_template):
                     yield msgspec.structs.replace(message, text=text)
         if isinstance(node, ast.JoinedStr):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm import Registry
+from cnllm import CannotSend, Client, Registry
 
 from .support import KEY, Machine, Server, http
 
@@ -38,7 +38,65 @@ WRONG = [
     (("keys", "set"), "for example: cnllm keys set", "--help"),
     (("batch", "in.csv", "-m", "glm-4.7"), "for example: cnllm batch", "--help"),
     (("serve", "--port", "abc"), "'abc' is not a whole number", "valid integer"),
+    # words of other tools
+    (("models", "list", "--can", "vision"), "did you mean images?", "--can takes"),
+    (("models", "list", "--can", "PDF"), "did you mean files?", "--can takes"),
+    (("models", "list", "--can", "tools,thinking"), "did you mean reasoning?", "--can takes"),
+    (("models", "list", "--can", "function_calling"), "did you mean tools?", "--can takes"),
+    (("models", "list", "-q", "glm"), "cnllm models list PART", "--help"),
+    (("models", "options"), "cnllm models show NAME", "--help"),
+    (("call", "-m", "glm-4.7", "-o", "temperature", "0.5", "x"), "--temperature 0.5", "--help"),
+    (("chat", "-m", "glm-4.7", "-o", "temperature", "0.5"), "-p temperature=0.5", "--help"),
+    (("call", "-m", "glm-4.7", "-p", "lang", "French", "x"), "-p lang=French", "--help"),
+    (("call", "--cid", "3f2a", "x"), "--conversation ID", "--mcp"),
+    (("call", "--thinking", "x"), "--reasoning LEVEL", "--help"),
+    (("call", "-x", "x"), "--schema", "--help"),
+    (("logs", "-q", "x"), "cnllm logs search TEXT", "--help"),
+    (("logs", "list", "-r"), "cnllm logs show", "--help"),
+    (("keys", "get", "zai"), "no command shows a key", "did you mean"),
+    (("install", "llm-x"), "there are no plugins", "put the text in quotes"),
+    (("plugins",), "cnllm call plugins", "no key"),
+    (("embed", "x"), "has no embeddings", "did you mean"),
+    (("run", "glm-4.7", "hi"), "call -m MODEL", "put the text in quotes"),
+    (("show", "me", "the", "sea"), "cnllm call 'show me the sea'", "did you mean"),
+    # letters in the wrong place
+    (("--modle", "x", "hi"), "did you mean --model?", "--tool"),
+    (("--verion",), "did you mean cnllm --version?", "--conversation"),
+    (("call", "--maxtokens", "3", "x"), "did you mean --max-tokens?", "--help"),
+    (("batch", "--concurency", "3"), "did you mean --concurrency?", "--help"),
+    (("launch", "--modle", "x"), "did you mean --model?", "--help"),
+    (("keys", "lst"), "did you mean list? cnllm keys has", "list?;"),
+    (("aliases", "rm", "x"), "did you mean remove?", "--help"),
+    (("modles", "list"), "did you mean models?", "put the text in quotes"),
+    (("models", "list", "--provider", "zia"), "did you mean zai?", "lists them"),
+    # values that no endpoint takes
+    (("call", "-m", "glm-4.7", "--max-tokens", "0", "x"), "max_tokens must be at least 1", "no key"),
+    (("call", "-m", "glm-4.7", "--max-tokens", "-5", "x"), "nothing was sent", "no key"),
+    (("chat", "-m", "glm-4.7", "--temperature", "-1"), "temperature must be at least 0", "no key"),
+    (("call", "-m", "glm-4.7", "-p", "top_p=5", "x"), "top_p must be from 0 to 1", "no key"),
+    (("batch", "in", "-m", "glm-4.7", "-o", "out", "--max-tokens", "0"), "max_tokens must be at least 1", "no key"),
+    (("call", "-m", "", "x"), "the name of the model is empty", "is called"),
 ]
+
+
+def test_a_mistyped_part_of_a_name_has_a_suggestion(machine: Machine) -> None:
+    for part, name in (("gml", "glm"), ("deepsek", "deepseek"), ("claude-opuss", "claude-opus")):
+        done = machine.run("models", "list", part)
+        assert f"no model name contains {part}\n  did you mean {name}" in done.err
+
+
+def test_a_hint_for_python_and_the_command_line_names_the_option_alone(machine: Machine) -> None:
+    missing = machine.run("call", "-m", "glm-4.7", "x").err
+    assert "--simulate" in missing
+    refused = ("call", "-m", "glm-4.7", "-p", "on_unsupported=error", "-p", "temperature=9", "--plan", "x")
+    done = machine.run(*refused)
+    done.fails(2, "-p on_unsupported=adjust")
+    for text in (missing, done.err):
+        assert "Python" not in text, text
+        assert "'adjust'" not in text, text
+    with pytest.raises(CannotSend) as caught:
+        Client(simulate=True).plan("glm-4.7", "x", on_unsupported="error", temperature=9)
+    assert "on_unsupported='adjust'" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("args", "hint", "never"), WRONG, ids=str)

@@ -79,7 +79,7 @@ def test_a_group_lists_its_commands_in_chinese(chinese: Machine) -> None:
 
 
 def test_an_error_and_its_hint_are_chinese(chinese: Machine) -> None:
-    chinese.run("call", "-m", "glm-9", "hi").fails(2, "没有名为 glm-9 的模型\n", "是不是想用 glm")
+    chinese.run("call", "-m", "glm-9", "hi").fails(2, "没有名为“glm-9”的模型\n", "是不是想用 glm")
     chinese.run("call", "-m", "glm-4.7", "hi").fails(
         2, "没有 zai 的密钥：ZAI_API_KEY", "没有设置", "cnllm keys set ZAI_API_KEY"
     )

@@ -41,8 +41,13 @@ class _LaunchCommand(options.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            from cnllm.cli.suggestion import option_hint
+
+            names = [name for param in self.get_params(ctx) for name in param.opts]
+            hint = option_hint(ctx.command_path, error.option_name, names)
             raise errors.UsageError(
-                f"cnllm launch has no option {error.option_name}", "options of the client stand after --"
+                f"cnllm launch has no option {error.option_name}",
+                f"{hint} " * (hint is not None) + "options of the client stand after --",
             ) from error
 
 

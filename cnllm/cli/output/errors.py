@@ -30,6 +30,7 @@ __all__ = [
     "PARTIAL",
     "WHOLE",
     "WRONG",
+    "command_line_form",
     "enable_debug",
     "error_text",
     "exit_status",
@@ -154,6 +155,19 @@ def _line(text: str) -> str:
 
 def error_text(error: BaseException) -> tuple[str, str | None]:
     """Return what is wrong, and what to do next if that is known."""
+    message, hint = _message_and_hint(error)
+    return message, command_line_form(hint) if hint else hint
+
+
+def command_line_form(text: str) -> str:
+    """Return a text without what it says in brackets for Python."""
+    return _FOR_PYTHON.sub("", text)
+
+
+_FOR_PYTHON = re.compile(r" \(in Python:? (?:[^()]|\([^()]*\))*\)")
+
+
+def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
     if isinstance(error, UnknownModel):
@@ -192,12 +206,18 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
     hint = getattr(error, "hint", None)
     if hint is None and error.ctx is not None:
         hint = _usage_hint(error, error.ctx)
-    message = _KIND.sub(lambda match: f"is not {_KINDS[match[1]]}", error.format_message()).rstrip(".")
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):  # the hint has the guess
+        message = f"there is no option {error.option_name}"
+    elif (match := _NO_COMMAND.match(message)) is not None:
+        message = f"there is no command {match[1]}"
+    message = _KIND.sub(lambda match: f"is not {_KINDS[match[1]]}", message).rstrip(".")
     first = message.split(" ")[0]
     return (message if first[1:].isupper() else message[:1].lower() + message[1:]), hint  # not the name of a variable
 
 
 _KIND = re.compile(r"is not a valid (float|integer)(?: range)?")
+_NO_COMMAND = re.compile(r"No such command '([^']*)'")
 _KEY_OPTION = re.compile(r"--?(api[-_]?)?(key|token)")
 _KINDS = {"float": "a number", "integer": "a whole number"}
 
@@ -209,15 +229,33 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
         lines = [line.strip() for line in (ctx.command.epilog or "").splitlines()]
         if (example := next((line for line in lines if line.startswith(path)), None)) is not None:
             return f"for example: {example}"
-    elif isinstance(error, click.NoSuchOption) and _KEY_OPTION.fullmatch(error.option_name):
-        if any("--key-env" in option.opts for option in ctx.command.params):
-            return "no option takes a key: store it with cnllm keys set, or name its variable with --key-env"
-    elif isinstance(ctx.command, click.Group) and error.message.startswith("No such command"):
-        return f"{path} has {', '.join(ctx.command.list_commands(ctx))}"
+    elif isinstance(error, click.NoSuchOption):
+        if (hint := _option_hint(error.option_name, ctx)) is not None:
+            return hint
+    elif isinstance(ctx.command, click.Group) and (match := _NO_COMMAND.match(error.message)):
+        from cnllm.cli.suggestion import subcommand_hint
+
+        names = ctx.command.list_commands(ctx)
+        hint = subcommand_hint(ctx.info_name or "", match[1], names)
+        listing = f"{path} has {', '.join(names)}"
+        return listing if hint is None else f"{hint}{' ' if hint.endswith('?') else '; '}{listing}"
     elif isinstance(error, click.BadParameter) and isinstance(error.param, click.Option) and error.param.help:
         option = error.param
         return f"{option.opts[-1]} {option.make_metavar(ctx)}: {option.help}"
     return f"{path} --help shows how it is used"
+
+
+def _option_hint(option: str, ctx: click.Context) -> str | None:
+    """Return what an unknown option may mean."""
+    from cnllm.cli.suggestion import option_hint
+
+    names = [name for param in ctx.command.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
+    if _KEY_OPTION.fullmatch(option) and "--key-env" in names:
+        return "no option takes a key: store it with cnllm keys set, or name its variable with --key-env"
+    root = ctx.find_root()
+    return option_hint(
+        ctx.command_path, option, names, root=[name for p in root.command.get_params(root) for name in p.opts]
+    )
 
 
 class UsageError(click.UsageError):

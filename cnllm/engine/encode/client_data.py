@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm.engine.adjustments import Ledger
+from cnllm.engine.adjustments import ADJUST, Ledger
 from cnllm.engine.encode.mode import Draft
 from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.encode.web_search import is_search, tool_type
@@ -49,7 +49,7 @@ _SEARCH_KEYS = ("web_search_options",)
 """Keys of a body that ask for a web search."""
 _PORTABLE_KEYS = ("type", "function", "custom", CACHE_MARK, "defer_loading")
 """Keys of a function that stay on any wire: the engine decides about marks of the cache and about deferral."""
-_HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
+_HINT = f"leave it out, or allow adjustments: {ADJUST}"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
 

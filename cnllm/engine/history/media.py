@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.adjustments import Ledger
+from cnllm.engine.adjustments import ADJUST, Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.errors import CnllmError
 from cnllm.protocols import wire as find_wire
@@ -311,7 +311,7 @@ class _Reader:
         return True
 
 
-_HINT = "ask a model that reads it, or allow to leave it out (on_unsupported='adjust')"
+_HINT = f"ask a model that reads it, or allow to leave it out: {ADJUST}"
 
 
 def _is_file(part: Opaque) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import operator
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ EXAMPLES = options.examples(
     "cnllm models list --hosts kimi-k3",
     "cnllm models list --can images --json | jq -r '.[].name'",
 )
+_WORDS = re.compile(r"[a-z]{3,}")
 HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (IN / OUT)")
 
 
@@ -142,8 +144,20 @@ def _list(
         stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
     elif not rows:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
+        if (
+            close := _similar(text, [*listing.models, *(word for words in short.values() for word in words)])
+        ) is not None:
+            stdio.print_line(f"  did you mean {close}?")
     elif not as_json and (retired or not with_catalogue):
         stdio.print_line(f"{len(current)} models{left_out}")
+
+
+def _similar(text: str, names: Iterable[str]) -> str | None:
+    """Return the name, or the word of a name, that is most similar to a text."""
+    from cnllm.cli.suggestion import nearest
+
+    ids = {name.casefold().rpartition("/")[2] for name in names}
+    return nearest(text, sorted(ids | {word for name in names for word in _WORDS.findall(name.casefold())}))
 
 
 def _hosts(model: str) -> list[str]:
@@ -199,8 +213,7 @@ class _Filters:
         context: int | None,
         maybe: bool,
     ) -> None:
-        hint = "cnllm models list lists them"
-        self.providers = {_match_name(p.casefold(), listing.providers, "provider", hint) for p in providers}
+        self.providers = {_provider(p, listing.providers) for p in providers}
         words = [word for word in ",".join(capabilities).split(",") if word.strip()]
         self.capabilities = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
         self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
@@ -226,17 +239,22 @@ class _Filters:
 
 
 def _capability(word: str, kinds: list[str]) -> str:
-    return _match_name(word.strip().casefold(), kinds, "capability", f"--can takes {', '.join(kinds)}")
+    folded = word.strip().casefold()
+    if folded not in kinds:
+        from cnllm.cli.suggestion import capability_hint
+
+        hint = capability_hint(folded, kinds) or f"--can takes {', '.join(kinds)}"
+        raise errors.UsageError(f"there is no capability {folded}", hint)
+    return folded
 
 
-def _match_name(word: str, names: list[str], kind: str, hint: str) -> str:
-    match = next((name for name in names if name.casefold() == word), None)
-    if match is None:
-        from difflib import get_close_matches
+def _provider(word: str, names: list[str]) -> str:
+    found = next((name for name in names if name.casefold() == word.casefold()), None)
+    if found is None:
+        from cnllm.cli.suggestion import suggest
 
-        close = get_close_matches(word, names, n=1)
-        raise errors.UsageError(f"there is no {kind} {word}", f"did you mean {close[0]}?" if close else hint)
-    return match
+        raise errors.UsageError(f"there is no provider {word}", suggest(word, names, "cnllm models list lists them"))
+    return found
 
 
 def _states(row: dict[str, Any], capabilities: tuple[str, ...]) -> list[bool | None]:
