@@ -42,6 +42,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
     seconds: float | None
     window: float | None = None
     faults_shown: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def estimate_run(

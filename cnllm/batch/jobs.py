@@ -94,8 +94,14 @@ class Job(RowRequest):
         self.charged = 0
 
 
+_MOST_MODELS = 20
+
+
 class JobMaker:
-    """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line."""
+    """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line.
+
+    `row_models` are the first models that rows name. A batch asks its own.
+    """
 
     def __init__(
         self,
@@ -111,6 +117,7 @@ class JobMaker:
         self._price = price
         self._cache = cache
         self.doubled: Mapping[int, str] = {}
+        self.row_models: set[str] = set()
 
     def make(self, row: InputRow, seq: int) -> Job:
         """Return the job of a row. One that is not sent has its outcome. Raises as `RowRequest.prepare` does."""
@@ -118,6 +125,8 @@ class JobMaker:
             content = self._reader.content(row)
         except RowFault as fault:
             return _fault(Job(row, None, line_digest(row.number), seq), str(fault))
+        if content.model is not None and len(self.row_models) < _MOST_MODELS:
+            self.row_models.add(content.model)
         row_id = row.number if content.id is None else content.id
         first = self.doubled.get(row.number)
         if first is not None:

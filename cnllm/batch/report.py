@@ -19,7 +19,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `done` and `failed` count the rows of the whole output, `asked` the rows that this run finished. `stopped` is why
     the run ended before its input did; None where it did not. `cost` is that of the whole output, earlier runs
-    included, with the worst case of requests whose cost is unknown. `failures` are counts by class, `notes` by code.
+    included, with the worst case of requests whose cost is unknown; where the answers are `simulated` it is what they
+    would have cost at the price of the model. `failures` are counts by class, `notes` by code.
     `latency` has the seconds below which 50, 90, 95 and 99 percent of the answers lie. `cache_hits` is the share of the
     input tokens that came from the endpoint's cache, None where it does not say. `by_vendor` counts the rows that the
     vendor's batch interface finished in this run, `waiting` those that are still there.
@@ -55,6 +56,7 @@ class Report(Struct, frozen=True, kw_only=True):
     stop_kind: str | None = None
     plot: str | None = None
     messages: tuple[str, ...] = ()
+    simulated: bool = False
 
     @property
     def complete(self) -> bool:

@@ -35,11 +35,12 @@ class RowFault(Exception):
 
 
 class Content(Struct, frozen=True):
-    """The request of a row: its messages and its own options."""
+    """The request of a row: its messages and its own options. `model` is the one that it names, which is not used."""
 
     id: Id | None
     messages: Any
     options: dict[str, Any]
+    model: str | None = None
 
 
 class InputRow(Struct, frozen=True):

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from cnllm._version import VERSION
 from cnllm.batch import identity
 from cnllm.batch.answer_cache import AnswerCache
@@ -311,7 +313,23 @@ class BatchSession:
             maker.make(row, 0) if number < sample_size() else None for number, row in enumerate(self._pending_rows())
         )
         window = None if self.vendor is None else self.vendor.window
-        return estimate_run(jobs, self.lanes, price, self.budget, window)
+        found = estimate_run(jobs, self.lanes, price, self.budget, window)
+        return replace(found, messages=tuple(self._model_message(maker)))
+
+    def _model_message(self, maker: JobMaker) -> list[str]:
+        """Return a line on rows that name another model than the one that is asked."""
+        model = self.lanes[0].model
+        own = {
+            *map(str, self.settings.models),
+            *(name for lane in self.lanes for name in (lane.model.name, lane.model.id)),
+        }
+        others = sorted(maker.row_models - own)
+        if not others:
+            return []
+        names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
+        return [
+            f"some rows name another model ({names}): {model.name} is asked nevertheless, as a batch asks one model"
+        ]
 
     async def _row_chunks(self) -> AsyncIterator[Sequence[InputRow]]:
         """Yield the rows that are left, read in a thread: a pipe may keep it waiting."""
@@ -460,7 +478,12 @@ class BatchSession:
             broken=runner.broken,
             stopped=stopped or None,
             stop_kind=kind if stopped else None,
-            messages=(*(self.vendor.messages if self.vendor is not None else ()), *messages),
+            messages=(
+                *(self.vendor.messages if self.vendor is not None else ()),
+                *messages,
+                *self._model_message(self.jobs if self.vendor is None else self.vendor.jobs),
+            ),
+            simulated=self.settings.simulate,
             by_vendor=self.vendor.answered if self.vendor is not None else 0,
             waiting=self.parts.waiting().count,
             plot=str(plot_path(self.settings.out)) if self.settings.plot and tally.answers else None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Reply
 
-__all__ = ["SiteTest", "all_providers", "describe", "key_providers", "key_variable", "run_test"]
+__all__ = ["SiteTest", "all_providers", "describe", "key_providers", "key_variable", "run_test", "variable_providers"]
 
 _MAX_TOKENS = 16  # some endpoints accept no smaller number
 _PROMPT = "Say OK."
@@ -72,15 +72,22 @@ def key_providers(name: str, registry: Registry) -> list[str]:
     """Return the providers that take a key: a provider's own name, or those of a variable, best first."""
     if (provider := _provider(name, registry)) is not None:
         return [provider]
-    for names in (registry.providers, registry.catalogue_providers()):
-        ranked = [(flags.index(name), len(p), p) for p in names if name in (flags := _keys(p, registry))]
-        if ranked:
-            return [provider for _, _, provider in sorted(ranked)]
-    return []
+    return variable_providers(registry).get(name, [])
 
 
-def _keys(provider: str, registry: Registry) -> list[str]:
-    return registry.resolve(f"{provider}/any").flags.keys or []
+def variable_providers(registry: Registry) -> dict[str, list[str]]:
+    """Return the variables of keys with the providers that read each, best first.
+
+    Those of the catalogue count where no described provider reads the variable.
+    """
+    found: dict[str, list[str]] = {}
+    for providers in (registry.providers, registry.catalogue_providers()):
+        ranked: dict[str, list[tuple[int, int, str]]] = {}
+        for provider in providers:
+            for index, name in enumerate(registry.resolve(f"{provider}/any").flags.keys or ()):
+                ranked.setdefault(name, []).append((index, len(provider), provider))
+        found = {name: [provider for *_, provider in sorted(ranks)] for name, ranks in ranked.items()} | found
+    return found
 
 
 def cheapest_model(provider: str, registry: Registry) -> Model | None:

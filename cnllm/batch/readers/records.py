@@ -66,13 +66,13 @@ def _object_content(value: Mapping[str, Any], template: PromptTemplate | None) -
     if has_messages == has_prompt:
         raise RowFault("both messages and prompt" if has_messages else "neither messages nor prompt")
     options = {name: item for name, item in value.items() if name not in ("id", "custom_id", "messages", "prompt")}
-    options.pop("model", None)
+    model = options.pop("model", None)
     if options.pop("stream", None):
         raise RowFault("a batch does not stream: leave `stream` out")
     messages = value["messages"] if has_messages else value["prompt"]
     if has_prompt and not isinstance(messages, str):
         raise RowFault(f"prompt is {json_kind(messages)}; a text is expected")
-    return Content(row_id, messages, options)
+    return Content(row_id, messages, options, model if isinstance(model, str) else None)
 
 
 # ── OpenAI's batch format ────────────────────────────────────────────────────
@@ -102,7 +102,8 @@ def _batch_content(value: Mapping[str, Any]) -> Content:
         request = decode_request(protocol, body, path=url)
     except (ValueError, TypeError) as error:
         raise RowFault(f"body: {error}") from None
-    return Content(row_id, request.messages, dict(request.options))
+    model = body.get("model")
+    return Content(row_id, request.messages, dict(request.options), model if isinstance(model, str) else None)
 
 
 # ── values of Python ─────────────────────────────────────────────────────────

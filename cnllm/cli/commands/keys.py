@@ -41,11 +41,12 @@ def set_(name: str, value: str | None) -> None:
     cnllm asks for the key, or reads it from stdin. You can also give it as VALUE, but then it stays in the
     history of your shell.
     """
-    from cnllm.cli.key_test import key_variable
+    from cnllm.cli.key_test import key_variable, variable_providers
     from cnllm.config import keys as store
     from cnllm.registry import Registry
 
-    variable = key_variable(name, Registry.load())
+    registry = Registry.load()
+    variable = key_variable(name, registry)
     if value is None:
         value = _read_value(variable)
     errors.hide_secrets(value)
@@ -56,22 +57,54 @@ def set_(name: str, value: str | None) -> None:
     except OSError as error:
         raise errors.UsageError(f"{store.keys_path()} cannot be written: {error.strerror}") from error
     stdio.print_line(f"{variable} is stored in {path}")
+    readers = variable_providers(registry)
+    if variable in readers:
+        stdio.print_line(f"  it is the key of {_listing(readers[variable])}")
+    else:
+        from cnllm.cli.suggestion import suggest
+
+        hint = suggest(variable, readers, f"--key-env {variable} sends it with a call")
+        stdio.print_line(f"  no provider reads this variable; {hint}")
 
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
-    """List the names that have a key in the file, and whether a variable wins over it. No key is shown."""
-    from cnllm.config import keys as store
+    """List the keys in the file, and the variables with keys of providers that are set here. No key is shown.
 
-    used = {name: str(store.key_source(name)) for name in store.key_names()}
-    sources = {"environment": "the variable", "file": "this file"}
+    A variable wins over a key of its name in the file.
+    """
+    from cnllm.cli.key_test import variable_providers
+    from cnllm.config import keys as store
+    from cnllm.registry import Registry
+
+    stored, readers = store.key_names(), variable_providers(Registry.load())
+    names = sorted({*stored, *(name for name in readers if store.key_source(name) == "environment")})
+    rows = [
+        {"name": name, "used": store.key_source(name), "stored": name in stored, "providers": readers.get(name, [])}
+        for name in names
+    ]
+    sources = {"environment": "the variable", "file": "the file"}
     answer.print_listing(
-        [{"name": name, "used": source} for name, source in used.items()],
-        lambda: table(("NAME", "KEY TAKEN FROM"), [(name, localize(sources[source])) for name, source in used.items()]),
-        "no keys are stored; cnllm keys set NAME stores one",
+        rows,
+        lambda: table(
+            ("NAME", "KEY TAKEN FROM", "PROVIDERS"),
+            [
+                (r["name"], localize(sources[r["used"]]), _listing(r["providers"]) or localize("no provider"))
+                for r in rows
+            ],
+        ),
+        "no keys are stored, and no variable of a provider is set; cnllm keys set NAME stores one",
         as_json=as_json,
     )
+
+
+def _listing(providers: Sequence[str]) -> str:
+    """Return the first providers of a list."""
+    return ", ".join(providers[:_MOST]) + (" …" if len(providers) > _MOST else "")
+
+
+_MOST = 4
 
 
 @keys.command(epilog=options.examples("cnllm keys remove ZAI_API_KEY", "cnllm keys remove zai"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import KeyBook
+    from cnllm.gateway.limits.keys import KeyRecord
 
 __all__ = ["serve"]
 
@@ -348,7 +349,8 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
         raise CnllmError(f"--keys-file {path} cannot be read: {reason}", hint="name a text file of keys") from error
-    keys, limited = [], []
+    keys: list[str] = []
+    limited: dict[str, KeyRecord] = {}
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
@@ -357,25 +359,28 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
         if fault := key_fault(key):
             raise CnllmError(f"--keys-file {path}:{number}: this is no key, because {fault}", hint=_KEY_HINT)
         if blank:
-            _keep_limits(f"--keys-file {path}:{number}", key, f"--{options}", book)
-            limited.append(key)
+            limited[key] = _limits_of(f"--keys-file {path}:{number}", key, f"--{options}", book)
         else:
             keys.append(key)
     if not keys and not limited:
         raise CnllmError(f"--keys-file {path} holds no key", hint="write a key on each line")
     if limited and book is not None:
+        from cnllm.gateway.access import digest
+
+        for key, record in limited.items():  # all lines are right: a wrong file changes nothing
+            book.add(digest(key), record)
         book.close()  # so that each worker opens its own file
-    return keys, limited
+    return keys, list(limited)
 
 
-def _keep_limits(where: str, key: str, options: str, book: KeyBook | None) -> None:
-    """Write the limits of a key in a file into the book. Raise `CnllmError` that names the line."""
-    from cnllm.cli.commands.serve_keys import keep_file_key
+def _limits_of(where: str, key: str, options: str, book: KeyBook | None) -> KeyRecord:
+    """Return the limits of a key in a file. Raise `CnllmError` that names the line."""
+    from cnllm.cli.commands.serve_keys import file_key
 
     if book is None:
         raise CnllmError(f"{where}: a key with limits needs a store that lasts", hint="--store sqlite: or redis://HOST")
     try:
-        keep_file_key(book, key, options)
+        return file_key(book, key, options)
     except (CnllmError, click.ClickException) as error:
         text = error.message
         raise CnllmError(f"{where}: {text}", hint=getattr(error, "hint", None)) from error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.gateway.limits.key_use import KeyUse
     from cnllm.gateway.limits.keys import KeyRecord
 
-__all__ = ["keep_file_key", "keys", "teams"]
+__all__ = ["file_key", "keys", "teams"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -214,8 +214,8 @@ def list_teams(store: str, *, as_json: bool) -> None:
     _list(store, as_json=as_json, teams=True)
 
 
-def keep_file_key(book: KeyBook, key: str, text: str) -> None:
-    """Write the limits of a key that stands in a file into a book. `text` has the options of `keys add`, and `--name`.
+def file_key(book: KeyBook, key: str, text: str) -> KeyRecord:
+    """Return the limits of a key that stands in a file. `text` has the options of `keys add`, and `--name`.
 
     Raise `CnllmError` or `click.UsageError` for options that mean nothing.
     """
@@ -236,7 +236,7 @@ def keep_file_key(book: KeyBook, key: str, text: str) -> None:
     record = limits_of(replace(_new(name), is_in_file=True), given)
     record = record if old is None else replace(record, created=old.created)
     _check_team(book, record)
-    book.add(digest(key), record)
+    return record
 
 
 # ── books ────────────────────────────────────────────────────────────────────
@@ -309,6 +309,8 @@ def _list(store: str, *, as_json: bool, teams: bool) -> None:
         else "there are no keys; cnllm serve keys add NAME makes one",
         as_json=as_json,
     )
+    if not as_json and any(use.record.is_in_file and use.record.revoked is None for use in uses):
+        stdio.print_line("a key of a keys file is valid where --keys-file of a gateway has it")
 
 
 def _cells(use: KeyUse) -> tuple[str, ...]:
@@ -319,7 +321,8 @@ def _cells(use: KeyUse) -> tuple[str, ...]:
     spent = ", ".join(f"{amount} {currency}" for currency, amount in row["spent"].items())
     if use.unpriced:
         spent = ", ".join(filter(None, [spent, localize(f"{use.unpriced} of unknown cost")]))
-    state = localize_word(row["state"]) if record.revoked is None else localize(f"revoked {_time(record.revoked)}")
+    word = "in a keys file" if record.is_in_file and row["state"] == "in use" else row["state"]
+    state = localize_word(word) if record.revoked is None else localize(f"revoked {_time(record.revoked)}")
     return (
         record.name,
         state,

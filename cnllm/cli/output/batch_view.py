@@ -143,7 +143,9 @@ def report_lines(report: Report) -> Iterator[str]:
     if report.input_tokens or report.output_tokens:
         cached = "" if report.cache_hits is None else f", {report.cache_hits:.0%} of the input from the cache"
         yield f"tokens: {report.input_tokens:,} in, {report.output_tokens:,} out{cached}"
-    if report.cost is not None:
+    if report.cost is not None and report.simulated:
+        yield f"cost: {report.cost:f} {report.currency} at the model's price; nothing was paid"
+    elif report.cost is not None:
         yield f"cost: {report.cost:f} {report.currency}, {report.run_cost:f} of it in this run"
     if report.from_cache:
         yield f"answers of other runs: {report.from_cache:,}"
@@ -185,3 +187,4 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
         yield "time: unknown, the limits of the endpoint are; --rpm and --tpm tell them"
     else:
         yield f"time: {duration(estimate.seconds)} or more, by the limits a minute"
+    yield from estimate.messages

@@ -72,10 +72,12 @@ class FlagDifference(TypedDict):
 
 
 class Key(TypedDict):
-    """A stored key, and which one is used: the file's, or the variable of the same name."""
+    """A key, and which one is used: the file's, or the variable of the same name. `providers` read it, best first."""
 
     name: str
     used: Literal["file", "environment"]
+    stored: bool
+    providers: list[str]
 
 
 class Alias(TypedDict):
