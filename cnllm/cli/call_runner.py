@@ -106,6 +106,7 @@ class CallRunner:
     def run(self) -> int:
         """Send the request, or print it."""
         with self._open, closing(self.log):
+            self.log.print_beginning()
             if self.params["quote"]:
                 return self._show_quote()
             if self.form == "plan":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -307,8 +308,27 @@ _COUNT = click.IntRange(min=1)
 
 
 def examples(*lines: str) -> str:
-    """Build an epilog that click prints unchanged."""
-    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
+    """Build an epilog that click prints unchanged. A line that is too long for a terminal of 80 columns is broken."""
+    shown = (f"  {piece}" for line in lines for piece in _fold(line))
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *shown])
+
+
+def _fold(line: str) -> Iterator[str]:
+    """Yield a command in lines of a shell, broken before an option or another command."""
+    rest, indent = line, ""
+    while len(indent + rest) > _EXAMPLE_WIDTH:
+        ends = [match.start(1) for match in _BREAKS.finditer(rest) if match[1] is not None]
+        fitting = [end for end in ends if len(indent) + end + 2 <= _EXAMPLE_WIDTH]
+        if not ends or not (end := max(fitting, default=ends[0])):
+            break
+        yield f"{indent}{rest[:end]} \\"
+        rest, indent = rest[end:].lstrip(), "    "
+    yield indent + rest
+
+
+_EXAMPLE_WIDTH = 76
+_BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
+"""An option with quoted text, quoted text, or a space at which a line may break."""
 
 
 def model(*, required: bool = True) -> Decorator:
@@ -323,15 +343,16 @@ def model(*, required: bool = True) -> Decorator:
     )
 
 
-tool = click.option(
-    "-T",
-    "--tool",
-    metavar="NAME",
-    multiple=True,
-    help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable. "
-    "--tools of cnllm call only offers tools.",
-)
-"""The option `--tool NAME`, which may be repeated."""
+def tool(function: Any, *, offers: bool = False) -> Any:
+    """Add the option `--tool NAME`, which may be repeated. `offers`: the command has `--tools`, too."""
+    text = (
+        "A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable. "
+        "--tools only offers tools."
+        if offers
+        else "A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. "
+        "Repeatable."
+    )
+    return click.option("-T", "--tool", metavar="NAME", multiple=True, help=text)(function)
 
 
 def mcp(function: Any) -> Any:

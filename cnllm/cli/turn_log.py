@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["LoggedTurn", "TurnLog", "choose_model", "logs_calls", "open_log"]
 
 
+_MOST_WORDS = 60  # characters of a prompt in a line
+
+
 class TurnLog:
     """The store, as a call or a chat uses it. It is opened only to read a conversation or to write a turn."""
 
@@ -41,6 +44,19 @@ class TurnLog:
                 errors.print_error(
                     "logs are off: this turn will not be part of the conversation", "turn them on: cnllm logs on"
                 )
+
+    def print_beginning(self) -> None:
+        """Print which conversation goes on: its id, model, time and first words. One without turns prints nothing."""
+        if self._store is None or self._conversation is None or not self._conversation.turns():
+            return
+        from cnllm.cli.output import terminal, transcript
+
+        last = self._store.summary(self._conversation.id)
+        words = " ".join(last.prompt.split())
+        words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
+        count = f"{last.turns} turn{'' if last.turns == 1 else 's'}"
+        when = transcript.local_time(last.last)
+        stdio.print_line(terminal.escape(f"continuing {last.id} after {count} ({last.models[-1]}, {when}): {words}"))
 
     def begin(self) -> None:
         """Begin a new conversation with the next turn."""

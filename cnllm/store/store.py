@@ -129,9 +129,10 @@ class Store:
         """Return summaries of the conversations, the newest first."""
         limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
-        return [self._summary(row[0]) for row in self._file.rows(query, limit)]
+        return [self.summary(row[0]) for row in self._file.rows(query, limit)]
 
-    def _summary(self, id_: str) -> ConversationSummary:
+    def summary(self, id_: str) -> ConversationSummary:
+        """Return the summary of a conversation that has a turn."""
         from cnllm.store.records import ConversationSummary, state_of, sum_by_currency
 
         turns = self._file.rows(

@@ -136,7 +136,10 @@ def test_extra_body_goes_out_verbatim_with_a_note(machine: Machine) -> None:
 def test_every_parameter_of_the_registry_is_an_option(machine: Machine) -> None:
     listed, known = set(options.PARAMETERS), Registry.load().parameters()
     assert known - listed == {"reasoning_effort"}  # help shows --reasoning, which fits every endpoint
-    assert "there is no option" not in machine.run("call", "-m", "glm-4.7", "--plan", "--reasoning-effort", "low", "hi").err
+    assert (
+        "there is no option"
+        not in machine.run("call", "-m", "glm-4.7", "--plan", "--reasoning-effort", "low", "hi").err
+    )
     assert listed <= known
     helps = {command: machine.run(command, "--help-all").out for command in ("call", "chat")}
     for name in (*options.PARAMETERS, "system"):

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         ("system = x", ["not TOML", "line 1"]),
         ("variables = { input = 'x' }", ["$input is the text of the call"]),
         ("options = { reasoning = 'lots' }", ["'lots' is not a reasoning level"]),
-        ("options = { temperature = 'hot' }", ["temperature", "is a number"]),
+        ("options = { temperature = 'hot' }", ["temperature", "a number is expected"]),
         ("options = { seed = 2026-01-31 }", ["seed", "no JSON value"]),
         ("options = { deep = { er = [07:30:00] } }", ["deep", "no JSON value"]),
         ("options = { temperature = nan }", ["temperature", "no JSON value"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -18,7 +19,8 @@ EXAMPLES = options.examples(
     "cnllm call -c 'And at sunset?'",
     "cnllm call --model glm-4.7 --quote -f report.md 'Sum it up.'",
     "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
-    "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr; cnllm call -t tr -p lang=French 'Good morning'",
+    "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr",
+    "cnllm call -t tr -p lang=French 'Good morning'",
     "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
     "cnllm call --model glm-4.7 --mcp 'uvx mcp-server-time' 'What time is it in Oslo?'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
@@ -48,7 +50,7 @@ HELP = options.Help(
 @click.option(
     "--tools", metavar="FILE", type=click.Path(), help="JSON: tools to offer; cnllm runs none. --tool runs one."
 )
-@options.tool
+@partial(options.tool, offers=True)
 @options.mcp
 @click.option(
     "--approve",

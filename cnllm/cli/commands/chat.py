@@ -128,13 +128,12 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
                 sessions.append(ChatSession(client, log, box, model, settings))
             except (ValueError, TypeError) as error:
                 raise errors.UsageError(str(error), errors.CORRECT) from error
+            log.print_beginning()
             _greet(sessions[0])
             return _turns(sessions[0], turns, ChatQuestion(template, extras))
 
 
 def _greet(session: ChatSession) -> None:
-    if session.count:
-        stdio.print_line(f"continuing after {session.count} turn{'' if session.count == 1 else 's'}")
     if sys.stdin.isatty():
         stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 

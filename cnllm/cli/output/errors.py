@@ -217,6 +217,7 @@ def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
 
 
 _KIND = re.compile(r"is not a valid (float|integer)(?: range)?")
+_CONTINUED = re.compile(r" \\\n\s*")
 _NO_COMMAND = re.compile(r"No such command '([^']*)'")
 _KEY_OPTION = re.compile(r"--?(api[-_]?)?(key|token)")
 _KINDS = {"float": "a number", "integer": "a whole number"}
@@ -226,7 +227,7 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
     """Return an example for a missing value, what the option is for a wrong one, and else where to read on."""
     path = ctx.command_path
     if isinstance(error, click.MissingParameter):
-        lines = [line.strip() for line in (ctx.command.epilog or "").splitlines()]
+        lines = [line.strip() for line in _CONTINUED.sub(" ", ctx.command.epilog or "").splitlines()]
         if (example := next((line for line in lines if line.startswith(path)), None)) is not None:
             return f"for example: {example}"
     elif isinstance(error, click.NoSuchOption):

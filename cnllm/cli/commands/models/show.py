@@ -67,7 +67,11 @@ def show(model: str, *, explain: bool, issues: bool, protocol: str | None, base_
         }
         answer.print_json(summary.row(resolved, short) | more)
     else:
-        answer.print_line(_card(resolved, registry.wires(model), registry.sites(resolved.provider)))
+        chosen = client_factory.choose_site(registry, model, offline=True, protocol=protocol, base_url=base_url)
+        sites = registry.sites(resolved.provider)
+        answer.print_line(
+            _card(resolved, registry.wires(model), sites, chosen if chosen.name != resolved.name else None)
+        )
 
 
 def _print_issues(model: Model, *, as_json: bool) -> None:
@@ -86,7 +90,8 @@ def _print_issues(model: Model, *, as_json: bool) -> None:
 
 
 # ── one model in short ───────────────────────────────────────────────────────
-def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]]) -> str:
+def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]], chosen: Model | None) -> str:
+    """Return the facts of a model. `chosen` is the one at the site that the keys of this environment choose."""
     from cnllm.model_facts.summary import endpoint
 
     flags = model.flags
@@ -105,6 +110,7 @@ def _card(model: Model, wires: list[str], sites: dict[str, dict[str, Any]]) -> s
         ),
         ("keys", localize(_keys(flags.keys))),
         ("sites", _sites(model.provider, sites)),
+        ("your key", "" if chosen is None else localize("; ".join(n.did for n in chosen.notes if n.code == "site"))),
         ("context", localize(_context(limits))),
         ("output", format_count(limits.output if limits else None)),
         ("input", ", ".join(map(localize_word, flags.input or [UNKNOWN]))),
