@@ -58,6 +58,9 @@ __all__ = [
     "Untrusted",
 ]
 
+ADJUST = "-p on_unsupported=adjust (in Python on_unsupported='adjust')"
+"""How to allow adjustments, for hints: on the command line, and in Python. The gateway names its header instead."""
+
 
 class Meaning(NamedTuple):
     """The consequences of a failure.

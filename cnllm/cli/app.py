@@ -84,7 +84,7 @@ def _require_text(rest: list[str]) -> None:
         return
     from difflib import get_close_matches
 
-    from cnllm.cli.suggestion import command_hint
+    from cnllm.cli.output.suggestion import command_hint
 
     folded = word.casefold()
     close = get_close_matches(folded, COMMANDS, n=1) if word.isidentifier() else []  # "What?" is a question

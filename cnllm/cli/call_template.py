@@ -60,7 +60,7 @@ class Filled:
 
 def load_template(name: str) -> Template:
     """Read a template. Raise `UsageError` with similar names if there is none."""
-    from cnllm.cli.suggestion import suggest
+    from cnllm.cli.output.suggestion import suggest
     from cnllm.config import templates
 
     try:

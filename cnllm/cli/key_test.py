@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cnllm.cli.output import errors
-from cnllm.cli.suggestion import suggest
+from cnllm.cli.output.suggestion import suggest
 from cnllm.errors import (
     BadKey,
     CnllmError,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from cnllm.cli import completion
 from cnllm.cli.language.messages import translate
 from cnllm.cli.lazy_command import LazyGroup
 from cnllm.cli.output import errors
+from cnllm.cli.output.format import fold_command
 from cnllm.cli.output.terminal import display_width
 from cnllm.registry.levels import LEVELS
 
@@ -309,26 +309,8 @@ _COUNT = click.IntRange(min=1)
 
 def examples(*lines: str) -> str:
     """Build an epilog that click prints unchanged. A line that is too long for a terminal of 80 columns is broken."""
-    shown = (f"  {piece}" for line in lines for piece in _fold(line))
+    shown = (f"  {piece}" for line in lines for piece in fold_command(line))
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *shown])
-
-
-def _fold(line: str) -> Iterator[str]:
-    """Yield a command in lines of a shell, broken before an option or another command."""
-    rest, indent = line, ""
-    while len(indent + rest) > _EXAMPLE_WIDTH:
-        ends = [match.start(1) for match in _BREAKS.finditer(rest) if match[1] is not None]
-        fitting = [end for end in ends if len(indent) + end + 2 <= _EXAMPLE_WIDTH]
-        if not ends or not (end := max(fitting, default=ends[0])):
-            break
-        yield f"{indent}{rest[:end]} \\"
-        rest, indent = rest[end:].lstrip(), "    "
-    yield indent + rest
-
-
-_EXAMPLE_WIDTH = 76
-_BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
-"""An option with quoted text, quoted text, or a space at which a line may break."""
 
 
 def model(*, required: bool = True) -> Decorator:

@@ -34,7 +34,7 @@ def find(
     assumed = _price(price)
     if target not in registry.providers:
         if not _LOOKS_LIKE_ADDRESS.search(target):
-            from cnllm.cli.suggestion import suggest
+            from cnllm.cli.output.suggestion import suggest
 
             hint = suggest(target, registry.providers, "give the URL of an endpoint, with http:// or https://")
             raise errors.UsageError(f"{target} is neither a URL nor a provider", hint)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cnllm.cli.builtin_tools import SAFE
 from cnllm.cli.output.errors import UsageError
-from cnllm.cli.suggestion import suggest
+from cnllm.cli.output.suggestion import suggest
 
 if TYPE_CHECKING:
     from cnllm.cli.mcp_servers import McpServers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm.errors import CannotSend
+from cnllm.errors import ADJUST, CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note, Part
 from cnllm.types.client_data import counted
@@ -19,10 +19,7 @@ from cnllm.types.lenient_json import replace_surrogates
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode
 
-__all__ = ["ADJUST", "Ledger", "MessageNote"]
-
-ADJUST = "-p on_unsupported=adjust (in Python on_unsupported='adjust')"
-"""How to allow adjustments, for hints: on the command line, and in Python. The gateway names its header instead."""
+__all__ = ["Ledger", "MessageNote"]
 
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 

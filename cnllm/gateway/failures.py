@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cnllm.engine.adjustments import ADJUST
 from cnllm.errors import (
+    ADJUST,
     BadKey,
     BadRequest,
     CannotSend,

@@ -197,8 +197,8 @@ OTHER = (
 
 WORDS = (
     # states and origins of conversations, and of keys of a gateway
-    "done", "partial", "failed", "interrupted", "running", "simulated", "replayed", "in use", "in a keys file", "revoked",
-    "expired",
+    "done", "partial", "failed", "interrupted", "running", "simulated", "replayed", "in use", "in a keys file",
+    "revoked", "expired",
     # how a model reasons, what it reads, and whether it is served
     "toggle", "always", "never", "no-reasoning", "text", "image", "audio", "video", "file", "retired", "preview",
     "current",

@@ -286,3 +286,33 @@ def test_a_cap_needs_no_currency_and_gives_no_advice_that_does_not_help(machine:
     assert " CNY is spent, and the next row may cost " in stopped
     assert machine.run(*command, "0.0028").status == 2, "nothing more fits"
     assert machine.run(*command, stopped.rpartition(" ")[2]).out.startswith(f"{int(done.out.split()[0]) + 1} done")
+
+
+def test_a_simulated_batch_says_that_nothing_was_paid(machine: Machine, tmp_path: Path) -> None:
+    source = str(rows(tmp_path, prompts(2)))
+    done = machine.run(
+        "batch", source, "-m", "glm-4.7", "-o", str(tmp_path / "o"), "--simulate", "--max-cost", "1", "--no-plot"
+    )
+    assert done.status == 0
+    assert "USD at the model's price; nothing was paid" in done.out
+
+
+@pytest.mark.parametrize("openai", [False, True])
+def test_rows_of_another_model_are_named(machine: Machine, tmp_path: Path, openai: bool) -> None:
+    def row(number: int, model: str) -> dict[str, object]:
+        if openai:
+            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+            return {"custom_id": str(number), "method": "POST", "url": "/v1/chat/completions", "body": body}
+        return {"id": number, "prompt": "Hi", "model": model}
+
+    run = ("batch", "IN", "-m", "glm-4.7", "-o", str(tmp_path / "o"), "--simulate", "--no-plot")
+    for models, others in ((("glm-4.7", "zai/glm-4.7"), ()), (("gpt-5", "glm-4.7", "kimi-k3"), ("gpt-5", "kimi-k3"))):
+        source = rows(tmp_path, [row(number, model) for number, model in enumerate(models)])
+        for more in (("--dry-run",), ()):
+            (tmp_path / "o").unlink(missing_ok=True)
+            (tmp_path / "o.state").unlink(missing_ok=True)
+            out = machine.run(run[0], str(source), *run[2:], *more).out
+            line = next((line for line in out.splitlines() if "another model" in line), "")
+            assert all(name in line for name in others), out
+            assert bool(line) == bool(others), out
+            assert "zai/glm-4.7 is asked" in line or not others

@@ -243,3 +243,17 @@ def test_thinking_alone_is_not_whole_in_any_form(machine: Machine) -> None:
                 done = machine.run(*CALL, form, way, "--no-log", "hi")
             assert done.status == 3, (form, way, done)
             assert "answer-missing" in done.out
+
+
+def test_a_call_says_which_conversation_goes_on(machine: Machine, server: Server) -> None:
+    first = "Why is the sky blue, and why does it turn red when the day ends and the sun is low?"
+    machine.run("call", "-m", "home/m", first)
+    (row,) = machine.run("logs", "list", "--json").json()
+    for args in (("-c",), ("--conversation", row["id"][:6])):
+        done = machine.run("call", *args, "And?")
+        line = next(line for line in done.err.splitlines() if line.startswith("continuing "))
+        assert row["id"] in line
+        assert "home/m" in line
+        assert "Why is the sky blue" in line
+        assert len(line) < 160
+    assert "continuing" not in machine.run("call", "-m", "home/m", "New.").err

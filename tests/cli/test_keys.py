@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -138,3 +139,27 @@ def test_the_name_of_a_variable_keeps_its_capitals(machine: Machine) -> None:
     done = machine.run("keys", "set", "ZAI_API_KEY", stdin="")
     assert (done.status, done.out) == (2, "")
     assert "ZAI_API_KEY: " in done.err
+
+
+def test_a_stored_key_says_who_reads_it(machine: Machine) -> None:
+    assert "it is the key of zai" in machine.run("keys", "set", "ZAI_API_KEY", KEY).err
+    assert "did you mean ZAI_API_KEY" in machine.run("keys", "set", "ZIA_API_KEY", KEY).err
+    done = machine.run("keys", "set", "SOME_TOKEN", KEY)
+    assert (done.status, done.out) == (0, "")
+    assert "no provider reads this variable; --key-env SOME_TOKEN sends it" in done.err
+
+
+def test_the_list_names_the_variables_that_are_set_and_no_value(machine: Machine) -> None:
+    machine.run("keys", "set", "ZAI_API_KEY", KEY)
+    machine.env |= {"OPENAI_API_KEY": "sk-of-the-environment", "UNRELATED_API_KEY": "sk-unrelated-012345"}
+    done = machine.run("keys", "list")
+    assert re.search(r"ZAI_API_KEY +this file +zai", done.out)
+    assert "OPENAI" not in done.out
+    assert "set in the environment: OPENAI_API_KEY, the key of openai" in done.err
+    assert "UNRELATED" not in done.err
+    for secret in (KEY, "sk-of-the-environment"):
+        assert secret not in done.out + done.err
+    machine.run("keys", "remove", "zai")
+    empty = machine.run("keys", "list")
+    assert "no keys are stored" in empty.err
+    assert "OPENAI_API_KEY" in empty.err

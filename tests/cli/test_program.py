@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_tools_that_are_offered_and_tools_that_run_name_each_other(machine: Mach
     runs, _, offers = help_all.partition("-T, --tool NAME")[2].partition("--tools FILE")
     assert "--tools" in runs
     assert "--tool " in offers.partition("--tool-choice C")[0]
+
+
+def test_help_fits_a_terminal_of_80_columns_and_its_examples_are_whole_commands(machine: Machine) -> None:
+    for path, command in commands():
+        shown = machine.run(*path, "--help").out
+        assert not [line for line in shown.splitlines() if len(line) > 80], path
+        lines = (command.epilog or "").replace("\b\n", "").partition("xamples:\n")[2]
+        for line in lines.replace(" \\\n", " ").splitlines():
+            shlex.split(line)  # raises where a quote is open
 
 
 def test_no_example_in_the_help_names_a_retired_model() -> None:

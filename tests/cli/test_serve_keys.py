@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import stat
 import time
@@ -189,3 +190,28 @@ def test_a_file_of_keys_has_their_limits(machine: Machine) -> None:
     for line, word in (("k --rpm many", "keys:1"), ("k --team nobody", "nobody"), ("k --what 1", "--what")):
         file.write_text(line)
         machine.run("serve", "--simulate", "--keys-file", str(file)).fails(2, word)
+
+
+def test_a_wrong_keys_file_changes_nothing(machine: Machine) -> None:
+    file = machine.home / "keys"
+    file.write_text("sk-first-0123456789 --name first --rpm 5\nsk-second-0123456789 --rpm many\n")
+    machine.run("serve", "--simulate", "--keys-file", str(file)).fails(2, f"{file}:2")
+    assert machine.run("serve", "keys", "list", "--json").json() == []
+
+
+def test_the_list_says_of_a_key_of_a_file_that_its_file_decides(machine: Machine) -> None:
+    file = machine.home / "keys"
+    file.write_text("sk-first-0123456789 --name first --rpm 5\n")
+    gateway = machine.start("serve", "--simulate", "--json", "--keys-file", str(file))
+    try:
+        assert gateway.stdout is not None
+        assert gateway.stdout.readline()
+    finally:
+        gateway.terminate()
+        gateway.communicate(timeout=60)
+    file.unlink()
+    machine.run("serve", "keys", "add", "other")
+    done = machine.run("serve", "keys", "list")
+    rows = dict(re.findall(r"^(first|other) +(in a keys file|in use)", done.out, re.MULTILINE))
+    assert rows == {"first": "in a keys file", "other": "in use"}
+    assert "where --keys-file of a gateway has it" in done.err

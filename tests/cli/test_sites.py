@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -166,3 +167,15 @@ def test_the_gateway_chooses_at_each_request(machine: Machine, map_to: str | Non
         finally:
             process.terminate()
             process.communicate()
+
+
+def test_show_names_the_site_that_the_keys_choose(machine: Machine) -> None:
+    def shown(name: str, **env: str) -> str:
+        return machine.run("models", "show", name, env=env).out
+
+    assert "your key" not in shown("glm-4.7")
+    assert "your key" not in shown("glm-4.7", ZAI_API_KEY="k")
+    assert re.search(
+        r"your key +zhipuai \(https://\S+\): ZHIPUAI_API_KEY is set", shown("glm-4.7", ZHIPUAI_API_KEY="k")
+    )
+    assert "your key" not in shown("zai/glm-4.7", ZHIPUAI_API_KEY="k")

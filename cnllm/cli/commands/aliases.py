@@ -67,8 +67,8 @@ def _add(target: str) -> str:
 @click.argument("name", shell_complete=completion.complete_aliases)
 def remove(name: str) -> None:
     """Remove an alias from your own files. Built-in ones stay."""
+    from cnllm.cli.output.suggestion import suggest
     from cnllm.cli.own_registry import change_file
-    from cnllm.cli.suggestion import suggest
     from cnllm.registry import Registry
     from cnllm.registry_files.edit import remove_alias
 

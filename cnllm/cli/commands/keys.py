@@ -61,42 +61,42 @@ def set_(name: str, value: str | None) -> None:
     if variable in readers:
         stdio.print_line(f"  it is the key of {_listing(readers[variable])}")
     else:
-        from cnllm.cli.suggestion import suggest
+        from cnllm.cli.output.suggestion import nearest
 
-        hint = suggest(variable, readers, f"--key-env {variable} sends it with a call")
-        stdio.print_line(f"  no provider reads this variable; {hint}")
+        stdio.print_line(f"  no provider reads this variable; --key-env {variable} sends it with a call")
+        if (close := nearest(variable, readers, 0.8)) is not None:
+            stdio.print_line(f"  did you mean {close}?")
 
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
 @options.as_json("an array")
 def list_(*, as_json: bool) -> None:
-    """List the keys in the file, and the variables with keys of providers that are set here. No key is shown.
+    """List the names that have a key in the file, and whether a variable wins over it. No key is shown.
 
-    A variable wins over a key of its name in the file.
+    The variables of providers that are set go to stderr.
     """
     from cnllm.cli.key_test import variable_providers
     from cnllm.config import keys as store
     from cnllm.registry import Registry
 
-    stored, readers = store.key_names(), variable_providers(Registry.load())
-    names = sorted({*stored, *(name for name in readers if store.key_source(name) == "environment")})
-    rows = [
-        {"name": name, "used": store.key_source(name), "stored": name in stored, "providers": readers.get(name, [])}
-        for name in names
-    ]
-    sources = {"environment": "the variable", "file": "the file"}
+    used = {name: str(store.key_source(name)) for name in store.key_names()}
+    sources = {"environment": "the variable", "file": "this file"}
+    readers = {} if as_json else variable_providers(Registry.load())
     answer.print_listing(
-        rows,
+        [{"name": name, "used": source} for name, source in used.items()],
         lambda: table(
             ("NAME", "KEY TAKEN FROM", "PROVIDERS"),
             [
-                (r["name"], localize(sources[r["used"]]), _listing(r["providers"]) or localize("no provider"))
-                for r in rows
+                (name, localize(sources[source]), _listing(readers.get(name, ())) or localize("no provider"))
+                for name, source in used.items()
             ],
         ),
-        "no keys are stored, and no variable of a provider is set; cnllm keys set NAME stores one",
+        "no keys are stored; cnllm keys set NAME stores one",
         as_json=as_json,
     )
+    for name in sorted(readers):
+        if name not in used and store.key_source(name) == "environment":
+            stdio.print_line(f"set in the environment: {name}, the key of {_listing(readers[name])}")
 
 
 def _listing(providers: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def remove(name: str) -> None:
 def _stored_variable(name: str, names: list[str]) -> str:
     """Return the stored variable of a provider. Raise `UsageError` with similar names."""
     from cnllm.cli.key_test import all_providers
-    from cnllm.cli.suggestion import suggest
+    from cnllm.cli.output.suggestion import suggest
     from cnllm.config.redact import looks_secret
     from cnllm.registry import Registry
 

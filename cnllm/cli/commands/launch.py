@@ -41,7 +41,7 @@ class _LaunchCommand(options.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            from cnllm.cli.suggestion import option_hint
+            from cnllm.cli.output.suggestion import option_hint
 
             names = [name for param in self.get_params(ctx) for name in param.opts]
             hint = option_hint(ctx.command_path, error.option_name, names)
@@ -135,7 +135,7 @@ def _resume_advice(client: str, model: str, resume: str, *, simulate: bool) -> C
 
 def _not_installed(client: str, name: str, entry: KnownClient) -> errors.UsageError:
     """Return the error for a client that is not on this machine: how to install it, or which clients are known."""
-    from cnllm.cli.suggestion import suggest
+    from cnllm.cli.output.suggestion import suggest
     from cnllm.launch.setup import ANY, clients
 
     hint = f"{entry.title}: {entry.install}"

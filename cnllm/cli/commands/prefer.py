@@ -48,7 +48,7 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
 
 
 def _provider(name: str, registry: Registry) -> str:
-    from cnllm.cli.suggestion import suggest
+    from cnllm.cli.output.suggestion import suggest
 
     found = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
     if found is None:

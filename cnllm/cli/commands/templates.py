@@ -61,7 +61,7 @@ def show(name: str) -> None:
 @click.argument("name", shell_complete=completion.complete_templates)
 def remove(name: str) -> None:
     """Remove a template."""
-    from cnllm.cli.suggestion import suggest
+    from cnllm.cli.output.suggestion import suggest
     from cnllm.config.templates import remove_template, template_names
 
     if not remove_template(name):

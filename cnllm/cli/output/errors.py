@@ -234,7 +234,7 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
         if (hint := _option_hint(error.option_name, ctx)) is not None:
             return hint
     elif isinstance(ctx.command, click.Group) and (match := _NO_COMMAND.match(error.message)):
-        from cnllm.cli.suggestion import subcommand_hint
+        from cnllm.cli.output.suggestion import subcommand_hint
 
         names = ctx.command.list_commands(ctx)
         hint = subcommand_hint(ctx.info_name or "", match[1], names)
@@ -248,7 +248,7 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
 
 def _option_hint(option: str, ctx: click.Context) -> str | None:
     """Return what an unknown option may mean."""
-    from cnllm.cli.suggestion import option_hint
+    from cnllm.cli.output.suggestion import option_hint
 
     names = [name for param in ctx.command.get_params(ctx) for name in (*param.opts, *param.secondary_opts)]
     if _KEY_OPTION.fullmatch(option) and "--key-env" in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.language.messages import localize_word
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN",
+    "fold_command",
     "format_amount",
     "format_count",
     "format_price",
@@ -74,3 +77,21 @@ def format_price(price: dict[str, Any] | None) -> str:
     if input_price is None and output_price is None:
         return UNKNOWN
     return f"{format_amount(input_price)} / {format_amount(output_price)} {price.get('currency') or ''}".rstrip()
+
+
+def fold_command(line: str) -> Iterator[str]:
+    """Yield a command in lines of a shell, broken before an option or another command."""
+    rest, indent = line, ""
+    while len(indent + rest) > _EXAMPLE_WIDTH:
+        ends = [match.start(1) for match in _BREAKS.finditer(rest) if match[1] is not None]
+        fitting = [end for end in ends if len(indent) + end + 2 <= _EXAMPLE_WIDTH]
+        if not ends or not (end := max(fitting, default=ends[0])):
+            break
+        yield f"{indent}{rest[:end]} \\"
+        rest, indent = rest[end:].lstrip(), "    "
+    yield indent + rest
+
+
+_EXAMPLE_WIDTH = 76
+_BREAKS = re.compile(r"(?<!\S)-\S+ (?:'[^']*'|\"[^\"]*\")|'[^']*'|\"[^\"]*\"|( )(?=[-|'\"]|cnllm )")
+"""An option with quoted text, quoted text, or a space at which a line may break."""

@@ -72,12 +72,10 @@ class FlagDifference(TypedDict):
 
 
 class Key(TypedDict):
-    """A key, and which one is used: the file's, or the variable of the same name. `providers` read it, best first."""
+    """A stored key, and which one is used: the file's, or the variable of the same name."""
 
     name: str
     used: Literal["file", "environment"]
-    stored: bool
-    providers: list[str]
 
 
 class Alias(TypedDict):

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm.engine.adjustments import ADJUST, Ledger
+from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
 from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.encode.web_search import is_search, tool_type
 from cnllm.engine.options import EXTRA_PARAMS
-from cnllm.errors import CannotSend
+from cnllm.errors import ADJUST, CannotSend
 from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Fields, snake_case

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.adjustments import ADJUST, Ledger
+from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
-from cnllm.errors import CnllmError
+from cnllm.errors import ADJUST, CnllmError
 from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model

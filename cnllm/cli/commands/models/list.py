@@ -154,7 +154,7 @@ def _list(
 
 def _similar(text: str, names: Iterable[str]) -> str | None:
     """Return the name, or the word of a name, that is most similar to a text."""
-    from cnllm.cli.suggestion import nearest
+    from cnllm.cli.output.suggestion import nearest
 
     ids = {name.casefold().rpartition("/")[2] for name in names}
     return nearest(text, sorted(ids | {word for name in names for word in _WORDS.findall(name.casefold())}))
@@ -241,7 +241,7 @@ class _Filters:
 def _capability(word: str, kinds: list[str]) -> str:
     folded = word.strip().casefold()
     if folded not in kinds:
-        from cnllm.cli.suggestion import capability_hint
+        from cnllm.cli.output.suggestion import capability_hint
 
         hint = capability_hint(folded, kinds) or f"--can takes {', '.join(kinds)}"
         raise errors.UsageError(f"there is no capability {folded}", hint)
@@ -251,7 +251,7 @@ def _capability(word: str, kinds: list[str]) -> str:
 def _provider(word: str, names: list[str]) -> str:
     found = next((name for name in names if name.casefold() == word.casefold()), None)
     if found is None:
-        from cnllm.cli.suggestion import suggest
+        from cnllm.cli.output.suggestion import suggest
 
         raise errors.UsageError(f"there is no provider {word}", suggest(word, names, "cnllm models list lists them"))
     return found

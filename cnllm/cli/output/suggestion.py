@@ -45,7 +45,7 @@ _SUBCOMMANDS = {
 }
 _SAME_COMMANDS = {"ls": "list", "rm": "remove", "delete": "remove", "unset": "remove", "del": "remove", "cat": "show"}
 
-_OF_ALL = {
+_OF_ALL: dict[tuple[str, ...], str] = {
     ("-v", "--verbose", "-V"): "--debug shows a traceback; notes and usage are always on stderr",
     ("--output", "--format", "--output-format"): "--json prints JSON",
 }
@@ -183,11 +183,11 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(names[match] for match in matches)}?" if matches else otherwise
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the most similar word; None where none is similar."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word.casefold(), list(words), n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(word, list(words), n=1, cutoff=cutoff)), None)
 
 
 def command_hint(word: str) -> str | None:
