@@ -24,6 +24,7 @@ FIGURES: dict[str, str] = {
     "nested": "objects, lists and dates as arguments",
     "pick": "the right tool among 50",
     "chain": "calls that build on results",
+    "reasoning": "a number that stands only in the reasoning of the turn before",
     "chinese": "tasks in Chinese",
     "schema": "answers fit the schema",
     "structured": "answers to a schema are right",
@@ -59,8 +60,8 @@ class Median(Struct, frozen=True):
 class HostFigures(Struct, frozen=True):
     """The figures of one host; null where nothing was measured.
 
-    `precision`, `recall` and `f1` are of calls where they belong. `recovered` counts calls that stood in the text,
-    `empty` turns that held nothing. `cost` is that of one right task.
+    `precision`, `recall` and `f1` are of calls where they belong. `lost` counts calls that did not come as calls,
+    `recovered` those of them that stood in the text, `empty` turns that held nothing. `cost` is that of one right task.
     """
 
     host: str
@@ -68,6 +69,7 @@ class HostFigures(Struct, frozen=True):
     precision: float | None
     recall: float | None
     f1: float | None
+    lost: int
     recovered: int
     empty: int
     first: Median | None
@@ -108,9 +110,10 @@ def sum_up(host: str, results: Sequence[TaskResult]) -> HostFigures:
     precision = round(hits / (hits + misplaced), 6) if hits + misplaced else None
     recall = round(hits / len(needed), 6) if needed else None
     missed = len(needed) - hits
-    right = sum(result.problem is None for result in results)
-    costs = [Decimal(result.cost) for result in results if result.cost is not None]
-    whole = bool(results) and len(costs) == len(results) and bool(right)
+    measured = [result for result in results if result.marks]  # the others were not asked
+    right = sum(result.problem is None for result in measured)
+    costs = [Decimal(result.cost) for result in measured if result.cost is not None]
+    whole = len(costs) == len(measured) and bool(right)
     notes: dict[str, int] = {}
     for result in results:
         for note in result.notes:
@@ -121,6 +124,7 @@ def sum_up(host: str, results: Sequence[TaskResult]) -> HostFigures:
         precision=precision,
         recall=recall,
         f1=round(2 * hits / (2 * hits + misplaced + missed), 6) if hits + misplaced + missed else None,
+        lost=sum(result.lost for result in results),
         recovered=sum(result.recovered for result in results),
         empty=sum(result.empty for result in results),
         first=_median([result.first for result in results if result.first is not None]),

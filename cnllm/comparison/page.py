@@ -30,6 +30,7 @@ _ZH = {
     "nested": "参数里的对象、列表和日期正确",
     "pick": "从 50 个工具里选对",
     "chain": "依赖前面结果的连续调用",
+    "reasoning": "只写在上一轮思考里的数字",
     "chinese": "中文任务",
     "schema": "回答符合 schema",
     "structured": "按 schema 的回答内容正确",
@@ -158,7 +159,8 @@ def _rows(report: PageReport) -> Iterator[str]:
         shares = [column.shares.get(figure) for column in columns]
         if any(shares):
             yield _row(_both(about, _ZH[figure]), [_share(share) for share in shares])
-    yield _row(_both("calls read from the text", "从文字里读出的调用"), [str(column.recovered) for column in columns])
+    yield _row(_both("calls that the host lost", "托管方丢失的调用"), [str(column.lost) for column in columns])
+    yield _row(_both("of them, read from the text", "其中从文字里读出的"), [str(c.recovered) for c in columns])
     yield _row(_both("turns that came back empty", "空回复"), [str(column.empty) for column in columns])
     yield _row(_both("F1 of calls", "调用的 F1"), ["–" if c.f1 is None else f"{c.f1:.3f}" for c in columns])
     yield _row(_both("first piece", "第一段"), [_median(column.first, " s") for column in columns])

@@ -23,7 +23,7 @@ from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent
-from cnllm.types import Message, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
+from cnllm.types import Message, Reasoning, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
 
 __all__ = [
     "Budget",
@@ -97,8 +97,9 @@ class HostEntry(Struct, frozen=True):
 class TaskResult(Struct, frozen=True):
     """The outcome of a task: for each figure that it belongs to, whether it is good, and what was measured.
 
-    `problem` says what is wrong, None where all is right. `recovered` counts calls that the host left in the text,
-    from where cnllm reads them, `empty` turns that held nothing. `notes` are the codes of what was changed in the
+    `problem` says what is wrong, None where all is right. `lost` counts calls that are missing among those on the
+    wire, `recovered` those of them that the host left in the text, from where cnllm reads them, `empty` turns that held
+    nothing. A task without marks was not asked. `notes` are the codes of what was changed in the
     request for this host. Times are in seconds, `first` to the first piece of content.
     """
 
@@ -106,6 +107,7 @@ class TaskResult(Struct, frozen=True):
     kind: str
     marks: dict[str, bool]
     problem: str | None
+    lost: int = 0
     recovered: int = 0
     empty: int = 0
     first: float | None = None
@@ -191,7 +193,17 @@ def request_hash(plan: Plan) -> str:
 
 def first_request(host: Host, task: Task) -> Plan:
     """Return the first request of a task."""
-    return _request(host.model, task, [Message.user(task.prompt)])
+    return _request(host.model, task, _opening(host, task))
+
+
+def _opening(host: Host, task: Task) -> list[Message]:
+    """Return the messages before the first request."""
+    messages = [Message.user(task.prompt)]
+    if task.thought is not None:
+        call = ToolCall("call_0", task.tools[0]["function"]["name"], {"digits": 5}, '{"digits": 5}')
+        messages += [Message("assistant", (Reasoning(task.thought), call), by=host.model.name)]
+        messages += [Message.tool(call.id, '{"ready": true}')]
+    return messages
 
 
 def _request(model: Model, task: Task, messages: list[Message]) -> Plan:
@@ -205,12 +217,18 @@ def _request(model: Model, task: Task, messages: list[Message]) -> Plan:
 
 # ── one task ─────────────────────────────────────────────────────────────────
 def run_task(host: Host, task: Task, ask: Ask) -> tuple[TaskResult, list[Exchange]]:
-    """Ask a host one task, as far as it goes right. Raise `AllowanceSpent` where the next request may cost too much."""
-    messages = [Message.user(task.prompt)]
+    """Ask a host one task, as far as it goes right. Raise `AllowanceSpent` where the next request may cost too much.
+
+    A host to which cnllm does not send reasoning back is not asked what stands only there.
+    """
+    messages = _opening(host, task)
     exchanges: list[Exchange] = []
     judge = _Judge(task)
     for number, step in enumerate(task.steps):
         plan = _request(host.model, task, messages)
+        if task.fact.encode() not in plan.content:
+            judge.note(plan)
+            break
         exchange = ask(task, number, plan)
         exchanges.append(exchange)
         reply = judge.read(plan, step, _read(plan, exchange))
@@ -275,7 +293,7 @@ class _Judge:
         self._schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in task.tools}
         self.problem: str | None = None
         self._marks: dict[str, bool] = {}
-        self._recovered = self._empty = 0
+        self._lost = self._recovered = self._empty = 0
         self._first: float | None = None
         self._rates: list[float] = []
         self._costs: list[Decimal] = []
@@ -285,7 +303,7 @@ class _Judge:
 
     def read(self, plan: Plan, step: Step, turn: _Turn) -> Reply | None:
         """Judge one reply."""
-        self._notes |= {note.code for note in plan.notes}
+        self.note(plan)
         reply = turn.reply
         self._mark("answered", reply is not None)
         if reply is None:
@@ -301,10 +319,14 @@ class _Judge:
         elif self._task.schema is not None:
             self._judge_answer(step, reply)
         else:
-            if self._task.tools and len(self._task.steps) == 1:
+            if self._task.tools and len(self._task.steps) == 1 and self._task.thought is None:
                 self._mark("restraint", not reply.tool_calls, "a tool was called for nothing")
             self._judge_text(step, reply)
         return reply
+
+    def note(self, plan: Plan) -> None:
+        """Take up what was changed in a request."""
+        self._notes |= {note.code for note in plan.notes}
 
     def _measure(self, turn: _Turn, reply: Reply) -> None:
         if self._first is None:
@@ -322,6 +344,8 @@ class _Judge:
         on_wire = [call for call in (*reply.tool_calls, *reply.incomplete) if call.via == "wire"]
         lost = [call for call in reply.tool_calls if call.via != "wire"]
         is_empty = not reply.text.strip() and not reply.tool_calls and not reply.incomplete
+        if on_wire or lost or is_empty:  # a plain answer may be the model's choice
+            self._lost += max(0, len(step.calls) - len(on_wire))
         self._recovered += len(lost)
         self._empty += is_empty
         reason = (
@@ -382,6 +406,7 @@ class _Judge:
             kind=task.kind,
             marks=marks,
             problem=self.problem,
+            lost=self._lost,
             recovered=self._recovered,
             empty=self._empty,
             first=self._first,

@@ -37,7 +37,11 @@ class Step(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """A task: what is sent, and the right steps. `turns` is the number of requests that it takes."""
+    """A task: what is sent, and the right steps. `turns` is the number of requests that it takes.
+
+    With `thought` the model has had a turn already: it thought this, and called the first tool. `fact` is the part of
+    the thought that stands nowhere else.
+    """
 
     name: str
     kind: str
@@ -48,6 +52,8 @@ class Task(Struct, frozen=True):
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
     cut: bool = False
+    thought: str | None = None
+    fact: str = ""
 
     @property
     def turns(self) -> int:
@@ -156,6 +162,20 @@ def _chain(rng: random.Random, index: int) -> dict[str, Any]:
     return {"prompt": f"Which account belongs to the card {card}? Use the tools.", "tools": tools, "steps": steps}
 
 
+def _reasoning(rng: random.Random, index: int) -> dict[str, Any]:
+    tool = _tool("ready", "Say that you have a number in mind.", {"digits": _NUMBER})
+    fact, zh = str(rng.randint(10_000, 99_999)), index % 2 == 1
+    prompt = "Choose a number with five digits, and write it in your thoughts alone. Then call the tool ready. "
+    prompt += f"After its result, answer with your number alone. (Game {rng.randint(100, 999)})"
+    thought = f"My number is {fact}. I must not write it anywhere else. Now I call ready."
+    if zh:
+        prompt = "请想一个五位数，只写在你的思考里，然后调用工具 ready。拿到结果后，只回答你想的数字。"
+        prompt += f"（第 {rng.randint(100, 999)} 局）"
+        thought = f"我想的数字是 {fact}，不能写在别处。现在调用 ready。"
+    fields = {"prompt": prompt, "tools": (tool,), "steps": (Step(words=(fact,)),), "language": "zh" if zh else "en"}
+    return {**fields, "thought": thought, "fact": fact}
+
+
 def _structured(rng: random.Random, index: int) -> dict[str, Any]:
     name, age, city = rng.choice(_NAMES), rng.randint(19, 88), rng.choice(_CITIES)
     skills = rng.sample(_WORDS, 3)
@@ -210,6 +230,7 @@ KINDS: dict[str, Kind] = {
     "pick": Kind(_pick, 25, "a template that cuts long lists of tools hides the right one"),
     "chain": Kind(_chain, 24, "a template may lose results, ids or reasoning of earlier turns"),
     "restraint": Kind(_restraint, 11, "a host that forces tools calls where none is needed"),
+    "reasoning": Kind(_reasoning, 20, "hosts drop the reasoning of earlier turns, which the model needs", fixed=True),
     "structured": Kind(_structured, 20, "hosts accept a schema and ignore it", fixed=True),
     "cut": Kind(_cut, 20, "a reply that a limit cut has to say so", fixed=True),
     "exact": Kind(_exact, 20, "quantised weights repeat themselves or lose count in long outputs", fixed=True),

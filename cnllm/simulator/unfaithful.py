@@ -5,6 +5,7 @@
     ignored-schemas     arguments and structured answers have values of the wrong type
     repetition          the second half of a text repeats its last words, as bad quantisation makes models do
     truncation=40       a text ends after 40 tokens, and the finish reason does not say so
+    forgotten-thoughts  a number that stands only in the reasoning of an earlier turn is another one
     slow=0.2            waits 0.2 seconds before each piece of a stream
 
 Separate several with `;`.
@@ -13,6 +14,7 @@ Separate several with `;`.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from typing import Any
 
@@ -28,6 +30,8 @@ __all__ = ["HostFaults", "UnfaithfulHost", "read_host_faults"]
 
 _LOOP = 4  # pieces of text that a model repeats
 _LEAST = 12  # pieces of a text in which a repetition can be seen
+_NUMBER = re.compile(r"\d{3,}")
+_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
 
 
 class HostFaults(Struct, frozen=True):
@@ -38,6 +42,7 @@ class HostFaults(Struct, frozen=True):
     ignored_schemas: bool = False
     repetition: bool = False
     truncation: int = 0
+    forgotten_thoughts: bool = False
     slow: float = 0.0
 
 
@@ -84,6 +89,8 @@ class UnfaithfulHost:
             reply = replace(reply, calls=calls, text=_with_wrong_types(reply.text) if wants_json else reply.text)
         if reply.calls and (faults.lost_calls or faults.leaked_calls):
             reply = self._without_lost_calls(reply)
+        if faults.forgotten_thoughts:
+            reply = replace(reply, text=_without_thoughts(request, reply.text))
         pieces = split_pieces(reply.text)
         if faults.repetition and len(pieces) >= _LEAST:
             half = pieces[: len(pieces) // 2]
@@ -110,6 +117,19 @@ class UnfaithfulHost:
             return reply
         text = reply.text + (write_calls(tuple(leaked)) if leaked else "")
         return replace(reply, calls=tuple(kept), text=text, finish="tool_calls" if kept else "stop")
+
+
+def _without_thoughts(request: ParsedRequest, text: str) -> str:
+    """Return a text in which each number that only reasoning of earlier turns holds is another one."""
+    written = " ".join([turn.text for turn in request.turns] + [str(turn.calls) for turn in request.turns])
+    thoughts = " ".join(str(turn.wire) for turn in request.turns if turn.role == "assistant")
+
+    def forget(match: re.Match[str]) -> str:
+        number = match[0]
+        known = number in written or number not in thoughts
+        return number if known else number.translate(_OTHER_DIGITS)
+
+    return _NUMBER.sub(forget, text)
 
 
 def _hits(number: int, every: int) -> bool:

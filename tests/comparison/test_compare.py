@@ -29,6 +29,7 @@ limits  = {{ context = 9000, output = 8000 }}
 price   = {{ currency = "USD", input = 1, output = 2 }}
 tools.supported = true
 schema.methods = ["json_schema"]
+reasoning = {{ mode = "always", fields = ["reasoning_content"], replay = "tool-turns" }}
 """
     for name in ("home", "away")
 )
@@ -86,7 +87,7 @@ def test_the_tasks_of_a_seed_are_the_same_and_those_of_another_are_not() -> None
     assert make_tasks(1, 40, most_tokens=9000) == one
     assert [task.name for task in one] == [task.name for task in two]
     assert [task.prompt for task in one] != [task.prompt for task in two]
-    turns = [task.turns for task in make_tasks(5, 200, most_tokens=9000) if task.tools]
+    turns = [task.turns for task in make_tasks(5, 200, most_tokens=9000) if task.tools and task.thought is None]
     assert sum(turns) == 200
 
 
@@ -115,16 +116,45 @@ def test_a_parser_that_loses_every_twentieth_call_is_named(registry: Registry) -
         ("ignored-schemas", {"valid", "schema"}),
         ("repetition", {"exact"}),
         ("truncation=40", {"exact", "cut"}),
+        ("forgotten-thoughts", {"reasoning"}),
     ],
 )
 def test_each_fault_is_named(registry: Registry, faults: str, figures: set[str]) -> None:
     assert figures <= worse(run(registry, faults, turns=200))
 
 
+def test_a_number_that_stands_only_in_earlier_reasoning_is_what_a_host_without_it_gets_wrong(
+    registry: Registry, tmp_path: Path
+) -> None:
+    report = run(registry, "forgotten-thoughts", turns=40)
+    shares = [figures.shares for figures in report.figures]
+    assert (shares[0]["reasoning"].good, shares[1]["reasoning"].good) == (shares[0]["reasoning"].tasks, 0)
+    assert {task.partition("-")[0] for task in report.problems["away/m"]} == {"reasoning"}
+    for task in report.settings.tasks:
+        if task.thought is not None:
+            assert task.fact in task.thought
+            assert task.fact not in task.prompt
+    # cnllm sends no reasoning to a host that is not known to want it: then there is nothing to judge
+    path = tmp_path / "overlay.toml"
+    path.write_text(OVERLAY.replace('replay = "tool-turns"', 'replay = "unknown"'))
+    unknown = Registry.load(path)
+    report = run(unknown, turns=40)
+    for figures, host in zip(report.figures, report.hosts, strict=True):
+        assert "reasoning" not in figures.shares
+        assert figures.changed["reasoning-replay"] > 0
+        assert figures.cost is not None
+        assert not any(exchange.task.startswith("reasoning") for exchange in host.exchanges)
+    assert compare(replay=report.to_json(), registry=unknown).to_json() == report.to_json()
+
+
 def test_a_call_that_was_left_in_the_text_is_counted_apart(registry: Registry) -> None:
+    report = run(registry, "lost-calls=7; leaked-calls=5")
+    home, away = report.figures
+    assert (home.lost, home.recovered) == (0, 0)
+    assert 0 < away.recovered < away.lost
     report = run(registry, "leaked-calls=5")
     away = report.figures[1]
-    assert away.recovered > 0
+    assert 0 < away.recovered == away.lost
     assert away.shares["kept"].good < away.shares["kept"].tasks
     assert set(report.problems["away/m"].values()) == {"a call stands in the text"}
 

@@ -218,7 +218,8 @@ def _rows(report: Comparison) -> Iterator[tuple[str, ...]]:
         if any(shares):
             yield (about, *("–" if share is None else f"{share.good} of {share.tasks}" for share in shares))
     yield ("F1 of calls where they belong", *(_number(column.f1, "") for column in columns))
-    yield ("calls read from the text", *(str(column.recovered) for column in columns))
+    yield ("calls that the host lost", *(str(column.lost) for column in columns))
+    yield ("of them, read from the text", *(str(column.recovered) for column in columns))
     yield ("turns that came back empty", *(str(column.empty) for column in columns))
     yield ("first piece, median", *(_median(column.first, " s") for column in columns))
     yield ("tokens a second, median", *(_median(column.rate, "") for column in columns))

@@ -36,7 +36,7 @@ EXAMPLES = options.examples(
     metavar="FAULTS",
     default="",
     help="Answer as a host with faults: lost-calls=20, leaked-calls=20, ignored-schemas, repetition, truncation=40, "
-    "slow=0.2; several with ;.",
+    "forgotten-thoughts, slow=0.2; several with ;.",
 )
 @click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
 @click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
