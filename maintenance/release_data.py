@@ -15,17 +15,18 @@ import datetime
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typing import TYPE_CHECKING, Any
 
 import cnllm
+from cnllm.config.signatures import public_bytes, read_signing_key
 from cnllm.errors import CnllmError
 from cnllm.registry.merge import merge_tables
 from cnllm.registry.read import read
 from cnllm.registry_files.updates.patch_file import data_text
 from cnllm.registry_files.updates.release import check_release, signed_release
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _COMMENT = "# Limits, prices and other facts on models. It holds no address, no key and no header.\n"
 
@@ -42,7 +43,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         head = {"made_for": options.made_for, "release": {"date": options.date.isoformat(), "serial": options.serial}}
-        content, line = release(options.files, head, options.name, _key(options.key))
+        key = read_signing_key(options.key.read_bytes(), str(options.key))
+        content, line = release(options.files, head, options.name, key)
     except (CnllmError, OSError, ValueError) as error:
         sys.stderr.write(f"release_data: {' '.join(str(error).split())}\n")
         return 2
@@ -57,17 +59,9 @@ def release(files: Sequence[Path], head: dict[str, Any], name: str, key: Ed25519
     for file in files:
         models = merge_tables(models, dict(read(file, is_data=True).data.get("models", {})))
     content = signed_release(data_text(_COMMENT, head, models).encode(), name, key)
-    public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    public = public_bytes(key)
     check_release(content, "the release", {name: public})
     return content, f'{name} = "{base64.b64encode(public).decode()}"'
-
-
-def _key(path: Path) -> Ed25519PrivateKey:
-    """Return the key in a PEM file."""
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError(f"{path} holds no Ed25519 key")
-    return key
 
 
 if __name__ == "__main__":

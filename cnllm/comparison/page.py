@@ -14,7 +14,7 @@ from typing import Protocol
 from cnllm.comparison.figures import FIGURES, HostFigures, Median, Share, Verdict
 from cnllm.comparison.run import Exchange, HostEntry, Settings
 
-__all__ = ["render_page"]
+__all__ = ["render_drawing", "render_page"]
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 _LONGEST = 4000
@@ -224,3 +224,65 @@ def _response(exchange: Exchange) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}\n…\n{text[-_LONGEST // 2 :]}"
+
+
+# ── the drawing ──────────────────────────────────────────────────────────────
+_DRAWN = {
+    "kept": "calls that came",
+    "valid": "valid arguments",
+    "structured": "right to a schema",
+    "exact": "exact lists",
+}
+"""The figures of the drawing, with their heads."""
+_DRAWING_STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#1c1f24}.dim{fill:#5c6570}.bad{fill:#b3261e}.good{fill:#1a7f4b}"
+    ".line{stroke:#d9dde3}@media(prefers-color-scheme:dark){text{fill:#e6e9ee}.dim{fill:#9aa4b0}.bad{fill:#ff8a80}"
+    ".good{fill:#5fd39a}.line{stroke:#343a43}}"
+)
+_ROW = 38
+
+
+def render_drawing(report: PageReport) -> str:
+    """Return the main shares of each host as an SVG drawing, with the number of figures in which it is worse."""
+    height = 78 + _ROW * len(report.figures)
+    title = f"How faithfully hosts serve {report.weights or report.model}"
+    settings = report.settings
+    about = f"{settings.turns} tool turns, seed {settings.seed}, {report.started[:10]}"
+    about += ", simulated" if report.simulated else ""
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="700" height="{height}" viewBox="0 0 700 {height}" role="img">',
+        f"<title>{html.escape(title)}</title><style>{_DRAWING_STYLE}</style>",
+        f'<text x="0" y="18" style="font-size:17px;font-weight:600">{html.escape(title)}</text>',
+        f'<text class="dim" x="0" y="38">{html.escape(about)}; the bar is the interval of 95 %</text>',
+    ]
+    lines += [_label(210 + 125 * place, 64, head, "dim") for place, head in enumerate(_DRAWN.values())]
+    for number, figures in enumerate(report.figures):
+        top = 78 + _ROW * number
+        lines.append(f'<path class="line" d="M0 {top}H700"/>')
+        worse = sum(verdict.host == figures.host and verdict.verdict == "worse" for verdict in report.verdicts)
+        host = figures.host if len(figures.host) <= 29 else f"{figures.host[:28]}…"
+        lines.append(_label(0, top + 16, host))
+        verdict = "the reference" if number == 0 else f"worse in {worse} figures" if worse else "no difference is shown"
+        lines.append(_label(0, top + 32, verdict, "bad" if worse else "dim"))
+        for place, figure in enumerate(_DRAWN):
+            lines += _share_bar(figures.shares.get(figure), 210 + 125 * place, top)
+    return "\n".join([*lines, "</svg>\n"])
+
+
+def _label(x: int, y: int, text: str, kind: str = "") -> str:
+    kind = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{kind}>{html.escape(text)}</text>'
+
+
+def _share_bar(share: Share | None, x: int, top: int) -> Iterator[str]:
+    """Yield a share with a bar of its interval."""
+    if share is None or share.low is None or share.high is None:
+        yield _label(x, top + 16, "–", "dim")
+        return
+    kind = "good" if share.good == share.tasks else "bad"
+    yield _label(x, top + 16, f"{share.good} of {share.tasks}")
+    left, right = x + 105 * share.low, x + 105 * share.high
+    yield f'<rect class="{kind}" x="{x}" y="{top + 24}" width="105" height="6" opacity=".15"/>'
+    yield f'<rect class="{kind}" x="{left:.1f}" y="{top + 24}" width="{right - left:.1f}" height="6" opacity=".45"/>'
+    point = x + 103 * share.good / share.tasks
+    yield f'<rect class="{kind}" x="{point:.1f}" y="{top + 22}" width="2" height="10"/>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -26,6 +27,7 @@ from cnllm.comparison.run import (
     run_task,
 )
 from cnllm.comparison.tasks import Task
+from cnllm.config.signatures import is_signed, public_bytes, read_signing_key
 from cnllm.engine import Plan
 from cnllm.errors import CnllmError
 from cnllm.estimates.statistics import looks
@@ -40,6 +42,13 @@ _FORM = "cnllm-comparison-1"
 INTERRUPTED = "stopped by Ctrl-C"
 ALPHA = 0.01
 """The probability of a false verdict among all those of a comparison, whatever their number."""
+
+
+class Signature(Struct, frozen=True):
+    """The signature of a report: the public key, and what that key signed its JSON without a signature with."""
+
+    key: str
+    value: str
 
 
 class Comparison(Struct, frozen=True):
@@ -62,6 +71,7 @@ class Comparison(Struct, frozen=True):
     problems: dict[str, dict[str, str]]
     spent: dict[str, str]
     hosts: tuple[HostEntry, ...]
+    signature: Signature | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON, with a line break at its end."""
@@ -72,6 +82,35 @@ class Comparison(Struct, frozen=True):
         from cnllm.comparison.page import render_page
 
         return render_page(self)
+
+    def to_svg(self) -> str:
+        """Return the main figures as one SVG drawing."""
+        from cnllm.comparison.page import render_drawing
+
+        return render_drawing(self)
+
+    def sign(self, pem: bytes) -> Comparison:
+        """Return the report with the signature of an Ed25519 key in PEM form. Raise `CnllmError` for another key."""
+        key = read_signing_key(pem, "the file")
+        signature = key.sign(replace(self, signature=None).to_json())
+        return replace(self, signature=Signature(_base64(public_bytes(key)), _base64(signature)))
+
+    def check_signature(self) -> None:
+        """Raise `CnllmError` where a signed report is not the one that its key signed."""
+        if self.signature is None:
+            return
+        try:
+            key, value = (base64.b64decode(text, validate=True) for text in (self.signature.key, self.signature.value))
+        except ValueError:
+            key = value = b""
+        if not is_signed(replace(self, signature=None).to_json(), value, key):
+            raise CnllmError(
+                f"the report is not what the key {self.signature.key} signed", hint="ask who made it for the original"
+            )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def read_report(content: bytes) -> Comparison:
@@ -145,8 +184,9 @@ def ask_hosts(
 def replay(registry: Registry, report: Comparison) -> Comparison:
     """Make the requests of a report again, and compute every figure from its records, without keys or a network.
 
-    Raises `CnllmError` where a request is not the one that was sent, or a record is missing.
+    Raises `CnllmError` where a request is not the one that was sent, a record is missing, or a signature is wrong.
     """
+    report.check_signature()
     hosts, asks = [], {}
     for entry in report.hosts:
         found = registry.resolve(entry.model, protocol=entry.protocol)

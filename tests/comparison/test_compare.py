@@ -6,8 +6,11 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import completed
 
 from cnllm import CnllmError, Registry
@@ -326,6 +329,36 @@ def test_a_report_is_written_read_and_replayed(overlay: Path) -> None:
     assert completed(["compare", "--replay", str(path)]).returncode == 3
 
 
+def test_a_signed_report_is_checked_when_it_is_replayed(overlay: Path) -> None:
+    key, path, drawing = overlay / "key.pem", overlay / "report.json", overlay / "report.svg"
+    pkcs8, pem = serialization.PrivateFormat.PKCS8, serialization.Encoding.PEM
+    key.write_bytes(Ed25519PrivateKey.generate().private_bytes(pem, pkcs8, serialization.NoEncryption()))
+    done = completed(["compare", "home/m", "-n", "4", "--simulate", "-o", str(path), "--sign", str(key)])
+    assert done.returncode == 0, done.stderr
+    report = read_report(path.read_bytes())
+    assert report.signature is not None
+    again = completed(["compare", "--replay", str(path), "-o", str(drawing)])
+    assert again.returncode == 0, again.stderr
+    assert f"signed with the key {report.signature.key}" in again.stderr
+    text = drawing.read_text()
+    assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(text) < 8192
+    for words in ("home/m", "away/m", "prefers-color-scheme:dark", 'width="700"'):
+        assert words in text
+    path.write_text(path.read_text().replace(f'"started": "{report.started}"', '"started": "2026-01-01"'))
+    changed = completed(["compare", "--replay", str(path)])
+    assert changed.returncode == 2, changed.stdout
+    assert f"the report is not what the key {report.signature.key} signed" in changed.stderr
+    key.write_text("no key")
+    for args, words in (
+        (["-o", str(path)], "holds no key"),
+        (["-o", str(drawing)], "--sign needs the report as JSON"),
+    ):
+        wrong = completed(["compare", "home/m", "--simulate", "--sign", str(key), *args])
+        assert wrong.returncode != 0
+        assert words in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [
@@ -334,7 +367,7 @@ def test_a_report_is_written_read_and_replayed(overlay: Path) -> None:
         (["home/m", "--hosts", "home,nowhere", "--max-cost", "5USD"], "nowhere is no host of these weights"),
         (["home/m", "--hosts", "home", "--max-cost", "5USD"], "a comparison needs two hosts"),
         (["home/m", "--hosts", "home,away", "--max-cost", "5CNY"], "for which there is no cap"),
-        (["home/m", "-o", "report.txt"], "a report is .json or .html"),
+        (["home/m", "-o", "report.txt"], "a report is .json, .html or .svg"),
         (["--replay", "no-such-file"], "cannot read no-such-file"),
     ],
 )

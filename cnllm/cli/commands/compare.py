@@ -61,8 +61,13 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
 @click.option("--simulate", is_flag=True, help="Ask the simulator, which answers rightly: no key, no network.")
 @click.option("--replay", metavar="REPORT.json", help="Compute a report again from its records, without keys.")
 @click.option(
-    "-o", "output", metavar="REPORT", type=click.Path(dir_okay=False), help="Write the report: .json, or .html to read."
+    "-o",
+    "output",
+    metavar="REPORT",
+    type=click.Path(dir_okay=False),
+    help="Write the report: .json, .html to read, .svg.",
 )
+@click.option("--sign", "key", metavar="KEY.pem", help="Sign the report with this Ed25519 key.")
 @options.as_json("figures and verdicts")
 @click.pass_context
 def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
@@ -78,25 +83,44 @@ def compare(ctx: click.Context, /, model: str | None, **params: Any) -> None:
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    if params["output"] is not None and Path(params["output"]).suffix not in (".json", ".html"):
-        raise errors.UsageError(f"-o {params['output']}: a report is .json or .html", "choose one of these endings")
+    if params["output"] is not None and Path(params["output"]).suffix not in (".json", ".html", ".svg"):
+        raise errors.UsageError(f"-o {params['output']}: a report is .json, .html or .svg", "choose one of these")
+    pem = None if params["key"] is None else _signing_key(params["key"], params["output"])
     if params["replay"] is not None:
-        ctx.exit(_replay(registry, params))
+        ctx.exit(_replay(registry, pem, params))
     if model is None:
         raise errors.UsageError("no model is named", "cnllm compare MODEL")
-    ctx.exit(_run(registry, model, params))
+    ctx.exit(_run(registry, model, pem, params))
 
 
-def _replay(registry: Registry, params: dict[str, Any]) -> int:
+def _signing_key(name: str, output: str | None) -> bytes:
+    """Return the content of a key, before anything is asked. Raise where it is none, or nothing could be signed."""
+    from cnllm.config.signatures import read_signing_key
+
+    if output is None or Path(output).suffix != ".json":
+        raise errors.UsageError("--sign needs the report as JSON", "-o REPORT.json")
+    pem = _read(name)
+    read_signing_key(pem, name)
+    return pem
+
+
+def _read(name: str) -> bytes:
+    """Return the content of a file that the user named."""
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise errors.UsageError(f"cannot read {name}: {error.strerror}", "name a file that is there") from error
+
+
+def _replay(registry: Registry, pem: bytes | None, params: dict[str, Any]) -> int:
     """Compute a report again, and say whether every figure is the same."""
     from cnllm.comparison import compare, read_report
 
-    try:
-        report = read_report(Path(params["replay"]).read_bytes())
-    except OSError as error:
-        raise errors.UsageError(f"cannot read {params['replay']}: {error.strerror}", "name a report") from error
+    report = read_report(_read(params["replay"]))
     again = compare(replay=report, registry=registry)
-    _show(again, params)
+    _show(again, pem, params)
+    if report.signature is not None:
+        stdio.print_line(f"signed with the key {report.signature.key}")
     if again == report:
         stdio.print_line("replayed: every figure is as in the report")
         return errors.WHOLE
@@ -104,7 +128,7 @@ def _replay(registry: Registry, params: dict[str, Any]) -> int:
     return errors.PARTIAL
 
 
-def _run(registry: Registry, name: str, params: dict[str, Any]) -> int:
+def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any]) -> int:
     """Show the plan or run it."""
     from cnllm.comparison import choose_hosts, settings_for
     from cnllm.comparison import compare as compare_hosts
@@ -141,7 +165,7 @@ def _run(registry: Registry, name: str, params: dict[str, Any]) -> int:
         registry=registry,
         on_result=count,
     )
-    _show(report, params)
+    _show(report, pem, params)
     stopped = {host.stopped for host in report.hosts}
     if INTERRUPTED in stopped:
         return errors.INTERRUPTED
@@ -190,11 +214,13 @@ def _print_plan(hosts: Sequence[Host], tasks: Sequence[Task], price: Price | Non
 
 
 # ── what is printed ──────────────────────────────────────────────────────────
-def _show(report: Comparison, params: dict[str, Any]) -> None:
+def _show(report: Comparison, pem: bytes | None, params: dict[str, Any]) -> None:
     """Write the report, and print its figures."""
     output = params["output"]
     if output is not None:
-        content = report.to_html().encode() if output.endswith(".html") else report.to_json()
+        write = {".html": report.to_html, ".svg": report.to_svg}.get(Path(output).suffix)
+        signed = report if pem is None else report.sign(pem)
+        content = signed.to_json() if write is None else write().encode()
         try:
             Path(output).write_bytes(content)  # asked for: the file that the user named
         except OSError as error:

@@ -7,13 +7,13 @@ rest. The rest is a data file with `made_for` and the table `release`. The signa
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from cnllm.config.signatures import is_signed
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.check import SCHEMA, require_valid
 from cnllm.registry.data_layer import is_outdated, release_version
@@ -74,7 +74,7 @@ def check_release(content: bytes, label: str, keys: Mapping[str, bytes]) -> Rele
     if key not in keys:
         raise RegistryError(f"is signed with the key {key}, which is not a maintainer's", file=label, hint=_UNCHANGED)
     signature = base64.b64decode(head[2])
-    if base64.b64encode(signature) != head[2] or not _is_signed(body, signature, keys[key]):
+    if base64.b64encode(signature) != head[2] or not is_signed(_TITLE + body, signature, keys[key]):
         raise RegistryError(f"is not what the key {key} signed", file=label, hint=_UNCHANGED)
     if hashlib.sha256(body).hexdigest().encode() != head[3]:
         raise RegistryError("is damaged: its SHA-256 is wrong", file=label, hint=_UNCHANGED)
@@ -126,21 +126,3 @@ def signed_release(body: bytes, key_name: str, key: Ed25519PrivateKey) -> bytes:
     signature = base64.b64encode(key.sign(_TITLE + body)).decode()
     digest = hashlib.sha256(body).hexdigest()
     return _TITLE + f"# ed25519 {key_name} {signature}\n# sha256 {digest}\n".encode() + body
-
-
-def _is_signed(body: bytes, signature: bytes, key: bytes) -> bool:
-    """Whether a key signed a content. Raises `CnllmError` where cryptography is not installed."""
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError as error:
-        from cnllm.config.distribution import install_command
-
-        raise CnllmError(
-            "cryptography, which checks signatures, is not installed", hint=install_command("upgrade")
-        ) from error
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, _TITLE + body)
-    except (InvalidSignature, ValueError, binascii.Error):
-        return False
-    return True
