@@ -45,6 +45,7 @@ _PROTOCOLS = {
     "@ai-sdk/xai": _CHAT,
     "@aihubmix/ai-sdk-provider": _CHAT,  # https://docs.cline.bot/provider-config/aihubmix
     "@openrouter/ai-sdk-provider": _CHAT,
+    "@saladtechnologies-oss/ai-sdk-provider": _CHAT,
     "venice-ai-sdk-provider": _CHAT,
 }
 """The protocol of a package, by the source of the package."""
@@ -57,11 +58,25 @@ _BASE_URLS = {
     "@ai-sdk/deepinfra": "https://api.deepinfra.com/v1/openai",
     "@ai-sdk/perplexity": "https://api.perplexity.ai",
     "@ai-sdk/vercel": "https://api.v0.dev/v1",
+    "@saladtechnologies-oss/ai-sdk-provider": "https://ai.salad.cloud/v1",
     "venice-ai-sdk-provider": "https://api.venice.ai/api/v1",
 }
 _OTHER_IDS = {"@ai-sdk/amazon-bedrock", "@ai-sdk/google-vertex"}
 """Packages for a protocol of the cloud's own, under other ids than those of its compatible endpoint."""
 
+_LIST_NAMES = {"sensenova": "sensenova-token-plan"}
+"""models.dev's name of a provider: ours, where that name is another address here."""
+_LEFT_OUT = {
+    # providers that are no address of ours, and why; DATA_SOURCES.md has the same reasons
+    "atomic-chat": "a server of the user's own machine: openai-compatible with --base-url",
+    "gitlab": "a wire of its own, and a key that opens the whole account",
+    "google-vertex-anthropic": "Messages with the model in the path, at an address of the project",
+    "lynkr": "a server of the user's own machine: openai-compatible with --base-url",
+    "merge-gateway": "a wire of its own, and its package is not to be had",
+    "qvac": "a server of the user's own machine: openai-compatible with --base-url",
+    "sap-ai-core": "a wire of its own, with a service key that has to be exchanged for a token",
+    "watsonx": "a wire of its own, with a key that has to be exchanged for a token",
+}
 _PI_NAMES = {
     # pi-ai's name of a provider: ours. Names that are not here are the same.
     "fireworks": "fireworks-ai",
@@ -88,9 +103,10 @@ _PI_WIRES = {
 """The protocol of each of pi-ai's wires. Others are no wire of ours: Bedrock's Converse, classifiers, pictures."""
 _ONE_WIRE_EACH = {"opencode", "opencode-go"}
 """Providers whose models answer on one wire each, another for each vendor; all others answer on the provider's."""
-_PI_ELSEWHERE = {"cloudflare-ai-gateway"}
-"""Providers of pi-ai whose address depends on the account, and which providers.toml does not have."""
+_PI_ONE_WIRE = {"cloudflare-ai-gateway"}
+"""Providers of pi-ai that have another address for each wire; ours is that of the chat wire."""
 _BATCH = re.compile(r"[:-]batch$")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 _INPUTS = ("text", "image", "audio", "video", "pdf")
 _FREE = re.compile(r"[:-]free$")
@@ -162,10 +178,13 @@ def catalogue(sources: Sequence[Source]) -> str:
             else:
                 if name not in tables:
                     if (new := _provider(given)) is None:
-                        _report(name, "another protocol, or an address that depends on the account")
+                        _report(name, _LEFT_OUT.get(name, "another protocol"))
                         continue
                     _drop_foreign_keys(name, new, owners)
-                    tables[name] = {**new, "sources": {f"list{number}": _source(source, name, _PROVIDER_BACKS)}}
+                    tables[name] = {
+                        **new,
+                        "sources": {f"list{number}": _source(source, name, [f for f in _PROVIDER_BACKS if f in new])},
+                    }
                 table = tables[name]
             backs: set[str] = set()
             for id, entry in entries.items():
@@ -214,7 +233,8 @@ def read_checkout(folder: Path) -> Source:
 
 def read_list(file: Path) -> Source:
     """Read an api.json of models.dev, whose name ends with its date."""
-    return Source("https://models.dev/api.json", file.stem[-len("2026-09-30") :], json.loads(file.read_bytes()))
+    providers = {_LIST_NAMES.get(name, name): table for name, table in json.loads(file.read_bytes()).items()}
+    return Source("https://models.dev/api.json", file.stem[-len("2026-09-30") :], providers)
 
 
 def read_package(folder: Path) -> Source:
@@ -226,7 +246,8 @@ def read_package(folder: Path) -> Source:
         left_out = 0
         for wire, entries in json.loads(file.read_bytes()).items():
             for entry in entries.values() if isinstance(entries, dict) else ():
-                if file.stem in _PI_ELSEWHERE or wire not in _PI_WIRES or _BATCH.search(entry["id"]):
+                elsewhere = file.stem in _PI_ONE_WIRE and _PI_WIRES.get(wire) != _CHAT
+                if elsewhere or wire not in _PI_WIRES or _BATCH.search(entry["id"]):
                     left_out += 1
                     continue
                 model = _pi_model(entry)
@@ -234,7 +255,7 @@ def read_package(folder: Path) -> Source:
                     model["wire"] = _PI_WIRES[wire]
                 providers.setdefault(name, {"models": {}})["models"].setdefault(entry["id"], model)
         if left_out:
-            _report(file.stem, f"{left_out} ids of another wire, for batches alone, or at an address of the account")
+            _report(file.stem, f"{left_out} ids of another wire or address, or for batches alone")
     url = f"https://www.npmjs.com/package/@earendil-works/pi-ai/v/{version}"
     return Source(url, folder.name[-len("2026-11-10") :], providers, "pi-ai", "dist/providers/data")
 
@@ -295,16 +316,22 @@ def _widen_input(entry: dict[str, Any], id: str, first: dict[str, Any] | None) -
 
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
-    """Return our table of a provider; None where it does not speak one of the four protocols at a fixed address."""
+    """Return our table of a provider; None where it does not speak one of the four protocols, or on this machine.
+
+    An address that depends on the account has to be given by the user: the table has none, and its title says so.
+    """
     package = str(table.get("npm"))
     protocol, url = _PROTOCOLS.get(package), table.get("api") or _BASE_URLS.get(package)
-    if protocol is None or url is None or "$" in url or not url.startswith("https://"):
+    if protocol is None or url is None or not url.startswith(("https://", "${")):
         return None
+    title = table.get("name", urlsplit(url).hostname)
+    if variables := _VARIABLE.findall(url):
+        title, url = f"{title} (give --base-url; it holds {' and '.join(variables)})", ""
     url = url.rstrip("/")
     if protocol == _MESSAGES:
         url = url.removesuffix("/v1")  # the package adds /messages, the protocol of the registry /v1/messages
     keys = [name for name in table.get("env", ()) if name.endswith(("KEY", "TOKEN", "PAT", "SECRET"))]
-    out = {"title": table.get("name", urlsplit(url).hostname), "protocol": protocol, "base_url": url, "keys": keys}
+    out = {"title": title, "protocol": protocol} | ({"base_url": url} if url else {}) | {"keys": keys}
     if protocol == _CHAT:
         out = {"extends": "openai-compatible", **out}  # which reads what any endpoint may send
     return out
@@ -325,7 +352,7 @@ def _models(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _drop_foreign_keys(name: str, provider: dict[str, Any], owners: dict[str, set[str]]) -> None:
     """Remove the names of keys that belong to another address."""
-    host = _host(provider["base_url"])
+    host = _host(provider.get("base_url", ""))
     for key in list(provider["keys"]):
         if host not in owners.get(key, {host}) or key in _BROAD_KEYS:
             provider["keys"].remove(key)
@@ -414,9 +441,12 @@ def _base_url(own: dict[str, Any], name: str) -> str:
 
 
 def _is_same_host(url: str, table: dict[str, Any]) -> bool:
-    """Whether an address of ours and the one of a provider's file have the same host, as far as both are known."""
+    """Whether an address of ours and the one of a provider's file have the same host, as far as both are known.
+
+    Two addresses that depend on the account are the same.
+    """
     theirs = table.get("api") or _BASE_URLS.get(str(table.get("npm"))) or ""
-    return "$" not in theirs and (not theirs or _host(url) == _host(theirs))
+    return not theirs or (not url if "$" in theirs else _host(url) == _host(theirs))
 
 
 def _host(url: str) -> str:

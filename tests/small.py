@@ -22,7 +22,7 @@ PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai", "zhipuai")  # 
 _TABLE = re.compile(r"^\[(?=[a-z])", re.MULTILINE)
 _HEAD = re.compile(r"(models|providers)\.\"?([A-Za-z0-9_-]+)")
 _ITEM = re.compile(r"\"(?P<provider>[\w-]+)/[^\"\n]+\",")
-_CITED = re.compile(r"(?:^sources *= \{ |^(?:sources\.)?|, )(?P<name>[a-z0-9-]+) *= [\[{]", re.MULTILINE)
+_CITED = re.compile(r"(?:^sources *= \{ |^(?:sources\.)?|, )(?P<name>[a-z0-9-]+) *= [\[{\"]", re.MULTILINE)
 _ALIAS = re.compile(r"^(?P<name>\"?[\w./:-]+\"?)\s*=\s*\"(?P<provider>[\w-]+)/")
 
 

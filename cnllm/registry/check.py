@@ -16,7 +16,7 @@ from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
 from cnllm.jsonpath import path_fault
 from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
-from cnllm.registry.flags import Call, Citation, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
+from cnllm.registry.flags import Call, Citation, File, Flags, Leak, Param, Reasoning, Simulator, Source, Table, about
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 from cnllm.registry.problem import Fault, Problem, did_you_mean, dotted_path, write_hint
@@ -104,6 +104,13 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
                     yield from _check_value(table, Table, [*key_path, model])
                 else:
                     yield unnamed_model(model, table)
+        elif cls is File and key == "sources" and type(value) is dict:
+            for source, table in value.items():
+                if type(table) is str:
+                    form = '"HOW DAY URL PATH", such as "docs 2026-11-20 https://example.org/docs"'
+                    yield Fault([*key_path, source], f"sources.{source} must be a table or {form}")
+                else:
+                    yield from _check_value(table, Source, [*key_path, source])
         elif cls is Table and key in ("on", "when", "families"):
             yield from _check_layers(key, value, key_path)
         elif cls is Table and key == "unset" and type(value) is list:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 from cnllm.system.processes import cached_property
 
-__all__ = ["CATALOGUE", "Document", "layer_tables", "parse"]
+__all__ = ["CATALOGUE", "Document", "layer_tables", "parse", "read_sources"]
 
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
@@ -92,6 +94,20 @@ class Document:
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
+def read_sources(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a file with each named source as a table, also where it is one text."""
+    named: Any = data.get("sources")
+    for name, value in named.items() if isinstance(named, dict) else ():
+        if isinstance(value, str):
+            how, _, rest = value.partition(" ")
+            day, _, rest = rest.partition(" ")
+            url, _, path = rest.partition(" ")
+            with contextlib.suppress(ValueError):  # text of another form is a fault that the check names
+                seen = datetime.date.fromisoformat(day)
+                named[name] = {"url": url, "seen": seen, "how": how} | ({"path": path} if path else {})
+    return data
+
+
 def parse(text: bytes, label: str) -> dict[str, Any]:
     """Parse TOML text to plain data; dates become text. Raises `RegistryError` with the line."""
     import tomllib
@@ -100,7 +116,7 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
 
     try:
         source = _decoded(text)
-        data = parse_toml(source)
+        data = read_sources(parse_toml(source))
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise RegistryError("is not UTF-8", file=label, line=line, hint="save it as UTF-8") from error

@@ -12,6 +12,7 @@ from cnllm.registry.model import Fact
 from cnllm.system.processes import cached_property
 
 __all__ = [
+    "INFERRED",
     "Trace",
     "citations",
     "cited_flags",
@@ -25,6 +26,10 @@ __all__ = [
 
 SHARED = "models."
 """Before a flag that a source of a provider, or of `defaults`, backs in the tables of models."""
+
+
+INFERRED = "?"
+"""Behind a flag that a source does not say in as many words."""
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
@@ -240,12 +245,13 @@ def citations(data: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tup
 
 
 def written_citations(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the citations under one name as tables, without what the named source says."""
-    if isinstance(value, dict):
-        yield value
-        return
-    for is_table, items in groupby(value, lambda item: isinstance(item, dict)):
-        if is_table:
-            yield from items
-        else:
-            yield {"backs": list(items)}
+    """Yield the citations under one name as tables, without what the named source says.
+
+    What stands with a `?` behind it is inferred.
+    """
+    cited = value if isinstance(value, list) else [value]
+    for is_table, items in groupby(cited, lambda item: isinstance(item, dict)):
+        for item in items if is_table else [{"backs": items}]:
+            for is_inferred, flags in groupby(item["backs"], lambda flag: flag.endswith(INFERRED)):
+                how = {"how": "inferred"} if is_inferred else {}
+                yield {**item, "backs": [flag.removesuffix(INFERRED) for flag in flags], **how}

@@ -32,7 +32,9 @@ CURRENCY = "USD"
 ListName = Literal["models.dev", "litellm"]
 """The names of the two lists."""
 
-NO_CHAT = re.compile(r"rerank|embed|moderation|whisper|(?:^|[-/])(?:tts|asr|ocr)(?:-|$)", re.IGNORECASE)
+NO_CHAT = re.compile(
+    r"rerank|embed|moderation|whisper|(?:^|[-/])(?:(?:tts|asr)(?:-|$)|(?:bge|mini_lm)[-_])", re.IGNORECASE
+)
 """Ids of models that answer no chat although a list says text for both directions."""
 
 _HINT = "supported files: api.json of models.dev, and model_prices_and_context_window.json of litellm"

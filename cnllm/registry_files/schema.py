@@ -30,6 +30,9 @@ def json_schema() -> dict[str, Any]:
     for name in ("Flags", "Table"):
         call = parts[name]["properties"]["call"]
         parts[name]["properties"]["call"] = {"description": call["description"], "$ref": "#/$defs/Call"}
+    parts["File"]["properties"]["sources"]["anyOf"][0]["additionalProperties"] = {
+        "anyOf": [{"$ref": "#/$defs/Source"}, {"type": "string", "pattern": r"^[a-z]+ \d{4}-\d\d-\d\d \S+( \S+)?$"}]
+    }
     parts["Citation"]["dependentRequired"] = {"url": ["seen", "how"]}  # it stands for itself
     atom = f"(no-)?({'|'.join(ATOMS)})"
     table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}

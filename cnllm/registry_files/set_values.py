@@ -15,7 +15,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.documents import parse
-from cnllm.registry.provenance import precision_of, written_citations
+from cnllm.registry.provenance import INFERRED, precision_of, written_citations
 from cnllm.registry.toml_lines import items, key_lines, open_brackets, read_keys, value_end
 from cnllm.registry_files.toml_format import format_toml
 from cnllm.registry_files.updates.patch_file import toml_key, toml_value
@@ -70,15 +70,14 @@ def set_facts(text: str, table: Sequence[str], values: Mapping[str, Any], readin
 
 
 # ── citations ────────────────────────────────────────────────────────────────
-def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-    """Return the name of a source, its table where the file does not have it yet, and what the citation says more."""
+def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, str | None, dict[str, Any]]:
+    """Return the name of a source, its text where the file does not have it yet, and what the citation says more."""
     how = reading.how or ("issue" if _THREAD.search(reading.source) else "docs")
     seen = reading.seen.isoformat()
     rest = {key: value for key, value in (("path", reading.path), ("quote", reading.quote)) if value is not None}
     name = next((key for key, one in named.items() if reading.source in (key, one["url"])), None)
     if name is None:
-        new = {"url": reading.source, "seen": seen, "how": how}
-        return _new_name(reading.source, named), new, rest
+        return _new_name(reading.source, named), f"{how} {seen} {reading.source}", rest
     source = named[name]
     if str(source["seen"]) != seen:
         rest["seen"] = seen
@@ -139,11 +138,19 @@ def _without(backs: Sequence[str], flags: Sequence[str], leaves: Sequence[str]) 
 
 def _file_form(citations: Sequence[Mapping[str, Any]]) -> Any:
     """Return citations under one name as a file has them; None for none."""
-    if not citations:
-        return None
-    plain = [flag for one in citations if set(one) == {"backs"} for flag in one["backs"]]
-    more = [one for one in citations if set(one) != {"backs"}]
-    return dict(more[0]) if len(more) == 1 and not plain else [*plain, *map(dict, more)]
+    tables: list[dict[str, Any]] = []
+    for one in citations:
+        mark = INFERRED if one.get("how") == "inferred" else ""
+        rest = {key: value for key, value in one.items() if key != "backs" and (key != "how" or not mark)}
+        same = next((table for table in tables if {**table, "backs": 0} == {"backs": 0, **rest}), None)
+        if same is None:
+            tables.append(same := {"backs": [], **rest})
+        same["backs"] += [flag + mark for flag in one["backs"]]
+    plain = [flag for table in tables if set(table) == {"backs"} for flag in table["backs"]]
+    more = [table for table in tables if set(table) != {"backs"}]
+    if len(plain) + len(more) == 1:
+        return (*plain, *more)[0]
+    return [*plain, *more] or None
 
 
 def _table(data: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:

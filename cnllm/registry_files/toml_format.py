@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import groupby
@@ -21,6 +21,7 @@ from msgspec.structs import fields
 
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
+from cnllm.registry.documents import read_sources
 from cnllm.registry.toml_lines import items, open_brackets, read_keys, value_end
 
 __all__ = ["changed_lines", "format_toml"]
@@ -35,6 +36,9 @@ _WIDEST_SOURCES = 180
 _LONGEST = 300
 _QUOTED = re.compile(r"""\b(?:pattern|unless|body) = [\["']""")
 """Members that stay on their line however long that is: patterns, and refusals that are quoted."""
+
+
+_SOURCE = re.compile(r'([\w-]+) = \{ url = "(\S+)", seen = ([\d-]+), how = "([a-z]+)"(?:, path = "(\S+)")? \}')
 
 
 class _Statement(Struct, frozen=True):
@@ -58,13 +62,13 @@ def format_toml(text: str, label: str) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     plain = text.removeprefix(mark).replace("\r\n", "\n")
-    data = parse_toml(plain)
+    data = read_sources(parse_toml(plain))
     parts = [part for table in _tables(_statements(plain.split("\n"))) for part in _split(table)]
     tables = [_aligned(_ordered([_wrapped(one) for one in table])) for table in _with_short_sources(parts)]
     statements = [statement for table in tables for statement in table]
     lines = _with_contents(_spaced(statements))
     out = "".join(f"{line}\n" for line in lines)
-    if _canonical(parse_toml(out)) != _canonical(data):
+    if _canonical(read_sources(parse_toml(out))) != _canonical(data):
         raise RegistryError("has a form that cannot be kept", file=label, hint="nothing was written")
     return mark + out.replace("\n", newline)
 
@@ -127,13 +131,22 @@ def _ordered(table: list[_Statement]) -> list[_Statement]:
     if head is None:
         return table
     if head.keys == ("sources",):
-        runs = (list(run) for _, run in groupby(table, lambda statement: statement.is_key))
+        runs = (list(run) for _, run in groupby(map(_short_source, table), lambda statement: statement.is_key))
         return [one for run in runs for one in (sorted(run, key=lambda s: s.keys) if run[0].is_key else run)]
     size = next((n for n, one in enumerate(table[1:]) if not one.is_key), len(table) - 1)
     rest = table[1 + size :]
     if not _is_layer(head.keys) or any(statement.is_key for statement in rest):
         return table
     return [head, *sorted(table[1 : 1 + size], key=lambda s: _ranks().get(s.keys[0], -1)), *rest]
+
+
+def _short_source(statement: _Statement) -> _Statement:
+    """Return a named source that says nothing more than HOW DAY URL PATH as this text."""
+    found = _SOURCE.fullmatch(statement.first)
+    if not found:
+        return statement
+    name, url, day, how, path = found.groups()
+    return _Statement((f'{name} = "{how} {day} {url}{f" {path}" if path else ""}"',), statement.keys)
 
 
 def _split(table: list[_Statement]) -> list[list[_Statement]]:
@@ -209,17 +222,35 @@ def _with_short_sources(tables: list[list[_Statement]]) -> list[list[_Statement]
     for table in tables:
         head = table[0].keys if table and table[0].is_head else ()
         owner = owners.get(head[:-1]) if head[-1:] == ("sources",) else None
-        keys = [one.first for one in table if one.is_key]
-        line = f"sources = {{ {', '.join(keys)} }}"
+        keys = [one for one in table if one.is_key]
+        line = _short_line(keys)
         has_comment = "#" in "".join(one.first for one in table[: 1 + len(keys)])
         if owner is None or head in divided or not keys or has_comment or "\n" in line or len(line) > _WIDEST_SOURCES:
             out.append(table)
             if _is_layer(head):
-                owners[head] = table
+                owners[head] = out[-1] = _with_joined_sources(table)
             continue
-        owner.insert(1 + max(n for n, one in enumerate(owner) if one.keys), _Statement((line,), ("sources",)))
+        place = 1 + max(n for n, one in enumerate(owner) if one.keys)
+        owner.insert(place, _Statement((line,), ("sources", *(keys[0].keys if len(keys) == 1 else ()))))
         out[-1] += table[1 + len(keys) :]  # the lines before the next table
     return out
+
+
+def _with_joined_sources(table: list[_Statement]) -> list[_Statement]:
+    """Return a layer whose sources that have a line each stand on one, where that is short."""
+    own = [one for one in table if one.is_key and one.keys[0] == "sources" and len(one.keys) == 2]
+    line = _short_line(own)
+    if len(own) < 2 or "\n" in line or "#" in line or len(line) > _WIDEST_SOURCES:
+        return table
+    start = table.index(own[0])
+    rest = [one for one in table if one not in own]
+    return [*rest[:start], _Statement((line,), ("sources",)), *rest[start:]]
+
+
+def _short_line(cited: Sequence[_Statement]) -> str:
+    """Return the line that has all citations of a layer."""
+    texts = [one.first.removeprefix("sources.") for one in cited]
+    return f"sources.{texts[0]}" if len(texts) == 1 else f"sources = {{ {', '.join(texts)} }}"
 
 
 def _is_layer(keys: tuple[str, ...]) -> bool:

@@ -224,12 +224,14 @@ def page() -> str:
     parts += [
         "## Sources",
         "Where the facts come from. A file names each source once, as `[sources]` at its top level, and a table cites "
-        'it in its own `sources`: `NAME = ["limits", "price"]` lists what the source backs there.',
+        'it in its own `sources`: `NAME = "price"`, or `NAME = ["limits", "price"]`, says what the source backs there. '
+        'A `?` behind a flag marks it as inferred: `"price?"`. A source is one text, `"HOW DAY URL"` or '
+        '`"HOW DAY URL PATH"`, or a table:',
         _keys_table(flags.Source),
         "A provider, and `[defaults.sources]` for the whole file, may state once what backs a flag of many models: "
         '`NAME = ["models.limits"]`. Of all sources of a flag, the one that names it most precisely counts; of equally '
         "precise ones, the nearest: the model's own, then the provider's, then the file's.",
-        '`NAME = { backs = ["limits"], how = "inferred" }` says what differs; a list may hold both forms. In a '
+        '`NAME = { backs = ["limits"], how = "code" }` says what differs; a list may hold both forms. In a '
         "small file a citation may name its own `url`, and then needs no entry in `[sources]`.",
         _keys_table(flags.Citation),
     ]

@@ -5,7 +5,7 @@
 
 Packages come through `npm` and `pip`, commits and pages over HTTP; what cannot be had is counted and is no error. Exit
 status 1: a source does not say what the file says with it, and the file does not explain it (`rounded = true`,
-`how = "inferred"`).
+a `?` behind the flag).
 """
 
 from __future__ import annotations

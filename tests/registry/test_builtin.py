@@ -13,7 +13,7 @@ import pytest
 from cases import each
 
 from cnllm import Registry
-from cnllm.registry.documents import layer_tables
+from cnllm.registry.documents import layer_tables, read_sources
 from cnllm.registry.provenance import citations, written_citations
 from cnllm.registry_files.check import check
 from cnllm.registry_files.sources import unsourced_paths
@@ -21,7 +21,7 @@ from cnllm.registry_files.sources import unsourced_paths
 from .support import BUILTIN, builtin
 
 TEXT = BUILTIN.read_text()
-DATA: dict[str, Any] = tomllib.loads(TEXT)
+DATA: dict[str, Any] = read_sources(tomllib.loads(TEXT))
 PROVIDERS = {
     *("alibaba", "alibaba-cn", "azure", "cerebras", "deepseek", "groq", "huggingface", "llamacpp", "minimax"),
     *("minimax-cn", "mistral", "moonshotai", "moonshotai-cn", "ollama", "openai", "openai-compatible", "openrouter"),
@@ -69,7 +69,9 @@ def test_every_provider_that_must_be_there_is_there(registry: Registry) -> None:
 NO_ADDRESS = (
     "amazon-bedrock",
     "azure",
+    "azure-cognitive-services",
     "bedrock-mantle",
+    "cloudflare-ai-gateway",
     "cloudflare-workers-ai",
     "databricks",
     "google-vertex",

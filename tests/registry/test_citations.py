@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import Fact, Registry
+from cnllm.errors import RegistryError
 from cnllm.registry.read import builtin_path
 from cnllm.registry_files.check import check
 from cnllm.registry_files.sources import load_documents, unsourced_paths
@@ -43,6 +44,26 @@ def test_a_list_may_hold_both(tmp_path: Path) -> None:
     found = facts(tmp_path, 'list = ["limits.context", { backs = ["limits.output"], how = "inferred" }, "tools"]')
     how = {flag: found[flag].how for flag in ("limits.context", "limits.output", "tools.supported")}
     assert how == {"limits.context": "code", "limits.output": "inferred", "tools.supported": "code"}
+
+
+def test_a_source_may_be_one_text_and_a_mark_means_inferred(tmp_path: Path) -> None:
+    named = '[sources]\nlist = "code 2026-11-01 https://example.org/list"\n'
+    found = facts(tmp_path, 'list = ["limits.context", "limits.output?", { backs = ["tools?"], quote = "q" }]', named)
+    for flag, how in (("limits.context", "code"), ("limits.output", "inferred"), ("tools.supported", "inferred")):
+        assert (found[flag].source, str(found[flag].seen), found[flag].how) == (
+            "https://example.org/list",
+            "2026-11-01",
+            how,
+        )
+    assert found["tools.supported"].quote == "q"
+    assert facts(tmp_path, 'list = "limits?"', named)["limits.output"].how == "inferred"
+
+
+def test_a_text_that_is_no_source_is_a_fault(tmp_path: Path) -> None:
+    named = '[sources]\nlist = "https://example.org/list"\n'
+    with pytest.raises(RegistryError, match="HOW DAY URL") as caught:
+        facts(tmp_path, 'list = ["limits"]', named)
+    assert caught.value.line == 13
 
 
 def test_a_citation_with_a_url_stands_for_itself(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ GOOD = [
     "[providers.zai.sources]\na = { url = 'u', seen = 2026-11-20, how = 'docs', backs = ['keys'], quote = 'q' }\n",
     "[providers.zai]\nkeys = []\nsources = { list = ['keys', { backs = ['keys'], path = 'a.json', rounded = true }] }\n"
     "[sources]\nlist = { url = 'u', seen = 2026-11-20, how = 'code', path = 'b.json' }\n",
+    "[providers.zai]\nkeys = []\nsources = { list = 'keys?', page = 'keys' }\n"
+    "[sources]\nlist = 'code 2026-11-20 https://a.example b.json'\npage = 'docs 2026-11-20 owner/name#1'\n",
 ]
 
 

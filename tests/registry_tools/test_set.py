@@ -60,8 +60,8 @@ def test_a_value_its_citation_and_its_source_are_three_lines() -> None:
         '-sources = { list = ["limits", "price"], card = { backs = ["tools"], how = "inferred" } }',
         '+sources = { list = ["limits", "price.currency", "price.output"], '
         'card = { backs = ["tools"], how = "inferred" }, '
-        'example-pricing = ["price.input"] }',
-        f'+example-pricing = {{ url = "{URL}", seen = 2026-11-26, how = "docs" }}',
+        'example-pricing = "price.input" }',
+        f'+example-pricing = "docs 2026-11-26 {URL}"',
     ]
 
 
@@ -156,7 +156,7 @@ def test_set_writes_shows_and_is_seen_by_why(file: Path) -> None:
     )
     assert out.returncode == 0, out.stderr
     assert '+mode = "always"' in out.stdout
-    assert f'+example-pricing = {{ url = "{URL}"' in out.stdout
+    assert f' {URL}"' in out.stdout
     table = tomllib.loads(file.read_text())["models"]["home/m"]
     assert (table["price"]["input"], table["reasoning"]["mode"], table["input"]) == (0.7, "always", ["text", "image"])
     why = run("registry", "why", "home/m", "price.input")

@@ -418,9 +418,10 @@ class Table(Flags, frozen=True):
         ),
     ] = None
     sources: Annotated[
-        dict[str, list[str | Citation] | Citation] | None,
+        dict[str, str | list[str | Citation] | Citation] | None,
         flag(
-            "What backs this table's facts, by the name of a source: its flags, or a table where something differs.",
+            "What backs this table's facts, by the name of a source: its flags, or a table where something differs. "
+            "A `?` behind a flag: inferred.",
             every_wire=True,
         ),
     ] = None
