@@ -90,13 +90,13 @@ def collect(registry: Registry, protocol: str) -> Candidates:
     for table in (table for wire in PROTOCOLS if wire != protocol for table in registry.flag_tables(wire)):
         for side in ("on", "off"):
             if patch := get(table, f"reasoning.{side}.set"):
-                count(f"elsewhere {side}", patch)
+                count(f"other-{side}", patch)
     efforts = ranked("effort")
     on, off = ranked("on"), ranked("off")
     off = (*off, *_reversed(on, off))
     return Candidates(
-        on=(*_switches(on, efforts), *_others(ranked("elsewhere on"), (*on, *off))),
-        off=(*_switches(off, efforts), *_others(ranked("elsewhere off"), (*on, *off))),
+        on=(*_switches(on, efforts), *_others(ranked("other-on"), (*on, *off))),
+        off=(*_switches(off, efforts), *_others(ranked("other-off"), (*on, *off))),
         efforts=efforts,
         effort_words=by_name(words),
         budgets=ranked("budget"),
