@@ -115,9 +115,12 @@ def _report_wait(raw: BinaryIO) -> None:
 
 
 def decode_argument(argument: str, label: str) -> str:
-    """Return the argument. Raise if it holds lone surrogates: Python decodes bytes that are not UTF-8 to them."""
+    """Return the argument. Raise if it is not UTF-8: Python decodes bytes that the locale lacks to lone surrogates.
+
+    A locale without letters beyond ASCII lacks all of them, though the bytes are UTF-8.
+    """
     try:
-        argument.encode()
-    except UnicodeEncodeError:
+        is_decoded = not any("\ud800" <= char <= "\udfff" for char in argument)
+        return argument if is_decoded else os.fsencode(argument).decode()
+    except UnicodeError:
         raise UsageError(f"{label} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
-    return argument
