@@ -156,7 +156,7 @@ class Output:
                     self.truncate(place)
                     return
                 raise CnllmError(
-                    f"{self.path} is no output of a batch: the line at byte {place} is none of its lines ({error})",
+                    f"{self.path} is not an output of a batch: the line at byte {place} is none of its lines ({error})",
                     hint="choose another -o OUT",
                 ) from error
             yield place, len(data), line

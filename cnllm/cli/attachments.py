@@ -120,7 +120,7 @@ def _as_text(source: str, name: str, data: bytes) -> Text:
     text = _decoded(data)
     if text is None:
         raise UsageError(
-            f"-a {source}: it is no picture, PDF, sound or video, and no text in UTF-8",
+            f"-a {source}: it is neither a picture, PDF, sound or video nor text in UTF-8",
             "convert it first, for example to PDF, PNG or MP3",
         )
     return Text(as_document(name, text))
@@ -180,7 +180,7 @@ def _read_text(name: str) -> str:
     text = _decoded(data)
     if text is None:
         raise UsageError(
-            f"-f {name}: this is no text in UTF-8",
+            f"-f {name}: this is not text in UTF-8",
             f"attach a picture, a PDF or a sound with -a {name}; convert text first: iconv -f GB18030 -t UTF-8",
         )
     return text

@@ -176,7 +176,7 @@ def _amount(text: str | None) -> Any:
     try:
         amount = Decimal(text)
     except InvalidOperation:
-        raise errors.UsageError(f"--max-cost {text} is no amount", "for example: --max-cost 20") from None
+        raise errors.UsageError(f"--max-cost {text} is not an amount", "for example: --max-cost 20") from None
     if not amount.is_finite() or amount <= 0:
         raise errors.UsageError(f"--max-cost {text}: an amount above 0 is expected")
     return amount
@@ -191,7 +191,7 @@ def _assumed_price(text: str | None, currency: str | None) -> Price | None:
     try:
         values = float(first), float(second if slash else first)
     except ValueError:
-        raise errors.UsageError(f"--assume-price {text} is no price", "INPUT/OUTPUT, for example 2/8") from None
+        raise errors.UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8") from None
     if currency is None:
         raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
     return Price(currency=currency, input=values[0], output=values[1])

@@ -115,7 +115,7 @@ def _remarks(report: BillReport) -> Iterator[str]:
     for name in report.repeated:
         yield f"{escape(name)} has the bytes of another file, and counts once"
     for name in report.unread:
-        yield f"{escape(name)} is no known export; --columns FILE describes one"
+        yield f"{escape(name)} is not a known export; --columns FILE describes one"
     for one, other in report.overlaps:
         files = f"{escape(one)} and {escape(other)}"
         yield f"{files} have rows for the same time; if one repeats the other, they count twice"

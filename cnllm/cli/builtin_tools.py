@@ -88,7 +88,7 @@ def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"])
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"{expression!r} is no arithmetic expression") from None
+        raise ValueError(f"{expression!r} is not an arithmetic expression") from None
     except OverflowError:
         raise ValueError("the number is too large") from None
     except ZeroDivisionError:
@@ -111,7 +111,7 @@ def _value(node: ast.expr) -> int | float:
             return _check_number(_BINARY[type(op)](_value(left), _value(right)))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             return _check_number(_FUNCTIONS[name](*map(_value, args)))
-    raise ValueError(f"{ast.unparse(node)!r} is no arithmetic")
+    raise ValueError(f"{ast.unparse(node)!r} is not arithmetic")
 
 
 def _power(base: int | float, exponent: int | float) -> int | float:
@@ -124,7 +124,7 @@ def _power(base: int | float, exponent: int | float) -> int | float:
 
 def _check_number(value: Any) -> int | float:
     if type(value) not in (int, float):
-        raise ValueError("the result is no real number")
+        raise ValueError("the result is not a real number")
     if type(value) is int and value.bit_length() > _MAX_DIGITS * 3.33:
         raise ValueError("the number is too large")
     if type(value) is float and not math.isfinite(value):
@@ -148,7 +148,7 @@ def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"
     finally:
         os.close(descriptor)
     if b"\0" in data:
-        raise ValueError(f"{path} is no text")
+        raise ValueError(f"{path} is not text")
     text = data.decode("utf-8-sig", "replace")
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
 

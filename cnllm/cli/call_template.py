@@ -108,7 +108,9 @@ def _check(template: Template) -> None:
             try:
                 call_options((f"{option}={json.dumps(value, allow_nan=False)}",), None, None, None)
             except (UsageError, TypeError, ValueError) as error:
-                what = str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is no JSON value"
+                what = (
+                    str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is not a JSON value"
+                )
                 raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]") from None
 
 

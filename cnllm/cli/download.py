@@ -80,6 +80,6 @@ def _require_safe(url: str) -> None:
     if "@" in parts.netloc:
         raise UsageError("this address holds a name or a password", "name an address without one")
     if not host or parts.scheme.lower() not in ("https", "http"):
-        raise UsageError(f"{url} is no https address", "name a file, or an address that begins with https://")
+        raise UsageError(f"{url} is not an https address", "name a file, or an address that begins with https://")
     if parts.scheme.lower() == "http" and not is_local(url):
         raise UsageError(f"{url} is not encrypted", "name an address that begins with https://")

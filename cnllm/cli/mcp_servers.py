@@ -176,7 +176,7 @@ class Approvals:
             content = files.read_safe_file(self._path)
             stored: dict[str, dict[str, str]] = {} if content is None else json.loads(content)
             if not isinstance(stored, dict) or not all(isinstance(entry, dict) for entry in stored.values()):
-                raise ValueError("it is no JSON object of objects")
+                raise ValueError("it is not a JSON object of objects")
         except (OSError, ValueError) as error:
             raise CnllmError(f"{self._path} cannot be used: {error}", hint="delete it and approve again") from error
         return stored

@@ -195,12 +195,12 @@ def _check_value(name: str, value: Any) -> Any:
         text = value if isinstance(value, str) else json.dumps(value)
         example = CHOICES[name][0] if name in CHOICES else _EXAMPLES[option.types[-1]]
         option_text = f"--{name.replace('_', '-')} {example}" if name in PARAMETERS else f"-p {name}={example}"
-        raise UsageError(f"the parameter {name} is {text}; {option.form} is expected", f"for example: {option_text}")
+        raise UsageError(f"the parameter {name}={text}: {option.form} is expected", f"for example: {option_text}")
     least, most = _BOUNDS.get(name, (None, None))
     if (least is not None and value < least) or (most is not None and value > most):
         form = f"a number of at least {least}" if most is None else f"a number from {least} to {most}"
         hint = "no endpoint takes it; nothing was sent. --extra-body sends any value as it is"
-        raise UsageError(f"the parameter {name} is {json.dumps(value)}; {form} is expected", hint)
+        raise UsageError(f"the parameter {name}={json.dumps(value)}: {form} is expected", hint)
     return value
 
 

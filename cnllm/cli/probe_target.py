@@ -106,7 +106,7 @@ def _price(text: str | None) -> tuple[float, float] | None:
     if text is None:
         return None
     if not _PRICE.fullmatch(text):
-        raise errors.UsageError(f"--assume-price {text}: this is no price", "one number, or two: 0.5 or 0.5,2")
+        raise errors.UsageError(f"--assume-price {text}: this is not a price", "one number, or two: 0.5 or 0.5,2")
     first, _, second = text.partition(",")
     return float(first), float(second or first)
 

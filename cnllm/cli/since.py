@@ -17,5 +17,5 @@ def utc_time(text: str, option: str) -> str:
         else:
             time = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
-        raise UsageError(f"{option} {text}: this is no date", "it is like 2026-01-31, or a number of days") from None
+        raise UsageError(f"{option} {text}: this is not a date", "it is like 2026-01-31, or a number of days") from None
     return time.isoformat(timespec="milliseconds")

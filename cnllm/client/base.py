@@ -358,7 +358,7 @@ class BaseClient(Generic[AnyTransport]):
         if type(messages) is not list and not isinstance(messages, str | Message | Mapping | Sequence):
             messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         if "stream" in options:
-            raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
+            raise TypeError("stream is not an option here; `stream` and `run_stream` stream, `call` and `run` do not")
         plan = self._plan(model, messages, dict(options), stream=stream)
         if self._memory is not None and plan.messages and plan.messages[0].role in SYSTEM_ROLES:
             if (begun := self._begun.get(plan.model.name)) is None:

@@ -83,7 +83,7 @@ def _named(registry: Registry, name: str, same: Sequence[str]) -> Host:
         return _host(registry, registry.resolve(entry).name, upstream or None, same)
     fitting = [host for host in same if host.partition("/")[0] == entry]
     if len(fitting) != 1:
-        which = f"serves the model under {len(fitting)} ids" if fitting else "is no host of these weights"
+        which = f"serves the model under {len(fitting)} ids" if fitting else "is not a host of these weights"
         hint = f"name one: {', '.join(fitting)}" if fitting else "name it as PROVIDER/ID"
         raise UnknownModel(f"{entry} {which}, as far as the registry knows", hint=hint)
     return _host(registry, fitting[0], upstream or None, same)

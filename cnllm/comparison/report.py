@@ -119,7 +119,7 @@ def read_report(content: bytes) -> Comparison:
         report = msgspec.json.decode(content, type=Comparison)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise CnllmError(
-            f"this is no report of a comparison: {error}", hint="name a file of cnllm compare -o"
+            f"this is not a report of a comparison: {error}", hint="name a file of cnllm compare -o"
         ) from error
     if report.form != _FORM:
         raise CnllmError(f"a report of the form {report.form!a}, not {_FORM}", hint="use the cnllm that wrote it")

@@ -276,5 +276,5 @@ def _point_out_slip(name: str) -> None:
 
     if close := get_close_matches(field, SETTINGS, n=1, cutoff=0.8):
         logging.getLogger("cnllm.config").warning(
-            "%s is no setting of cnllm: did you mean %s%s?", name, _PREFIX, close[0].upper()
+            "%s is not a setting of cnllm: did you mean %s%s?", name, _PREFIX, close[0].upper()
         )

@@ -44,7 +44,7 @@ def key_fault(key: str) -> str | None:
     if any(character.isspace() for character in key):
         return "it has a blank"
     if not (key.isascii() and key.isprintable()):
-        return "it has a character that is no letter, digit or sign of ASCII"
+        return "it has a character that is not a letter, digit or sign of ASCII"
     return None
 
 

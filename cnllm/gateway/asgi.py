@@ -266,4 +266,6 @@ def _check_keys(name: str, keys: Iterable[str]) -> None:
         if not isinstance(key, str):
             raise TypeError(f"{name}: a key is a text, and {type(key).__name__} is none")
         if fault := key_fault(key):
-            raise ValueError(f"{name}: this is no key, because {fault}; write letters, digits and signs without blanks")
+            raise ValueError(
+                f"{name}: this is not a key, because {fault}; write letters, digits and signs without blanks"
+            )

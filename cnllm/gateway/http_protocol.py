@@ -308,7 +308,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if isinstance(reason, _HeadRefused):
                 self._refuse(reason.status, str(reason))
             else:
-                self._refuse(400, "this is no HTTP request")
+                self._refuse(400, "this is not an HTTP request")
 
     def _feed_pieces(self, data: bytes) -> bool:
         """Parse a long piece in parts. Return False: what it has of a head is counted. Raises `HttpParserError`."""

@@ -176,7 +176,7 @@ def _places(rows: Rows) -> dict[str, dict[str, Field]]:
         fields = out[place] = {}
         for outcome, names in groups.items():
             if outcome not in get_args(Outcome):
-                raise ValueError(f"{place}: {outcome} is no outcome")
+                raise ValueError(f"{place}: {outcome} is not an outcome")
             if (outcome == "omit") is isinstance(names, str):
                 raise ValueError(f"{place}: what is left out of replies needs a reason each, and nothing else has one")
             for row in names.split() if isinstance(names, str) else names:

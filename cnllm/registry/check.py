@@ -123,8 +123,8 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
             if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
                 yield Fault(
                     key_path,
-                    f"{dotted_path(key_path)} holds a value that is no name of an environment variable; a key itself "
-                    "does not belong here",
+                    f"{dotted_path(key_path)} holds a value that is not a name of an environment variable; a key "
+                    "itself does not belong here",
                 )
     for key, field in fields.items():
         if field.required and key not in data:
@@ -148,7 +148,7 @@ def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[Faul
         return
     for one in value if type(value) is list else [value]:
         if type(one) is str and (fault := path_fault(one, written=written)) is not None:
-            yield Fault(path, f"{dotted_path(path)}: '{one}' is no path: {fault}")
+            yield Fault(path, f"{dotted_path(path)}: '{one}' is not a path: {fault}")
 
 
 def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:

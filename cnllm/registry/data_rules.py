@@ -115,7 +115,7 @@ def data_faults(data: dict[str, Any]) -> Iterator[Fault]:
                     yield Fault([*path, key, flag_name], f"{key}.{flag_name} = {value}; no model has such a value")
         use = _table(table, "status").get("use")
         if type(use) is str and not MODEL_NAME.match(use):
-            yield Fault([*path, "status", "use"], "status.use is no name of a model")
+            yield Fault([*path, "status", "use"], "status.use is not a name of a model")
         currency = _table(table, "price").get("currency")
         if type(currency) is str and not re.fullmatch("[A-Z]{3}", currency):
             yield Fault([*path, "price", "currency"], "price.currency is an ISO 4217 code")

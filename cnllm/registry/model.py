@@ -186,7 +186,7 @@ class Model:
         rule = self.flags.upstream
         if rule is None or (rule.at is None and rule.id is None):
             raise UnknownModel(
-                f"{self.provider} is no router that can be told to use {upstream}",
+                f"{self.provider} is not a router that can be told to use {upstream}",
                 hint=f"leave @{upstream} out, or set the flag upstream of {self.provider}",
             )
         path = rule.at

@@ -111,7 +111,7 @@ def _problem(source: str, *, is_whole: bool) -> str | None:
         problem = None if pattern.problem is None else (pattern.problem, pattern.is_broken)
     if problem is None:
         return None
-    verdict = "is no regular expression" if problem[1] else "cannot be matched in linear time"
+    verdict = "is not a regular expression" if problem[1] else "cannot be matched in linear time"
     return f"the pattern {_short_pattern(source)} {verdict}: {problem[0]}"
 
 

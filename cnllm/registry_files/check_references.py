@@ -93,7 +93,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             continue  # a file of the user's has other variables
         for key in site.get("keys", ()):
             if key not in (registry.resolve(f"{name}/any", suggest=False).flags.keys or ()):
-                yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is no variable of its `keys`")
+                yield problem([*path, "keys"], f"{dotted_path(path)}.keys: '{key}' is not a variable of its `keys`")
     for name in document.data.get("models", {}):
         provider = name.partition("/")[0]
         path = ["models", name]

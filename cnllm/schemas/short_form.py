@@ -135,7 +135,7 @@ class _Parser:
             return {}
         if word.lower() not in _TYPES:
             self.position -= len(word)
-            raise self.error(f"{word} is no type: use str, int, float, bool, [list], {{object}} or (one | other)")
+            raise self.error(f"{word} is not a type: use str, int, float, bool, [list], {{object}} or (one | other)")
         return {"type": _TYPES[word.lower()]}
 
     def _enter(self) -> None:

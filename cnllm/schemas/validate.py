@@ -168,7 +168,7 @@ def _compile(encoded: bytes) -> _Compiled:
     patterns = undecided_patterns(schema) if b'"pattern' in encoded else []
     for pattern in patterns:
         if pattern.is_broken:
-            raise ValueError(f"schema is no JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
+            raise ValueError(f"schema is not a JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
     reasons = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
     return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), reasons)
 
@@ -186,7 +186,7 @@ def _require_valid(schema: Any, meta_schema: Any, validator: Any) -> None:
         raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
     if error is not None:
         error = next((e for e in error.context or () if e.validator == "enum"), error)  # it lists the valid words
-        raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
+        raise ValueError(f"schema is not a JSON Schema: {error.json_path}: {_short(error.message)}")
 
 
 def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:

@@ -119,7 +119,7 @@ def read_fault(header: str) -> InjectedFault:
     if kinds.get("slow"):
         float(kinds["slow"])
     if "status" in kinds and not 200 <= int(kinds["status"]) <= 599:
-        raise ValueError(f"{HEADER}: {kinds['status']} is no status to answer with")
+        raise ValueError(f"{HEADER}: {kinds['status']} is not a status to answer with")
     times = int(words["times"]) if "times" in words else None
     return InjectedFault(kinds=kinds, times=times, step=words.get("step"), takes_effect="after-effect" in words)
 

@@ -160,7 +160,7 @@ def stored_cost(amount: object, currency: object, bill: object = None) -> Cost |
     except InvalidOperation:
         decimal = Decimal("NaN")
     if not decimal.is_finite():
-        raise ValueError("the cost is no number")
+        raise ValueError("the cost is not a number")
     return Cost(decimal, as_text(currency))
 
 

@@ -177,7 +177,7 @@ def as_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
     try:
         return {k.lower(): v for k, v in headers.items() if isinstance(v, str) or _raise_header_type(name, k, v)}
     except AttributeError:
-        raise TypeError(f"{name} has a name that is no string; strings are expected") from None
+        raise TypeError(f"{name} has a name that is not a string; strings are expected") from None
 
 
 def _raise_header_type(name: str, key: Any, value: Any) -> bool:

@@ -78,7 +78,7 @@ def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
     if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
         return _split("assistant" if role == "model" else "user", parts_of(data.get("parts")))
     if role not in _ROLES:
-        raise TypeError(f"{label} is no message in a form that cnllm knows; {_INSTEAD} is expected")
+        raise TypeError(f"{label} is not a message in a form that cnllm knows; {_INSTEAD} is expected")
     if isinstance(data.get("content"), list) and role in ("user", "assistant"):
         rest = Message.from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
         parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts_of(data["content"])]

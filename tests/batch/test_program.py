@@ -100,7 +100,7 @@ def test_wrong_calls_send_nothing(machine: Machine, tmp_path: Path) -> None:
         )
         for arguments, words in (
             (("--max-cost", "5"), "the price of home/m is not known"),
-            (("--max-cost", "x", "--currency", "CNY"), "is no amount"),
+            (("--max-cost", "x", "--currency", "CNY"), "is not an amount"),
             (("--max-cost", "5", "--currency", "CNY"), "the price of home/m is not known"),
             (("--concurrency", "0"), "a number from 1, or auto"),
             (("--assume-price", "2/8"), "--assume-price needs a currency"),

@@ -172,7 +172,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     for content in ("my notes", "my notes\n", '{"a": 1}\n', '{"id": 1, "x": 2}\n'):
         out.write_text(content)
         with stub() as server:
-            with pytest.raises(CnllmError, match="is no output of a batch"):
+            with pytest.raises(CnllmError, match="is not an output of a batch"):
                 run(server, tmp_path, source)
             assert server.log == []
         assert out.read_text() == content

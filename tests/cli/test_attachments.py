@@ -122,11 +122,11 @@ def test_files_and_patterns(machine: Machine) -> None:
         machine.run(*CALL, *args, cwd=folder).fails(2, *words)
     (folder / "bin").write_bytes(b"\0\1\2")
     (folder / "gbk.txt").write_bytes("你好".encode("gbk"))
-    machine.run(*CALL, "-f", "bin", "x", cwd=folder).fails(2, "-f bin", "no text in UTF-8", "-a bin")
+    machine.run(*CALL, "-f", "bin", "x", cwd=folder).fails(2, "-f bin", "not text in UTF-8", "-a bin")
     machine.run(*CALL, "-f", "gbk.txt", "x", cwd=folder).fails(2, "iconv")
     (folder / "ascii.pdf").write_bytes(b"%PDF-1.7\n1 0 obj\n")
     machine.run(*CALL, "-f", "ascii.pdf", "x", cwd=folder).fails(2, "-f ascii.pdf", "a PDF", "-a ascii.pdf")
-    machine.run(*CALL, "-a", "bin", "x", cwd=folder).fails(2, "-a bin", "no picture")
+    machine.run(*CALL, "-a", "bin", "x", cwd=folder).fails(2, "-a bin", "neither a picture")
 
 
 def test_piped_text_and_files_go_together(machine: Machine) -> None:

@@ -93,8 +93,8 @@ def test_extra_body_from_a_file_names_the_file(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.png", b"no image\0", "no picture"),
-        ("a.bin", b"\0", "no picture"),
+        ("a.png", b"no image\0", "neither a picture"),
+        ("a.bin", b"\0", "neither a picture"),
         ("a.jpg", b"", "empty"),
         ("a.svg", b"", "empty"),
     ],

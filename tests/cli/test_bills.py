@@ -654,7 +654,7 @@ def test_names_in_an_archive_lead_nowhere(machine: Machine, log: Log) -> None:
     before = sorted(machine.home.rglob("*.csv"))
     done = machine.run("logs", "cost", "--against", str(path))
     assert done.status == 0
-    assert "other.csv is no known export" in done.err
+    assert "other.csv is not a known export" in done.err
     assert "\x1b" not in done.out + done.err
     assert sorted(machine.home.rglob("*.csv")) == before
 

@@ -88,7 +88,7 @@ def test_what_a_tool_raises_is_told_to_the_model(machine: Machine) -> None:
     done = machine.run(*CALL, "--tool", "calc", "__import__('os')")
     assert done.status == 0
     assert "tool error: calc ValueError: " in done.err
-    assert "is no arithmetic" in done.out
+    assert "is not arithmetic" in done.out
 
 
 def test_read_reads_below_the_current_folder_and_nothing_else(machine: Machine) -> None:
@@ -155,7 +155,7 @@ def test_read_takes_text_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "long.txt").write_text("a" * 200_000)
     (tmp_path / "binary").write_bytes(b"\0\1")
     assert read("long.txt").endswith("[cut off after 100000 characters]")
-    for path, why in (("binary", "no text"), (".", "no file"), ("", "no file")):
+    for path, why in (("binary", "not text"), (".", "no file"), ("", "no file")):
         with pytest.raises(ValueError, match=why):
             read(path)
 

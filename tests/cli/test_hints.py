@@ -72,19 +72,19 @@ WRONG = [
     # values that no endpoint takes
     (
         ("call", "-m", "glm-4.7", "--max-tokens", "0", "x"),
-        "max_tokens is 0; a number of at least 1 is expected",
+        "max_tokens=0: a number of at least 1 is expected",
         "no key",
     ),
     (("call", "-m", "glm-4.7", "--max-tokens", "-5", "x"), "nothing was sent", "no key"),
     (
         ("chat", "-m", "glm-4.7", "--temperature", "-1"),
-        "temperature is -1; a number of at least 0 is expected",
+        "temperature=-1: a number of at least 0 is expected",
         "no key",
     ),
-    (("call", "-m", "glm-4.7", "-p", "top_p=5", "x"), "top_p is 5; a number from 0 to 1 is expected", "no key"),
+    (("call", "-m", "glm-4.7", "-p", "top_p=5", "x"), "top_p=5: a number from 0 to 1 is expected", "no key"),
     (
         ("batch", "in", "-m", "glm-4.7", "-o", "out", "--max-tokens", "0"),
-        "max_tokens is 0; a number of at least 1 is expected",
+        "max_tokens=0: a number of at least 1 is expected",
         "no key",
     ),
     (("call", "-m", "", "x"), "the name of the model is empty", "is called"),

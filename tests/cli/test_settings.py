@@ -42,7 +42,7 @@ def test_a_name_that_resembles_a_setting_is_pointed_out_in_one_line(machine: Mac
     done = machine.run(*args, env={"CNLLM_ATEMPTS": "3", "CNLLM_OF_MY_OWN": "1"}, process=True)
     assert done.status == 0
     assert [line for line in done.err.splitlines() if "CNLLM" in line] == [
-        "CNLLM_ATEMPTS is no setting of cnllm: did you mean CNLLM_ATTEMPTS?"
+        "CNLLM_ATEMPTS is not a setting of cnllm: did you mean CNLLM_ATTEMPTS?"
     ]
 
 

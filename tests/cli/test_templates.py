@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         ("variables = { temperature = 1 }", ["has a variable temperature", "a parameter has this name"]),
         ("\n[variables]\nlang = ['a']", [":2: the variable lang is text or a number"]),
         ("schema = './own.json'", ["names a file as its schema"]),
-        ("schema = 'a inte'", ["inte is no type"]),
+        ("schema = 'a inte'", ["inte is not a type"]),
         ("tools = ['./evil.py:run']", ["./evil.py:run, which is code"]),
     ):
         path = machine.file("t.toml", text)
@@ -161,7 +161,7 @@ def test_schema_forms(machine: Machine) -> None:
         found = body(machine, *HOME, "--schema", value, "x")["response_format"]["json_schema"]["schema"]
         assert found == short, value
     for value, words in (
-        ("a inte", ["inte is no type", "name, age int"]),
+        ("a inte", ["inte is not a type", "name, age int"]),
         ("none.json", ["--schema none.json", "No such file"]),
         ("dir/none", ["No such file"]),
         ('{"type": ', ["--schema:1:", "not valid JSON"]),

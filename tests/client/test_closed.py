@@ -65,5 +65,5 @@ def test_a_client_of_another_registry_stays_open_by_itself() -> None:
 
 
 def test_an_option_for_streams_is_refused_where_it_does_not_belong() -> None:
-    with cnllm.Client(simulate=True) as client, pytest.raises(TypeError, match=r"stream is no option .*`stream`"):
+    with cnllm.Client(simulate=True) as client, pytest.raises(TypeError, match=r"stream is not an option .*`stream`"):
         client.call("glm-4.7", "Hi", stream=True)  # type: ignore[call-overload]

@@ -198,7 +198,7 @@ def test_a_name_that_resembles_a_setting_is_pointed_out_once(
         monkeypatch.setenv("CNLLM_IDLE_TIMEOUT", value)
         variables.call_settings()
     assert [record.getMessage() for record in caplog.records] == [
-        "CNLLM_TIMOUT is no setting of cnllm: did you mean CNLLM_TIMEOUT?"
+        "CNLLM_TIMOUT is not a setting of cnllm: did you mean CNLLM_TIMEOUT?"
     ]
 
 

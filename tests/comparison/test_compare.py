@@ -262,7 +262,7 @@ def test_a_report_that_was_changed_does_not_replay_to_the_same(registry: Registr
     data["settings"]["seed"] = 4
     with pytest.raises(CnllmError, match="not the one that was sent"):
         compare(replay=json.dumps(data).encode(), registry=registry)
-    with pytest.raises(CnllmError, match="no report"):
+    with pytest.raises(CnllmError, match="not a report"):
         read_report(b"{}")
 
 
@@ -364,7 +364,7 @@ def test_a_signed_report_is_checked_when_it_is_replayed(overlay: Path) -> None:
     [
         ([], "no model is named"),
         (["home/m", "--max-cost", "5"], "--max-cost 5: an amount and a currency"),
-        (["home/m", "--hosts", "home,nowhere", "--max-cost", "5USD"], "nowhere is no host of these weights"),
+        (["home/m", "--hosts", "home,nowhere", "--max-cost", "5USD"], "nowhere is not a host of these weights"),
         (["home/m", "--hosts", "home", "--max-cost", "5USD"], "a comparison needs two hosts"),
         (["home/m", "--hosts", "home,away", "--max-cost", "5CNY"], "for which there is no cap"),
         (["home/m", "-o", "report.txt"], "a report is .json, .html or .svg"),

@@ -57,7 +57,7 @@ def test_no_other_section_can_stand_in_a_data_file(section: str) -> None:
         ('reasoning.off.set.base_url = "x"', "has no flag 'off'"),
         ('reasoning.mode = "maybe"', "never"),
         ('input = ["code"]', "text"),
-        ('status.use = "https://evil.example/?x"', "status.use is no name of a model"),
+        ('status.use = "https://evil.example/?x"', "status.use is not a name of a model"),
         ('sources.x = { url = "u", seen = 2026-11-20, how = "probe", backs = [] }', "docs"),
     ],
 )

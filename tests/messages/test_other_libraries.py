@@ -176,7 +176,7 @@ def test_messages_of_langchain() -> None:
 
 
 def test_what_is_no_message_of_langchain_is_refused_by_its_name() -> None:
-    with pytest.raises(TypeError, match=r"messages\[1\]: Recorded is no message .*choices\[0\].message"):
+    with pytest.raises(TypeError, match=r"messages\[1\]: Recorded is not a message .*choices\[0\].message"):
         as_messages(["Hi", recorded(content="", type="remove", id="x")])
 
 

@@ -99,7 +99,7 @@ def test_F2_decoded_arguments_that_are_no_object_are_told_of(given: Any, shown: 
     request = plan(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool()])
     assert arguments(request.body["messages"][1]) == {}
     [note] = [n for n in request.notes if n.code == "arguments-emptied"]
-    assert note.said.endswith(f"are no JSON object: {shown}")
+    assert note.said.endswith(f"are not a JSON object: {shown}")
 
 
 HALF = "a\ud800"

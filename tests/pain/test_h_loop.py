@@ -72,7 +72,7 @@ def test_H3_torn_arguments_under_another_finish_are_told_to_the_model(verb: str,
     _, run = ran(verb, wire, tool)
     assert (written, run.stopped) == ([], "done")
     call, result = wire.body()["messages"][-2:]
-    assert call["tool_calls"][0]["function"]["arguments"] == "{}"  # what is no JSON would be refused for ever
+    assert call["tool_calls"][0]["function"]["arguments"] == "{}"  # what is not JSON would be refused for ever
     assert "not executed" in result["content"]
 
 

@@ -61,7 +61,7 @@ def test_a_router_is_told_to_use_one_endpoint_in_its_own_words(name: str, key: s
 
 
 def test_a_provider_that_is_no_router_cannot_be_pinned() -> None:
-    with pytest.raises(UnknownModel, match="no router"):
+    with pytest.raises(UnknownModel, match="not a router"):
         Registry.load().resolve("moonshotai/kimi-k3").pin("deepinfra")
 
 

@@ -62,7 +62,7 @@ def test_a_plan_that_extends_a_site_is_none(tmp_path: Path) -> None:
             "vendor = 'other', region = 'cn'",
             "site.vendor: no other provider has 'other'",
         ),
-        ("keys = ['NAMED_KEY'] }", "keys = ['ELSE_KEY'] }", "site.keys: 'ELSE_KEY' is no variable of its `keys`"),
+        ("keys = ['NAMED_KEY'] }", "keys = ['ELSE_KEY'] }", "site.keys: 'ELSE_KEY' is not a variable of its `keys`"),
     ],
 )
 def test_a_site_without_another_or_with_a_foreign_variable_is_a_fault(

@@ -181,7 +181,7 @@ def test_set_refuses_what_check_refuses(file: Path) -> None:
         assert out.returncode == 2
         assert message in out.stderr
         assert file.read_text() == FILE
-    assert "is no address" in run("registry", "set", "home/m", "limits.output=5", "--source", "somewhere").stderr
+    assert "is not an address" in run("registry", "set", "home/m", "limits.output=5", "--source", "somewhere").stderr
     assert "no provider is called hme" in run("registry", "set", "hme/m", "limits.output=5", "--source", URL).stderr
     assert file.read_text() == FILE
 

@@ -161,7 +161,7 @@ def test_what_is_not_judged_is_neither_true_nor_false_and_is_told() -> None:
 
 def test_a_pattern_that_is_none_is_a_fault_of_the_schema() -> None:
     for source in ("(", "[", "a)", "*a", "(?"):
-        with pytest.raises(ValueError, match="no JSON Schema: the pattern"):
+        with pytest.raises(ValueError, match="not a JSON Schema: the pattern"):
             validation_errors("x", {"properties": {"a": {"pattern": source}}})
 
 

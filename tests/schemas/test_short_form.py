@@ -50,7 +50,7 @@ def test_what_is_wrong_is_named() -> None:
     for text, words in (
         ("", "there are no fields"),
         ("{}", "there are no fields"),
-        ("a b", "b is no type"),
+        ("a b", "b is not a type"),
         ("a int b", "after a a comma is missing"),
         ("a, a", "the field a stands twice"),
         ("1a", "a field's name is missing"),

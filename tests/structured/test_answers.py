@@ -108,7 +108,7 @@ def test_without_a_schema_nothing_is_parsed(client: Driver, tmp_path: Path) -> N
 # ── the schema ───────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("schema", [{"type": "strng"}, {"properties": []}, {"type": "object", "required": "a"}])
 def test_what_is_no_schema_is_refused_before_anything_is_sent(client: Driver, tmp_path: Path, schema: Json) -> None:
-    with Peer([gives("call", "prompt", GOOD)]) as peer, pytest.raises(ValueError, match="no JSON Schema"):
+    with Peer([gives("call", "prompt", GOOD)]) as peer, pytest.raises(ValueError, match="not a JSON Schema"):
         client.call(endpoint(tmp_path, peer, "prompt"), schema=schema)
     assert not peer.received
 

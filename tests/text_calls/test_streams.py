@@ -106,7 +106,7 @@ def test_any_cut_of_any_text_gives_the_same_reply(
         )
     assert outcomes[0] == outcomes[1] == outcomes[2]
     said = "" if any(n.code == "fallback" for n in reply.notes) else outcomes[0][0] + outcomes[0][1]
-    if not outcomes[0][2]:  # a marker that stands alone is told of, and is no text; white space about it may go along
+    if not outcomes[0][2]:  # a marker that stands alone is told of, and is not text; white space about it may go along
         stripped = [n.said for n in reply.notes if n.code == "text-call-stripped"]
         assert said in without(text, stripped)
         assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)

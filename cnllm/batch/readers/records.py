@@ -94,7 +94,7 @@ def _batch_content(value: Mapping[str, Any]) -> Content:
     check_id(row_id)
     protocol = _protocols().get(url) if isinstance(url, str) else None
     if protocol is None:
-        raise RowFault(f"url {url!r} is no path of a conversation; it is one of {', '.join(_protocols())}")
+        raise RowFault(f"url {url!r} is not a path of a conversation; it is one of {', '.join(_protocols())}")
     if type(body) is not dict:
         raise RowFault(f"body is {json_kind(body)}; a JSON object is expected")
     body = {name: item for name, item in body.items() if name not in ("stream", "stream_options")}
@@ -141,7 +141,7 @@ def _value_content(value: Any, template: PromptTemplate | None) -> Content:
         return _object_content(value, template)
     if isinstance(value, list | tuple | Message | Mapping):
         return Content(None, [value] if isinstance(value, Message | Mapping) else list(value), {})
-    raise RowFault(f"{type(value).__name__} is no request; a text, messages or a dict is expected")
+    raise RowFault(f"{type(value).__name__} is not a request; a text, messages or a dict is expected")
 
 
 def _bytes_of(value: Any) -> bytes:

@@ -38,7 +38,7 @@ def columns_content(columns: Mapping[str, Any], template: PromptTemplate | None)
         return Content(row_id, template.fill(columns), {})
     if (prompt := columns.get("prompt")) is not None:
         if not isinstance(prompt, str) or not prompt.strip():
-            raise RowFault("the prompt is empty" if isinstance(prompt, str) else "prompt is no text")
+            raise RowFault("the prompt is empty" if isinstance(prompt, str) else "prompt is not text")
         return Content(row_id, prompt, {})
     messages = columns.get("messages")
     if isinstance(messages, str):

@@ -68,7 +68,9 @@ def model_settings(name: str, **options: Unpack[ModelOptions]) -> ModelSettings:
     _refuse_secrets(given, given.get("base_url"), given.get("key_env"))
     for option in _ELSEWHERE:
         if option in given:
-            raise TypeError(f"{option} is no option of cnllm.ray.Model; `cnllm batch --ray` has what belongs to a file")
+            raise TypeError(
+                f"{option} is not an option of cnllm.ray.Model; `cnllm batch --ray` has what belongs to a file"
+            )
     registry, state = given.pop("registry", None) or Registry.load(), given.pop("state", None)
     own = {option: given.pop(option) for option in _OWN if option in given}
     batch = make_settings((), name, out="dataset", **given)

@@ -138,7 +138,8 @@ def decode_answer(plan: Plan, content: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         shown = " ".join(content[:120].decode("utf-8", "replace").split())
         raise UnreadableAnswer(
-            f"{plan.method} {plan.url}: the answer is no JSON: {shown}", hint="check base_url and batch in the registry"
+            f"{plan.method} {plan.url}: the answer is not JSON: {shown}",
+            hint="check base_url and batch in the registry",
         ) from None
 
 

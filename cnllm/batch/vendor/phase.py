@@ -237,7 +237,7 @@ class VendorRun:
         if job is None:
             hint = "check batch.job in the registry; the job goes on at the vendor"
             url = poll_plan(self._exchange.batch, self._exchange.probe, part.job).url
-            raise UnreadableAnswer(f"{url}: the answer is no job", hint=hint)
+            raise UnreadableAnswer(f"{url}: the answer is not a job", hint=hint)
         return job
 
     async def _finish(self, part: Part, job: VendorJob) -> None:

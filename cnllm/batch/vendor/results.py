@@ -79,7 +79,7 @@ class Results:
         try:
             data = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise UnreadableAnswer(f"a line of the vendor's results is no JSON: {error}") from error
+            raise UnreadableAnswer(f"a line of the vendor's results is not JSON: {error}") from error
         return read_result(self._batch.result, data)
 
 

@@ -214,7 +214,7 @@ async def _jobs(exchange: VendorConnection) -> AsyncIterator[VendorJob]:
     for number in range(_MOST_PAGES):
         found = read_page(batch, await exchange.repeat(list_plan(batch, exchange.probe, page)), number)
         if found is None:
-            raise UnreadableAnswer("the answer is no list")
+            raise UnreadableAnswer("the answer is not a list")
         for job in found.jobs:
             yield job
         if found.next is None or found.next == page:

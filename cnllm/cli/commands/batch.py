@@ -95,7 +95,7 @@ HELP = options.Help(
 @click.option(
     "--vendor-batch", is_flag=True, help="Use the vendor's own batch interface: cheaper, and done within hours."
 )
-@click.option("--strict", is_flag=True, help="Stop at the first line that is no request.")
+@click.option("--strict", is_flag=True, help="Stop at the first line that is not a request.")
 @click.option("--dry-run", is_flag=True, help="Estimate tokens, cost and time; send nothing.")
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
 @click.option(

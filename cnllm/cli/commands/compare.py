@@ -194,7 +194,7 @@ def _price(text: str | None, currency: str | None) -> Price | None:
     try:
         values = float(first), float(second)
     except ValueError:
-        raise errors.UsageError(f"--assume-price {text} is no price", "INPUT/OUTPUT, for example 2/8") from None
+        raise errors.UsageError(f"--assume-price {text} is not a price", "INPUT/OUTPUT, for example 2/8") from None
     if currency is None:
         raise errors.UsageError("--assume-price needs a currency", f"--assume-price {text} --currency CNY")
     return Price(currency=currency, input=values[0], output=values[1])

@@ -72,7 +72,7 @@ def set_command(
     def change(text: str, label: str) -> str:
         if not (_SOURCE.fullmatch(source) or source in _source_names(text, label)):
             raise errors.UsageError(
-                f"--source {source} is no address", "give a URL, owner/repository#number, or the name of a source"
+                f"--source {source} is not an address", "give a URL, owner/repository#number, or the name of a source"
             )
         texts.append((text, set_facts(text, table, facts, reading, label)))
         return texts[-1][1]

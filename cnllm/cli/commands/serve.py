@@ -297,7 +297,7 @@ def _check_words(params: dict[str, Any]) -> None:
     }
     for option, key in keys.items():
         if key is not None and (fault := key_fault(key)):
-            raise errors.UsageError(f"{option}: this is no key, because {fault}", _KEY_HINT)
+            raise errors.UsageError(f"{option}: this is not a key, because {fault}", _KEY_HINT)
 
 
 def _reload(configuration: Configuration, gateway: Gateway) -> None:
@@ -347,7 +347,7 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
     try:
         lines = [line.strip() for line in read_bounded(path).decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise CnllmError(f"--keys-file {path} cannot be read: {reason}", hint="name a text file of keys") from error
     keys: list[str] = []
     limited: dict[str, KeyRecord] = {}
@@ -357,7 +357,7 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
         text, blank, options = line.partition(" --")
         key = text.strip()
         if fault := key_fault(key):
-            raise CnllmError(f"--keys-file {path}:{number}: this is no key, because {fault}", hint=_KEY_HINT)
+            raise CnllmError(f"--keys-file {path}:{number}: this is not a key, because {fault}", hint=_KEY_HINT)
         if blank:
             limited[key] = _limits_of(f"--keys-file {path}:{number}", key, f"--{options}", book)
         else:

@@ -167,7 +167,7 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     """Yield the lines of an estimate."""
     yield f"{estimate.rows - estimate.faults:,} rows to ask; nothing was sent"
     if estimate.faults:
-        yield f"rows that are no requests: {estimate.faults:,}; the first: {estimate.faults_shown[0][:_EXAMPLE]}"
+        yield f"rows that are not requests: {estimate.faults:,}; the first: {estimate.faults_shown[0][:_EXAMPLE]}"
     yield (
         f"tokens: about {estimate.input_tokens:,} in, and {estimate.output_tokens:,} out if an answer has "
         f"{estimate.typical_output} tokens or its max_tokens"

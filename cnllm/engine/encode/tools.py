@@ -290,7 +290,7 @@ def _strict_obstacle(schema: Schema | None) -> str | None:
     if not schema:
         return None
     if schema.get("type", "object") != "object" or any(key in schema for key in _LIST_KEYS) or "$ref" in schema:
-        return "its parameters are no plain object"
+        return "its parameters are not a plain object"
     if not schema.get("properties") and schema.get("additionalProperties") in (None, False):
         return None  # it takes no arguments
     return next(_faults(schema), None)

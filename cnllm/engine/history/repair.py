@@ -411,7 +411,7 @@ def _repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | No
     if call.arguments is None:
         inner = unwrap_object(call.raw)
         if inner is None:
-            ledger.note("arguments-emptied", "messages", f"{subject} are no JSON object: {call.raw[:80]}", "{}")
+            ledger.note("arguments-emptied", "messages", f"{subject} are not a JSON object: {call.raw[:80]}", "{}")
             return replace(call, arguments={}, raw="{}", problem=None)
         ledger.note("arguments-decoded", "messages", f"{subject} are JSON inside a JSON string", "decoded")
         call = replace(call, arguments=inner, raw="", problem=None)

@@ -181,7 +181,7 @@ def read_whole(leak: Markup, text: str, tools: Mapping[str, Mapping[str, Any] | 
             continue
         if not others and all(call.name in tools and call.arguments is not None for call in calls):
             return calls
-        reason = "something in it is no call of a tool that was offered"
+        reason = "something in it is not a call of a tool that was offered"
     raise NotACall(reason)
 
 

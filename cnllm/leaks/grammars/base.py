@@ -77,7 +77,7 @@ def read_name(name: str, tools: Mapping[str, Any]) -> str:
     if name in tools:
         return name
     if not is_plausible_name(name):
-        raise NotACall("the text in the place of the name is no name")
+        raise NotACall("the text in the place of the name is not a name")
     bare = name.removeprefix("functions.")
     unnumbered = _NUMBER.sub("", bare)
     return next((known for known in (bare, unnumbered) if known in tools), name)

@@ -93,7 +93,7 @@ class _Reader:
                 return key, self._skip(position + 1)
         elif match := _KEY.match(self._text, position):
             return match[1].strip(), self._skip(match.end())
-        raise NotACall("the text in the place of a key is no key")
+        raise NotACall("the text in the place of a key is not a key")
 
     def _quoted(self, position: int) -> tuple[str, int] | None:
         """Return (a text between quotes, its end); None where no quote stands at a position."""

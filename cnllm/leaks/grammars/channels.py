@@ -128,7 +128,7 @@ def _json_block(text: str, start: int, tags: _Tags) -> tuple[dict[str, Any], int
     opening = tags.json.match(text, start)
     found = None if opening is None else _json_value(text, opening.end(), tags.json_end)
     if opening is not None and (found is None or type(found[0]) is not dict):
-        raise NotACall("the arguments are no JSON object")
+        raise NotACall("the arguments are not a JSON object")
     return found
 
 

@@ -127,7 +127,7 @@ def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> Parsed
     for key, value in pairs:
         parameter_schema = property_schema(schema, key, schema)
         if parameter_schema is None and ("<" in key or "\n" in key or not key):
-            raise NotACall("the text in the place of a key is no key")
+            raise NotACall("the text in the place of a key is not a key")
         arguments[key] = coerce(strip_own_lines(value), parameter_schema, schema)
     return ParsedCall(name, arguments)
 

@@ -98,7 +98,7 @@ def _value(text: str, position: int, depth: int) -> tuple[Any, int]:
             raise NotACall("it has a number that is none") from None
     if (match := _WORD.match(text, position)) is not None and match[0] in _WORDS:
         return _WORDS[match[0]], match.end()
-    raise NotACall("a value is no literal")
+    raise NotACall("a value is not a literal")
 
 
 def _container(text: str, position: int, closer: str, depth: int) -> tuple[Any, int]:
@@ -111,7 +111,7 @@ def _container(text: str, position: int, closer: str, depth: int) -> tuple[Any, 
             key, position = _value(text, position, depth + 1)
             position = _skip(text, position)
             if type(key) is not str or not text.startswith(":", position):
-                raise NotACall("a key is no text")
+                raise NotACall("a key is not text")
             keys.append(key)
             position = _skip(text, position + 1)
         value, position = _value(text, position, depth + 1)

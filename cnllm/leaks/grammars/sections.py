@@ -154,7 +154,7 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
     if name not in block.tools and match is None:
         if name.startswith("functions.") and is_plausible_name(plain_name):
             raise NotOffered(f"no tool has the name {plain_name}", [_call(plain_name, content)])
-        raise NotACall("the text in the place of the name is no name")
+        raise NotACall("the text in the place of the name is not a name")
     return [_call(name if name in block.tools else read_name(match[1] if match else name, block.tools), content)]
 
 

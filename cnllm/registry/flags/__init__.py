@@ -265,7 +265,7 @@ class Flags(Base, frozen=True):
     ] = None
     body: Annotated[
         Body | None,
-        flag("Changes to the body of every request.", "Some needs of one endpoint are no flag of their own."),
+        flag("Changes to the body of every request.", "Some needs of one endpoint have no flag of their own."),
     ] = None
     finish: Annotated[
         dict[str, Literal["stop", "length", "tool_calls", "content_filter", "error", "pending"]] | None,

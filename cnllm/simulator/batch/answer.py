@@ -173,7 +173,7 @@ def _read_form(content_type: str, body: bytes) -> UploadForm:
     kind = _part_headers(b"content-type: " + content_type.encode("latin-1", "replace"))
     boundary = kind.get_boundary()
     if kind.get_content_type() != "multipart/form-data" or not boundary:
-        raise ValueError("the body is no multipart/form-data")
+        raise ValueError("the body is not multipart/form-data")
     # The parser of `email` reads the heads of parts alone: it takes seconds for a file of a usual size.
     _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"))
     if not parts or not parts[-1].startswith(b"--"):

@@ -1,4 +1,4 @@
-"""A list of names is no list of tools."""
+"""A list of names is not a list of tools."""
 
 import cnllm
 
