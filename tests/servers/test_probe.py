@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cnllm import Client, Model, Registry, Reply, probe
 
 from .conftest import Servers
@@ -24,8 +26,8 @@ def replies(client: Client, model: Model, prompt: Any, **options: Any) -> Iterat
     yield stream.reply
 
 
-def check_answers(client: Client, model: Model, forced: dict[str, Model]) -> None:
-    """Ask for the ten answers. `forced` serves those that the model is too small for."""
+def check_answers(client: Client, model: Model) -> None:
+    """Ask for the answers that the model is not too small for."""
     for key in ("1", "2", "6", "7", "9"):
         _, reasoning, answer = ANSWERS[key]
         for reply in replies(client, model, f"say {key}"):
@@ -34,14 +36,18 @@ def check_answers(client: Client, model: Model, forced: dict[str, Model]) -> Non
         for reply in replies(client, model, prompt, tools=TOOLS):
             assert [(call.name, call.arguments) for call in reply.tool_calls] == calls, (prompt, reply)
             assert (reply.text, reply.finish) == ("", "tool_calls"), (prompt, reply)
+    run = client.run(model, "weather 3", tools=[get_weather], temperature=0)
+    assert run.reply.text.startswith("It is 21 degree"), run.reply
+
+
+def check_forced(client: Client, forced: dict[str, Model]) -> None:
+    """Ask for the two other answers of servers that force them."""
     for reply in replies(client, forced["5"], "say 5", tools=TOOLS):
         assert [(call.name, call.arguments) for call in reply.tool_calls] == [WEATHER], reply
         assert (reply.reasoning.strip(), reply.text) == ("Need weather.", ""), reply
     for reply in replies(client, forced["8"], "say 8", tools=TOOLS):
         assert (reply.tool_calls, reply.finish) == ([], "stop"), reply
         assert "{" not in reply.text, reply
-    run = client.run(model, "weather 3", tools=[get_weather], temperature=0)
-    assert run.reply.text.startswith("It is 21 degree"), run.reply
 
 
 def get_weather(city: str) -> str:
@@ -66,4 +72,17 @@ def test_the_answers_come_out_right_by_the_overlay_of_a_probe(servers: Servers, 
             key: registry.resolve(found.name, base_url=f"{pair.plain}/v1") for key, pair in servers.forced.items()
         }
         with Client(registry=registry) as client:
-            check_answers(client, registry.resolve(found.name), forced)
+            check_answers(client, registry.resolve(found.name))
+            check_forced(client, forced)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
+def test_the_answers_of_transformers_do_too(protocol: str, transformers_url: str, tmp_path: Path) -> None:
+    found = probe.run(transformers_url, protocol=protocol, max_requests=100)
+    values = {fact.flag: fact.value for fact in found.facts if fact.answer != "unknown"}
+    assert values.get("params.stop") != "ignored"  # the text ends with it
+    assert not [flag for flag in values if flag.startswith("reasoning.")]
+    registry = by_overlay(found, tmp_path / "probed.toml")
+    with Client(registry=registry) as client:
+        check_answers(client, registry.resolve(found.name))

@@ -46,7 +46,8 @@ _IN_BRACKETS = re.compile(r"\((\d{4,6})\)")
 _QUOTED = re.compile(
     r"""["']?(?:message|(?:error[_-]?)?msg)["']?\s*:\s*(?:"((?:[^"\\]|\\.){3,2000})|'((?:[^'\\]|\\.){3,2000}))"""
 )
-_OBJECT = re.compile(r"\[\s*\{|\{")
+_OBJECT = re.compile(r"""\[\s*\{|\{(?!\s*(?:'[^'{}]*'|"[^"{}]*")\s*[,}])""")
+"""The begin of an object. A set of names is none, as Python writes it."""
 _REQUEST = re.compile(r"\b(?:messages|input|inputs|request|body|tools)[\"']?\s*[=:]?\s*\[?$", re.IGNORECASE)
 """The text before an object that repeats the request."""
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")

@@ -161,6 +161,7 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
 
     found: list[Finding] = []
     quote = ""
+    upper: ProvenBound | ProbeAnswer | None = None
     if not hints or "reasoning.budget.max" in hints:
         upper = yield from find_bound(ask, _HIGH, 1, hint=context.hint("reasoning.budget.max"))
         if isinstance(upper, ProvenBound) and upper.value > 1 and _names(upper.quote, at):
@@ -173,6 +174,8 @@ def _budget_at(context: ProbeContext, at: str) -> Steps:
             low = yield ask(0)
             if low.passed and not low.reasoning:  # a word for off
                 low = yield ask(1)
+            if isinstance(upper, ProbeAnswer) and low.refused and low.message == upper.message:
+                return []  # it is refused whatever it is
             if low.refused and _names(low.message, at):
                 floor = next((int(n) for n in numbers(low.message) if 0 < n < 100_000), 1)
                 quote = low.message

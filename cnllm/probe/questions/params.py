@@ -103,7 +103,7 @@ def _is_cut(context: ProbeContext, answer: ProbeAnswer) -> Generator[Ask, ProbeA
 def stop(context: ProbeContext) -> Steps:
     """Name a word of the control's answer as a stop text.
 
-    Proof: the answer ends before the stop text.
+    Proof: the answer ends before the stop text, or with it.
     """
     control = yield context.ask(_WORDS, why="words", control=True)
     word = _middle_word(control.text)
@@ -118,7 +118,7 @@ def stop(context: ProbeContext) -> Steps:
             if (yield context.ask(_WORDS, why=f"{path}={word!r}", set={path: word})).passed:
                 return []  # only its form is refused
             refused = refused or answer.message
-        elif word not in answer.text and len(answer.text) < len(control.text):
+        elif len(answer.text) < len(control.text) and word not in answer.text.rstrip().removesuffix(word):
             return [Finding("params.stop", path, "works", by=path)]
         elif word in answer.text:
             ignored = ignored or path

@@ -209,19 +209,24 @@ def _search(
             if answer.passed and not works(answer):
                 return None
             if not answer.passed:
-                named = [p for p in group if any(is_named(path, answer.message) for path in leaves(p))]
+                named = [p for p in group if _is_about(answer, p)]
                 rest = [p for p in group if p not in named]
                 found = (yield from within(rest)) if named and rest else None
-                return found or (yield from one_by_one(named or group))
+                return found or (yield from one_by_one(named or group, answer))
         half = len(group) // 2
         found = yield from within(group[:half])
         return found or (yield from within(group[half:], is_known=True))
 
-    def one_by_one(group: list[dict[str, Any]]) -> Generator[Ask, ProbeAnswer, Switched | None]:
-        for patch in group:
+    def one_by_one(group: list[dict[str, Any]], every: ProbeAnswer) -> Generator[Ask, ProbeAnswer, Switched | None]:
+        for number, patch in enumerate(group):
+            count = len(refusals)
             found = yield from single(patch)
             if found is not None:
                 return found
+            alike = refusals[count:] and _bare(refusals[-1][1], group) == _bare(every, group)
+            if alike and all(_is_about(every, p) for p in group):  # the same words that name all of them
+                refusals.extend((p, every) for p in group[number + 1 :])
+                return None
         return None
 
     for group in _groups(patches):
@@ -229,6 +234,17 @@ def _search(
         if found is not None:
             return found, refusals
     return None, refusals
+
+
+def _is_about(refusal: ProbeAnswer, patch: dict[str, Any]) -> bool:
+    """Whether a refusal names a key of a patch, its first one or its last one."""
+    return any(is_named(key, refusal.message) for path in leaves(patch) for key in (path, path.partition(".")[0]))
+
+
+def _bare(refusal: ProbeAnswer, patches: list[dict[str, Any]]) -> set[str]:
+    """Return the words of a refusal without the keys of patches."""
+    keys = {key for patch in patches for path in leaves(patch) for key in path.split(".")}
+    return set(re.findall(r"\w+", refusal.message)) - keys
 
 
 def _groups(patches: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
