@@ -41,7 +41,7 @@ def run(args: Sequence[str], env: Mapping[str, str], stdin: bytes | None, cwd: P
         given.seek(0)
         with _process(args, env, cwd), _streams(None if stdin is None else given, out, err):
             try:
-                status: object = cnllm.cli.program()
+                status: object = cnllm.cli.main()  # `program` takes all objects out of later collections
             except SystemExit as end:
                 status = end.code
         return status if isinstance(status, int) else int(status is not None), _text(out), _text(err)
@@ -104,7 +104,6 @@ def _process(args: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> I
         sys.argv, sys.path[:] = argv, path
         root.handlers[:] = handlers
         gc.set_threshold(*threshold)
-        gc.unfreeze()
         for name in set(sys.modules) - modules:  # the user's own, which the next run may have otherwise
             place = getattr(sys.modules[name], "__file__", None)
             if place and not place.startswith(tuple(filter(None, path))):

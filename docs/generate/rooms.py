@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -54,12 +55,20 @@ def imported_names(path: Path) -> list[str]:
     """List the dotted names of the package that a file imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
             names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names if alias.name.split(".")[0] == "cnllm"]
     return names
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in a module, those in functions too. Expressions, the larger part of a tree, have none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, name, ()) if not isinstance(node, ast.expr) else ():
+            yield inner
+            yield from _statements(inner)
 
 
 def file_of(name: str) -> str:

@@ -240,6 +240,7 @@ def test_both_languages_have_every_text(parsed: Page) -> None:
             assert given.get(name, "title") in texts["en"], (tag, given)
 
 
+@pytest.mark.long
 def test_the_page_goes_to_stdout_on_demand(machine: Machine, page: str) -> None:
     done = machine.run("models", "matrix", "--html", "-", process=True)
     assert (done.status, done.out, done.err) == (0, page, ""), "the same each time, in every process"

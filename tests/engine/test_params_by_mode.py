@@ -4,11 +4,11 @@ import functools
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 
 import cnllm
 from cnllm import Registry, engine
 from cnllm.cli import option_parsing
-from cnllm.registry.read import builtin_path, read
 
 PRO = "deepseek/deepseek-v4-pro"
 GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}
@@ -16,7 +16,7 @@ GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0
 
 @functools.cache
 def registry() -> Registry:
-    return Registry([read(builtin_path(), builtin=True)])
+    return BUILTIN
 
 
 def plan(name: str, wire: str | None = None, **options: Any) -> cnllm.Plan:

@@ -6,16 +6,15 @@ import copy
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import CannotSend, Plan, engine
-from cnllm.registry import Registry
 from cnllm.registry.model import Model
-from cnllm.registry.read import builtin_path, read
 
-REGISTRY = Registry([read(builtin_path(), builtin=True)])
+REGISTRY = BUILTIN
 NAMES = st.deferred(
     lambda: st.sampled_from([name for name in REGISTRY.names() if REGISTRY.resolve(name).flags.base_url])
 )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from builtin import BUILTIN
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import CannotSend, Message, Reasoning, Seal, Text, engine
-from cnllm.registry import Registry
-from cnllm.registry.read import builtin_path, read
 from cnllm.types.message_memory import MessageMemory
 
-REGISTRY = Registry([read(builtin_path(), builtin=True)])
+REGISTRY = BUILTIN
 NAMES = st.deferred(
     lambda: st.sampled_from([name for name in REGISTRY.names() if REGISTRY.resolve(name).flags.base_url])
 )

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from builtin import BUILTIN
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import CnllmError, engine
 from cnllm.engine.decode.usual_reply import read_usual_reply
-from cnllm.registry import Registry
-from cnllm.registry.read import builtin_path, read
 
-REGISTRY = Registry([read(builtin_path(), builtin=True)])
+REGISTRY = BUILTIN
 NAMES = [
     "deepseek/deepseek-flash",
     "zai/glm-5.3",

@@ -604,10 +604,7 @@ def watched(gateway: Watched) -> Iterator[httpx.Client]:
         gc.collect()
         gc.freeze()  # a collection of all that the tests hold is no work of the gateway
         gateway.longest = 0.0
-        try:
-            yield http
-        finally:
-            gc.unfreeze()
+        yield http
 
 
 def test_work_on_a_long_body_leaves_the_event_loop(tmp_path: Path) -> None:

@@ -7,17 +7,15 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from builtin import BUILTIN
 
 import cnllm
 from cnllm import Message, Text, ToolResult, engine
-from cnllm.registry import Registry
 from cnllm.registry.model import Model, conditions
-from cnllm.registry.read import builtin_path, read
 from cnllm.simulator import SimTransport
 from cnllm.simulator.violations import refusals_of
 
 Json = dict[str, Any]
-BUILTIN = Registry([read(builtin_path(), builtin=True)])
 SIMULATOR = SimTransport(BUILTIN)
 TOOLS = [
     {

@@ -80,6 +80,7 @@ def test_the_tree_of_a_model_makes_the_model(registry: Registry) -> None:
         assert all(again.flags_for(mode) == model.flags_for(mode) for mode in modes())
 
 
+@pytest.mark.long
 def test_models_are_drawn_from_25_providers_and_all_wires(registry: Registry) -> None:
     models = draw(registry, 7)
     assert len(models) == len({model.name for model in models}) == 40
@@ -104,7 +105,7 @@ def test_60_endpoints_are_made_up_with_a_seed_on_all_wires(tmp_path: Path) -> No
     assert invent(1, 60) == invent(1, 60) != invent(2, 60)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4, 5))])
 def test_an_invented_endpoint_takes_a_plain_request(tmp_path: Path, seed: int) -> None:
     for model in invented(tmp_path, seed, 60):
         stream = model.flags.stream is not None and model.flags.stream.required is True
@@ -115,6 +116,7 @@ def test_an_invented_endpoint_takes_a_plain_request(tmp_path: Path, seed: int) -
         assert answer.status == 200, b"".join(answer.pieces)
 
 
+@pytest.mark.long
 def test_what_differs_is_told_from_what_is_assumed(registry: Registry, endpoint: Endpoint) -> None:
     differing = endpoint.differing()
     assert "reasoning.on.set.thinking.type" not in differing  # it reasons anyway

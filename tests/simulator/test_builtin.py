@@ -6,30 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from builtin import BUILTIN
 from cases import each
 
 import cnllm.simulator
 from cnllm.jsonpath import get, get_first
 from cnllm.registry.flags import Flags, Param
 from cnllm.registry.model import Model, conditions
-from cnllm.registry.read import builtin_path, read
-from cnllm.registry.registry import Registry
 from cnllm.simulator import chat_request, check_request
 from cnllm.simulator.request import flags_for
 from cnllm.simulator.violations import refusals_of
 
 from .support import Json, ask, called, frames, result, send, told, tool, user
 
-BUILTIN = Registry([read(builtin_path(), builtin=True)])
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 
 
 def models(provider: str) -> list[Model]:
+    """The provider's models over chat completions, one for each set of flags that decides about a reply."""
     names = [n for n in BUILTIN.names() if n.startswith(provider + "/")]
-    return [m for m in map(BUILTIN.resolve, names) if m.protocol == "openai-chat"]
+    found = [m for m in map(BUILTIN.resolve, names) if m.protocol == "openai-chat"]
+    return list({msgspec.json.encode(msgspec.structs.replace(m.flags, **OTHER)): m for m in found}.values())
 
 
+OTHER: Json = dict.fromkeys(("title", "price", "limits", "weights", "input", "rates"))
 PROVIDERS = BUILTIN.providers  # not their models: a broken one is to fail a test, not the collection
 
 

@@ -3,10 +3,8 @@
 import json
 from typing import Any
 
+from builtin import BUILTIN
 from cases import each
-
-from cnllm.registry.read import builtin_path, read
-from cnllm.registry.registry import Registry
 
 from .support import (
     Json,
@@ -21,8 +19,6 @@ from .support import (
     tool,
     user,
 )
-
-BUILTIN = Registry([read(builtin_path(), builtin=True)])
 
 
 def param(message: str, name: str) -> tuple[int, str]:

@@ -1,17 +1,16 @@
 """Every described endpoint, on its own simulator: the method that is chosen is one it takes, in every mode."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
+from builtin import BUILTIN
 from cases import each
 
 from cnllm import Client, Model
-from cnllm.registry.read import builtin_path, read
-from cnllm.registry.registry import Registry
 
 from .support import SCHEMA
 
-BUILTIN = Registry([read(builtin_path(), builtin=True)])
 TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}
 
 
@@ -20,13 +19,18 @@ def signature(model: Model) -> Any:
     flags = model.flags
     thinks = flags.reasoning and (flags.reasoning.mode, flags.reasoning.default)
     parts = (flags.schema, flags.tool_choice, flags.tools, flags.stream, flags.body)
-    return msgspec.json.encode([model.provider, thinks, *parts])
+    return msgspec.json.encode([thinks, *parts])
+
+
+@cache
+def kinds() -> tuple[Model, ...]:
+    """One model of each kind, whoever serves it."""
+    found = map(BUILTIN.resolve, BUILTIN.names())
+    return tuple({signature(m): m for m in found if m.protocol == "openai-chat" and m.flags.base_url}.values())
 
 
 def distinct(provider: str) -> list[Model]:
-    """The provider's models, one of each kind."""
-    found = [BUILTIN.resolve(name) for name in BUILTIN.names() if name.startswith(f"{provider}/")]
-    return list({signature(m): m for m in found if m.protocol == "openai-chat" and m.flags.base_url}.values())
+    return [model for model in kinds() if model.provider == provider]
 
 
 @each("provider", BUILTIN.providers)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import home_folders
@@ -27,13 +29,22 @@ OTHER = {
     "select": {"select"},
 }
 METHODS = {"add_signal_handler", "remove_signal_handler"}
+_HOMES = "|".join({*NAMES, *OTHER})
+WORDS = re.compile(
+    rf"\b(?:{'|'.join([*MODULES, *METHODS, 'msvcrt', 'winreg'])})\b|(?:has|get)attr\((?:{_HOMES}),"
+    rf"|from (?:{_HOMES}) import|\b(?:{_HOMES})\.(?:{'|'.join(chain(*NAMES.values(), *OTHER.values()))})\b"
+)
+"""In files without any of these nothing is found, and a look at each of their nodes takes seconds."""
 
 
 def _uses(path: Path) -> list[str]:
     """Return the names of POSIX that a file uses, as `module.name`."""
+    text = path.read_text(encoding="utf-8")
+    if not WORDS.search(text):
+        return []
     names = {module: {*names, *OTHER.get(module, ())} for module, names in NAMES.items()}
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found += [f"{node.value.id}.{node.attr}"] if node.attr in names.get(node.value.id, ()) else []
         if isinstance(node, ast.Attribute) and node.attr in METHODS:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cases import each
+from examples import share, some
 
 import cnllm
 from cnllm import Registry, engine
@@ -66,9 +67,10 @@ def test_general_markup_goes_for_every_model_and_a_note_carries_it() -> None:
                     assert [(n.code, n.said) for n in found.notes] == [("text-call-stripped", block)]
 
 
+@pytest.mark.sampled
 def test_every_grammar_goes_where_its_tool_was_not_offered() -> None:
-    for model, write in GRAMMARS.values():
-        for name, given in CALLS:
+    for number, (model, write) in enumerate(GRAMMARS.values()):
+        for name, given in some(CALLS, number):
             block = write(name, given)
             for offered in (None, OTHER):
                 found = read(model, f"Now.\n{block}\n", offered)
@@ -297,6 +299,7 @@ def test_a_marker_that_stands_alone_is_no_text(model: str, text: str, stands: st
 
 
 # ── the filter in public ─────────────────────────────────────────────────────
+@pytest.mark.sampled
 def test_the_pieces_of_a_sanitizer_are_its_text_however_the_text_is_cut() -> None:
     source = random.Random(5)
     marks = [
@@ -314,7 +317,7 @@ def test_the_pieces_of_a_sanitizer_are_its_text_however_the_text_is_cut() -> Non
         "</invoke>",
     ]
     tools = [tool("get_time", zone="string")]
-    for number in range(240):
+    for number in range(share(720)):
         model = resolved(MODELS[number % len(MODELS)])
         offered = (None, tools)[number % 2]
         parts = [source.choice([*BLOCKS.values(), *marks, "word", "Well. "]) for _ in range(source.randint(1, 6))]

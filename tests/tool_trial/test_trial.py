@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import program
 import pytest
 
 from cnllm.cli.output.json_types import LISTINGS
@@ -36,9 +35,8 @@ def verify(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command with one described endpoint."""
     (tmp_path / "providers.toml").write_text(OVERLAY.format(url=url, price=price))
-    env = {**os.environ, "CNLLM_CONFIG_DIR": str(tmp_path), "COLUMNS": "80", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "cnllm", "verify", "--tools", *models, *args]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
+    env = {"CNLLM_CONFIG_DIR": str(tmp_path), "COLUMNS": "80", "NO_COLOR": "1"}
+    return program.completed(["verify", "--tools", *models, *args], env)
 
 
 def test_a_model_that_solves_everything(tmp_path: Path) -> None:

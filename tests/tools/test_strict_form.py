@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtin import BUILTIN
 from cases import each
 from client.peer import Peer, reply
 
@@ -34,7 +35,7 @@ PERSON: Json = {
 
 @functools.cache
 def registry() -> Registry:
-    return Registry([read(builtin_path(), builtin=True)])
+    return BUILTIN
 
 
 def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat") -> Model:

@@ -6,16 +6,14 @@ import json
 from functools import cache
 from typing import Any
 
+from builtin import BUILTIN
 from hypothesis import strategies as st
 
 from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolResult, Usage, engine
 from cnllm.errors import EndpointError, StreamCut
 from cnllm.protocols import PROTOCOLS
-from cnllm.registry import Registry
-from cnllm.registry.read import builtin_path, read
 from cnllm.types import Finish
 
-BUILTIN = Registry([read(builtin_path(), builtin=True)])
 TOOLS = [
     {
         "type": "function",

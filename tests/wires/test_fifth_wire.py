@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from cnllm.protocols import _MODULES
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("fifth_wire.py")
 
 
+@pytest.mark.long
 def test_a_copied_folder_one_line_and_toml_are_a_wire(tmp_path: Path) -> None:
     package = tmp_path / "cnllm"
     shutil.copytree(ROOT / "cnllm", package)  # with what is compiled already

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.support import KEY, Done, Machine
@@ -51,11 +53,18 @@ def test_rows_that_come_back_without_an_answer_are_asked_one_by_one(
     complete(tmp_path)
 
 
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("step", ["submit", "poll", "results", "upload"])
-@pytest.mark.parametrize(
-    "fault", ["status=500;times=1", "status=429;retry-after=0;times=1", "reset-headers;times=1", "reset;times=1"]
-)
+def failing_once() -> Iterator[Any]:
+    """Yield each step at each vendor with each fault. All pairs of two are in a usual run, all of three in .ci/long."""
+    faults = ["status=500;times=1", "status=429;retry-after=0;times=1", "reset-headers;times=1", "reset;times=1"]
+    for i, name in enumerate(SHAPES):
+        for j, step in enumerate(("submit", "poll", "results", "upload")):
+            for k, fault in enumerate(faults):
+                yield pytest.param(
+                    name, step, fault, marks=[] if (i + j + k) % len(faults) == 0 else [pytest.mark.long]
+                )
+
+
+@pytest.mark.parametrize(("name", "step", "fault"), list(failing_once()))
 def test_a_step_that_fails_once_is_done_again(tmp_path: Path, name: str, step: str, fault: str) -> None:
     inputs(tmp_path)
     with vendor() as server:

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from builtin import BUILTIN
 
-from cnllm.registry.read import builtin_path, read
 from cnllm.registry.registry import Registry
 from cnllm.simulator.server import Server, running
 
 
 @pytest.fixture(scope="session")
 def registry() -> Registry:
-    return Registry([read(builtin_path(), builtin=True)])
+    return BUILTIN
 
 
 @pytest.fixture(scope="session")
