@@ -6,9 +6,10 @@ import json
 from functools import cache
 
 import pytest
+from builtin import BUILTIN
 from cases import each
 from examples import some
-from history.support import BUILTIN, answered, conversation, exchange, plan, signature, takes_tools
+from history.support import answered, conversation, exchange, plan, signature, takes_tools
 from history.test_pairs import shapes
 
 from cnllm import Message, Plan, Text

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from builtin import BUILTIN
 from cases import each
 
 from cnllm import Message, Text, ToolCall, engine
-
-from .support import BUILTIN
 
 MODELS = {
     "openai-chat": "deepseek/deepseek-chat",

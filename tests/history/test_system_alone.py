@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from builtin import BUILTIN
 from cases import each
 
 import cnllm
 from cnllm import engine
 from cnllm.protocols import PROTOCOLS
 from cnllm.simulator.respond import respond
-
-from .support import BUILTIN
 
 NAMES = ("openai-compatible/m", "chatgpt/gpt-5.2-codex", "google/gemini-2.5-pro", "anthropic/claude")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from builtin import BUILTIN
 from cases import each
 
 from cnllm import Message, Reasoning, Role, Text, engine
 from cnllm.simulator.respond import respond
-
-from .support import BUILTIN
 
 MODELS = {
     "openai-chat": "deepseek/deepseek-chat",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from builtin import BUILTIN
+
 from cnllm import engine
 from cnllm.simulator.respond import respond
-
-from .test_builtin import BUILTIN
 
 
 def test_no_thinking_is_no_budget_that_is_too_small() -> None:
