@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import fairness, instructions, processes, venvs
+from benchmarks import fairness, instructions, processes, routes, venvs
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.compare import compare, read_base
 from benchmarks.describe import ABOUT
@@ -21,9 +21,10 @@ from benchmarks.suites import SUITES
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-_TASKS = ["run", "setup", "report", "faults", "probe", "gateway-fairness"]
+_TASKS = ["run", "setup", "report", "faults", "probe", "routes", "gateway-fairness"]
 DO = (
     "run unless said; faults asks every client what it makes of answers that go wrong, probe what a probe finds out, "
+    "routes what becomes of tool turns where hosts degrade, "
     "and gateway-fairness what one key can do to another"
 )
 
@@ -79,6 +80,8 @@ def main() -> int:
         return fairness.main(quick=asked.quick)
     if asked.do == "probe":
         return table_of_probe.main(asked.seed, asked.model, invented=asked.invented, quick=asked.quick)
+    if asked.do == "routes":
+        return routes.main(asked.seed, quick=asked.quick)
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

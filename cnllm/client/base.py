@@ -33,7 +33,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
     from cnllm.client.call_record import CallLog, CallRecorder
-    from cnllm.client.fallback import Cooldowns
+    from cnllm.client.fallback import RouteMemory
     from cnllm.client.input_checks import InputChecker
     from cnllm.client.tool_sets import HeldSets
     from cnllm.estimates.tokens import Start
@@ -90,7 +90,7 @@ class BaseClient(Generic[AnyTransport]):
         log_calls: bool | CallRecorder | None = None,
     ) -> None:
         self._fallback: Fallback | None = None
-        self._cooldowns: Cooldowns | None = None
+        self._route_memory: list[RouteMemory] = []  # one, from the first route on; copies of the client share it
         self._held_sets: HeldSets | None = None
         self._checker: InputChecker | None = None
         self._memory: MessageMemory | None = MessageMemory()
@@ -342,13 +342,14 @@ class BaseClient(Generic[AnyTransport]):
         self, rules: Fallback, model: str | Model, messages: Any, options: Mapping[str, Any], *, stream: bool
     ) -> tuple[Call, dict[int, str | None]]:
         """Return a call on several models, and the keys of its targets."""
-        from cnllm.client.fallback import Cooldowns, FallbackRoute, start_routed_call
+        from cnllm.client.fallback import FallbackRoute, RouteMemory, start_routed_call
 
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
-        if self._cooldowns is None:
-            self._cooldowns = Cooldowns()
-        route = FallbackRoute(rules, self.registry, self._start_one, self._cooldowns, self._client_key(), self.simulate)
+        if not self._route_memory:
+            self._route_memory.append(RouteMemory())
+        memory = self._route_memory[0]
+        route = FallbackRoute(rules, self.registry, self._start_one, memory, self._client_key(), self.simulate)
         own = {name: value for name, value in options.items() if name != "fallback"}
         return start_routed_call(route, model, messages, own, stream=stream)
 

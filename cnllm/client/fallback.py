@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,11 +18,15 @@ from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
 from cnllm.registry.sites import choose_site
+from cnllm.system.processes import cached_property, fork_safe
 from cnllm.types import Note
 from cnllm.types.messages import as_messages
 from cnllm.types.route import Fallback
 
-__all__ = ["Cooldowns", "FallbackRoute", "start_routed_call"]
+if TYPE_CHECKING:
+    from cnllm.client.measurements import Measurements
+
+__all__ = ["Cooldowns", "FallbackRoute", "RouteMemory", "start_routed_call"]
 
 _FOREIGN = ("extra_body", "extra_headers", "api_key")
 _LONGEST = 3600.0  # seconds of a pause
@@ -41,7 +45,7 @@ class Cooldowns:
         self._clock = clock
         self._most = most
         self._until: dict[str, tuple[float, float]] = {}  # target → end of the pause, and its length
-        self._lock = Lock()
+        self._lock = fork_safe(Lock())
 
     def acquire(self, target: str) -> bool:
         """Whether a target may be tried now. The first caller after a pause may; the others wait for its outcome."""
@@ -76,6 +80,29 @@ class Cooldowns:
                 self._until.pop(target, None)
 
 
+class RouteMemory:
+    """The memory of a client for the targets of its routes: those that failed, and what was seen of each."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.cooldowns = Cooldowns(clock)
+
+    def renewed(self) -> RouteMemory:
+        """Return the memory for another registry: what was seen of the hosts stays, and reports are read again."""
+        memory = RouteMemory(self._clock)
+        if "measurements" in vars(self):
+            memory.measurements = self.measurements
+            memory.measurements.forget_reports()
+        return memory
+
+    @cached_property
+    def measurements(self) -> Measurements:
+        """Return the measurements, for the routes that are ordered by them."""
+        from cnllm.client.measurements import Measurements
+
+        return Measurements(self._clock)
+
+
 class FallbackRoute(Struct, frozen=True):
     """Holds what a call on several models needs beside its request.
 
@@ -86,7 +113,7 @@ class FallbackRoute(Struct, frozen=True):
     rules: Fallback
     registry: Registry
     start: StartCall
-    cooldowns: Cooldowns
+    memory: RouteMemory
     client_key: str | None
     offline: bool
 
@@ -100,6 +127,11 @@ def start_routed_call(
     models, notes = _models(route, model, history, options)
     order = draw_order(rules.weights, len(models), random.random)
     targets = [RouteTarget(n, models[n], target_obstacle(models[n], history, options)) for n in order]
+    on_turn = None
+    if rules.order == "measured":
+        targets, note, on_turn = route.memory.measurements.order(targets, history, rules.report)
+        notes += [] if note is None else [note]
+    targets = [*targets[: rules.most]]
     keys: dict[int, str | None] = {}
     given = options.get("api_key") or route.client_key
 
@@ -113,7 +145,14 @@ def start_routed_call(
             call.plan = replace(call.plan, notes=[*more, *call.plan.notes])
         return call
 
-    call = RoutedCall(targets, open_call, first_token=rules.first_token, cooldown=rules.cooldown, state=route.cooldowns)
+    call = RoutedCall(
+        targets,
+        open_call,
+        first_token=rules.first_token,
+        cooldown=rules.cooldown,
+        state=route.memory.cooldowns,
+        on_turn=on_turn,
+    )
     return call, keys
 
 

@@ -149,16 +149,17 @@ class Admission:
         """Return the part of a route that a client's key may use: its first model, and those that take over.
 
         Models that the key or its team does not allow are left out, and those that its budget cannot pay. A budget is
-        reserved for one model, so such a key gets the first one that is left and no other. Where none is left, the
-        route is its first model, which is refused.
+        reserved for one model, so such a key gets the first one that is left, or the best one by measurement, and no
+        other. Where none is left, the route is its first model, which is refused.
         """
         rights = caller.rights
         if rights is None or not any(record.models or record.budgets for record in rights.records):
             return first, fallback
         models = [first, *(resolve(target) if isinstance(target, str) else target for target in fallback.targets)]
         kept = [index for index, model in enumerate(models) if self._is_usable(model, rights)] or [0]
-        if any(record.budgets for record in rights.records):
-            kept = kept[:1]
+        most = 1 if any(record.budgets for record in rights.records) else fallback.most
+        if fallback.order is None:
+            kept = kept[:most]
         model = models[kept[0]]
         assert isinstance(model, Model)
         weights = fallback.weights
@@ -166,7 +167,7 @@ class Admission:
             weights = tuple(weights[index] for index in kept)
             weights = weights if any(weights) else None
         targets = tuple(fallback.targets[index - 1] for index in kept[1:])
-        return model, replace(fallback, targets=targets, weights=weights)
+        return model, replace(fallback, targets=targets, weights=weights, most=most)
 
     def _is_usable(self, model: Model | str, rights: Rights) -> bool:
         """Whether a key may use a model. That of a tier is not known here."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import translate
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.errors import RegistryError, UnknownModel, Untrusted
+from cnllm.errors import CnllmError, RegistryError, UnknownModel, Untrusted
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.routing import split_wire
@@ -23,6 +24,7 @@ from cnllm.types.route import Fallback
 
 __all__ = ["ModelNames", "client_wire"]
 
+_RULES = ("first_token", "cooldown", "weights", "order", "report")
 _MOST = 2048
 """The number of resolved names that are kept: clients choose the names."""
 
@@ -164,14 +166,31 @@ class ModelNames:
 
 def _route(name: str, table: Mapping[str, Any]) -> tuple[str, Fallback]:
     """Return the first model of a route, and the others. Raises `RegistryError` for a route that cannot be used."""
-    rules = {key: value for key, value in table.items() if key in ("first_token", "cooldown", "weights")}
+    rules = {key: value for key, value in table.items() if key in _RULES}
     targets = table.get("targets")
     if not targets:
         raise RegistryError(f"gateway.routes.{name} has no targets", hint='targets = ["provider/model", …]')
     try:
-        return targets[0], Fallback(targets=tuple(targets[1:]), **rules)
+        fallback = Fallback(targets=tuple(targets[1:]), **rules)
     except (TypeError, ValueError) as error:
         raise RegistryError(f"gateway.routes.{name}: {error}", hint="`cnllm registry check` names the line") from error
+    if fallback.report is not None:
+        _check_report(name, str(fallback.report))
+    return targets[0], fallback
+
+
+def _check_report(name: str, path: str) -> None:
+    """Raise `RegistryError` for a report that a route cannot use: now, not at the first request."""
+    from cnllm.client.measurements import read_turns
+
+    if not Path(path).expanduser().is_absolute():
+        raise RegistryError(
+            f"gateway.routes.{name}: the report {path} has a relative path", hint="write its full path, or ~/PATH"
+        )
+    try:
+        read_turns(path)
+    except CnllmError as error:
+        raise RegistryError(f"gateway.routes.{name}: {error.message}", hint=error.hint) from error
 
 
 def _provider(name: str) -> str:

@@ -144,6 +144,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                 first_token=route.get("first_token"),
                 cooldown=route.get("cooldown", 30.0),
                 weights=route.get("weights"),
+                order=route.get("order"),
+                report=route.get("report"),
             )
         except (TypeError, ValueError) as error:
             yield problem(path, f"{dotted_path(path)}: {error}")

@@ -145,6 +145,7 @@ NoteCode = Literal[
     "target-failed",
     "target-continued",
     "option-foreign",
+    "route-measured",
     # Gateway
     "reasoning-ambiguous",
     "state-unavailable",
@@ -302,6 +303,7 @@ NOTE_CODES: dict[str, dict[NoteCode, str]] = {
         "target-failed": "a target of a route failed before its first token, and the next one took over",
         "target-continued": "a reply that broke off was continued, by the target that the note names",
         "option-foreign": "an option for the first model's endpoint was not sent to a target of another provider",
+        "route-measured": "the order of a route's targets by measurement: the first one and why, and all scores",
     },
     "Gateway": {
         "reasoning-ambiguous": "two kept replies fit one turn of a client: no reasoning goes with it",

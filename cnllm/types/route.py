@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,13 +21,18 @@ class Fallback(Struct, frozen=True, kw_only=True):
 
     `first_token`: seconds in which the first piece of a stream must arrive; None means no limit. `cooldown`: seconds in
     which a target that failed is passed over. With `weights`, one for each target with the first model included, each
-    request draws its order.
+    request draws its order. With `order="measured"` the models are ordered by what was seen of them in the last hour;
+    `report` is the path of a report of `cnllm compare`, which counts until enough was seen. For one request at most
+    `most` models are asked.
     """
 
     targets: tuple[Any, ...]
     first_token: float | None = None
     cooldown: float = 30.0
     weights: tuple[float, ...] | None = None
+    order: str | None = None
+    report: str | os.PathLike[str] | None = None
+    most: int = _MOST_TARGETS + 1
 
     def __post_init__(self) -> None:
         targets = _names("targets", self.targets, 'a list of names such as ["provider/model"]')
@@ -40,6 +46,18 @@ class Fallback(Struct, frozen=True, kw_only=True):
         force_setattr(self, "cooldown", cooldown)
         if self.weights is not None:
             force_setattr(self, "weights", _weights(self.weights, len(targets) + 1))
+        if type(self.most) is not int or self.most < 1:
+            raise checks.wrong_value("most", self.most, "a number from 1")
+        if self.order not in (None, "measured"):
+            raise checks.wrong_value("order", self.order, '"measured", or None for the order of the list')
+        if self.order is not None and self.weights is not None:
+            raise ValueError('order="measured" and weights exclude each other: leave one of them out')
+        if self.report is not None:
+            if not isinstance(self.report, str | os.PathLike) or not os.fspath(self.report):
+                raise checks.wrong_value("report", self.report, "the path of a report of cnllm compare")
+            if self.order is None:
+                raise ValueError('a report orders nothing without order="measured"')
+            force_setattr(self, "report", os.fspath(self.report))
 
     @staticmethod
     def of(fallback: Any) -> Fallback:

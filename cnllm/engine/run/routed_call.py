@@ -74,7 +74,8 @@ class RouteTarget(Struct, frozen=True):
 class RoutedCall(Call):
     """One call on the targets of a route. `plan` is that of the target that is being asked.
 
-    `open_call` builds the call of one target, or raises `KeyMissing`, `Untrusted` or `CannotSend`.
+    `open_call` builds the call of one target, or raises `KeyMissing`, `Untrusted` or `CannotSend`. `on_turn` gets the
+    outcome of each target that was asked: its plan, its reply or error, and the seconds to the first token of a stream.
     """
 
     def __init__(
@@ -85,8 +86,11 @@ class RoutedCall(Call):
         first_token: float | None,
         cooldown: float,
         state: CooldownState,
+        on_turn: Callable[[RouteTarget, Plan, Reply | CnllmError, float | None], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._on_turn = on_turn
+        self._first: float | None = None  # seconds to the first token of the current target
         self._targets = targets
         self._open = open_call
         self._first_token = first_token
@@ -169,6 +173,8 @@ class RoutedCall(Call):
     def _record(self, error: CnllmError) -> bool:
         """Keep the failure of the current target. Whether another target may succeed."""
         meaning = error.meaning
+        if self._on_turn is not None:
+            self._on_turn(self._target, self.plan, error, None)
         name = self._target.model.name
         self._reasons[name] = _reason(error)
         self._errors.append(error)
@@ -244,6 +250,8 @@ class RoutedCall(Call):
     def _with_spent(self, reply: Reply) -> Reply:
         """Return the reply with what the failed attempts cost, where that is known."""
         self._state.succeed(self._target.key)
+        if self._on_turn is not None:
+            self._on_turn(self._target, self.plan, reply, self._first)
         if self._spent:
             reply = replace(reply, usage=total_usage([*self._spent, reply]))
         return with_costs(reply, self._other_costs())
@@ -278,6 +286,7 @@ class RoutedCall(Call):
                     held += events
                     if any(isinstance(event, _CONTENT) for event in events):
                         self._seen = True
+                        self._first = self._clock() - begin
                         events, held = [*(NoteAdded(n) for n in self._fresh), *held], []
                         if has_deadline:
                             yield SetReadDeadline(None)

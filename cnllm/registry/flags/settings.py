@@ -1,6 +1,6 @@
 """The tables of a file that describe no endpoint: the settings of a gateway, and the user's MCP servers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cnllm.registry.flags.describe import Base, flag
 
@@ -30,6 +30,17 @@ class Route(Base, frozen=True):
     cooldown: Annotated[
         float | None,
         flag("The seconds in which a target that failed is passed over; 30 where it is left out."),
+    ] = None
+    order: Annotated[
+        Literal["measured"] | None,
+        flag(
+            "The targets are ordered by what was seen of them in the last hour; left out: as they are listed.",
+            "The same weights fail more often on one host than on another, and hosts degrade and recover.",
+        ),
+    ] = None
+    report: Annotated[
+        str | None,
+        flag("The path of a report of `cnllm compare`, which counts in `order` until enough was seen."),
     ] = None
 
 
