@@ -197,8 +197,8 @@ def cut_error(collected: Collector, reply: Reply) -> StreamCut:
     word = "" if note is None else f"; its last finish reason is {note.said!r}"
     if collected.whole:
         message = f"the endpoint sent the reply before it was complete{word}"
-        return StreamCut(message, hint="the partial reply is in .reply; ask again later", reply=reply)
-    hint = "the partial reply is in .reply; if_cut='again-whole' repeats the request, 'keep' returns it"
+        return StreamCut(message, hint="ask again later (in Python .reply holds what came)", reply=reply)
+    hint = "-p if_cut=again-whole repeats the request (in Python if_cut='again-whole'; .reply holds what came)"
     if note is not None and note.code == "finish-unknown":
         hint += f". {note.did.removeprefix('cut: ').capitalize()}"
     return StreamCut(f"the stream ended before the reply was complete{word}", hint=hint, reply=reply)
