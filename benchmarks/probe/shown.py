@@ -38,8 +38,9 @@ class Endpoint:
 
     @property
     def first(self) -> Request:
-        """The plainest request that the endpoint takes: a streamed one where it takes no other."""
-        return next(r for r, (status, _) in zip(self._requests[4:], self._answers[4:], strict=True) if status == 200)
+        """The plainest request that the endpoint takes, which may be a streamed one; the first where it takes none."""
+        pairs = zip(self._requests[4:], self._answers[4:], strict=True)
+        return next((request for request, (status, _) in pairs if status == 200), self._requests[4])
 
     @property
     def digest(self) -> str:
