@@ -144,7 +144,7 @@ def test_undo_reaches_turns_of_an_earlier_day_and_the_system_message_comes_back(
         machine.run("call", "--model", "home/m", "first")
         done = chat(machine, "/undo", "/undo", "second", args=("chat", "-c", "-s", "Be short."))
         assert (done.status, done.out) == (0, "Two.\n")
-        assert "after 1 turn (zai/glm-4.7, " in done.err
+        assert "after 1 turn (home/m, " in done.err
         assert "there is no turn to take back" in done.err
         assert sent(peer, 1) == [("system", "Be short."), ("user", "second")]
     assert machine.run("logs", "list", "--json").json()[0]["turns"] == 1

@@ -89,8 +89,8 @@ def test_a_value_of_the_wrong_type_is_refused(machine: Machine) -> None:
         ("--parallel-tool-calls", "1"),
     ):
         name = option[2:].replace("-", "_")
-        machine.run("call", "-m", "glm-4.7", option, value, "hi").fails(2, f"{name} is")
-        machine.run("call", "-m", "glm-4.7", "-p", f"{name}={value}", "hi").fails(2, f"{name} is")
+        machine.run("call", "-m", "glm-4.7", option, value, "hi").fails(2, f"the parameter {name}=")
+        machine.run("call", "-m", "glm-4.7", "-p", f"{name}={value}", "hi").fails(2, f"the parameter {name}=")
 
 
 def test_what_nobody_knows_is_sent_with_a_note(machine: Machine) -> None:

@@ -100,7 +100,7 @@ def test_paths_of_providers_are_not_there_and_the_list_is_plain(neutral: Server,
     for path in ("/zai/chat/completions", "/anthropic/v1/messages", "/openai/responses", "/zai/models"):
         answer = client.post(neutral.url + path, json={"model": "glm-4.7", **HI})
         assert answer.status_code == 404
-        assert answer.json()["error"]["message"] == f"There is nohing at {path}."
+        assert answer.json()["error"]["message"] == f"There is nothing at {path}."
     listed = client.get(f"{neutral.url}/v1/models")
     assert [model["id"] for model in listed.json()["data"]] == list(PATHS)
     silent(listed)

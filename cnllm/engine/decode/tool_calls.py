@@ -18,6 +18,7 @@ from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
+_MARKUP = re.compile(r"<[^<>]*[^\W\d_][^<>]*>")
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _MARKS = re.compile(r'["\\{}\[\]]')
 _NEWEST = 16  # calls, of which a stream goes on with the pieces
@@ -309,4 +310,4 @@ def _piece(arguments: Any) -> str:
 def markup_in_names(name: str, arguments: dict[str, Any] | None) -> str | None:
     """Return a call's name or argument name that contains markup: the call was parsed wrongly on its way."""
     words: list[str] = [name, *(arguments or ())]
-    return next((word for word in words if "<" in word and ">" in word), None)
+    return next((word for word in words if "<" in word and _MARKUP.search(word)), None)
