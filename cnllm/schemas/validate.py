@@ -34,6 +34,7 @@ _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
 _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
 _MAX_SCHEMA_STEPS = 3_000_000
+_LONGEST_KEPT = 64 * 1024  # bytes of a schema
 _MIN_DEPTH = 8  # levels of a value; an endless validation of a flatter value is the schema's fault
 
 
@@ -142,8 +143,22 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
     """Return the patterns of a schema that are not judged, each with the reason. Raises as `check_schema`."""
-    encoded = msgspec.json.encode(schema)
-    return () if b'"pattern' not in encoded and is_usual(schema) else _compile(encoded).undecided
+    undecided: tuple[str, ...] = _compute(_undecided, msgspec.json.encode(schema))
+    return undecided
+
+
+def _compute(function: Any, encoded: bytes) -> Any:
+    """Return the result of a cached function; that of a long schema is not kept: clients of a gateway may send many."""
+    return function(encoded) if len(encoded) <= _LONGEST_KEPT else function.__wrapped__(encoded)
+
+
+@lru_cache(maxsize=256)
+def _undecided(encoded: bytes) -> tuple[str, ...]:
+    """Return the patterns that are not judged. A usual schema without patterns needs no validator."""
+    if b'"pattern' not in encoded and is_usual(json.loads(encoded)):
+        return ()
+    undecided: tuple[str, ...] = _compute(_compile, encoded).undecided
+    return undecided
 
 
 class _Compiled(Struct, frozen=True):
@@ -199,7 +214,7 @@ def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
 
     from cnllm.schemas import WorkBudget
 
-    validator = _compile(msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
+    validator = _compute(_compile, msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
     errors = []
     try:
         for error in itertools.islice(_errors(validator, value), _MAX_ERRORS):

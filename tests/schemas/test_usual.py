@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import hypothesis.strategies as st
@@ -13,7 +14,7 @@ from examples import share
 from hypothesis import given, settings
 
 from cnllm.schemas.usual import is_usual
-from cnllm.schemas.validate import check_schema
+from cnllm.schemas.validate import check_schema, validation_errors
 
 DIALECTS = [
     None,
@@ -109,3 +110,18 @@ def test_what_is_not_usual_is_still_refused() -> None:
     for schema in [*wrong, {"anyOf": []}, {"minLength": -1}, {"type": []}, {"$schema": DIALECTS[1], "items": []}]:
         with pytest.raises(ValueError, match="schema is not a JSON Schema"):
             check_schema(schema)
+
+
+def test_long_schemas_are_not_kept() -> None:
+    """Many of them would fill the memory of a gateway."""
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            long = {"description": f"{number}" * 500_000, "required": ["a"]}
+            check_schema(long)
+            check_schema({**long, "pattern": "a"})
+            assert validation_errors({}, long)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000_000

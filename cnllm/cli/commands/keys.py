@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["keys"]
 
+_MOST = 4  # providers that a line names
+
 
 @click.group(cls=options.Group)
 def keys() -> None:
@@ -102,9 +104,6 @@ def list_(*, as_json: bool) -> None:
 def _listing(providers: Sequence[str]) -> str:
     """Return the first providers of a list."""
     return ", ".join(providers[:_MOST]) + (" …" if len(providers) > _MOST else "")
-
-
-_MOST = 4
 
 
 @keys.command(epilog=options.examples("cnllm keys remove ZAI_API_KEY", "cnllm keys remove zai"))

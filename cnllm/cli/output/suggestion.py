@@ -19,7 +19,6 @@ _COMMANDS = {
     ("schemas",): "cnllm call --schema 'name, age int' takes a schema",
     ("fragments",): "cnllm call -f FILE adds a file",
     ("tools",): "cnllm call --tool NAME runs a tool",
-    ("openai",): "cnllm models add describes an endpoint",
     ("ls", "list", "show", "pull", "ps"): _MODELS,
     ("login", "auth", "configure", "config"): _KEYS,
     ("proxy", "gateway", "server", "start"): "cnllm serve starts the gateway",
