@@ -226,7 +226,10 @@ def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:
     word = get(body, effort.at) if effort is not None and effort.at else None
     if effort is None or not isinstance(word, str):
         return 0
-    levels = [level for level in LEVELS if getattr(effort, level) == word]
+    words = {level: own for level in LEVELS if (own := getattr(effort, level)) is not None}
+    levels = [level for level, own in words.items() if own == word]
+    if words and not levels:
+        return 0  # a word that only a switch has is no level
     level = word if word in levels or not levels else levels[-1]
     return _STEPS.get(level.lower(), 0)
 

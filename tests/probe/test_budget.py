@@ -136,6 +136,33 @@ def test_levels_are_spelt_as_a_refusal_spells_them() -> None:
     assert (found["reasoning.effort.low"], found["reasoning.effort.high"]) == ("LOW", "HIGH")
 
 
+@pytest.mark.parametrize(
+    ("listing", "levels"),
+    [("low, high, medium, none", ["low", "high"]), ("high, low, medium", ["low", "medium", "high"])],
+)
+def test_a_word_that_only_a_switch_has_is_no_level(listing: str, levels: list[str]) -> None:
+    """It stands among the words of a refusal, out of their order; words in another order may be levels for all that."""
+
+    class Thinker(Odd):
+        def answer(self, request: Json) -> tuple[str, str, list[Json]]:
+            thought, text, calls = super().answer(request)
+            return (
+                thought + " I go on." * 4 * (levels.index(level) if (level := word(request)) in levels else 3),
+                text,
+                calls,
+            )
+
+    def word(request: Json) -> str:
+        return str(request.get("reasoning_effort", "default"))
+
+    def rule(request: Json) -> str | None:
+        known = word(request) in ["default", *listing.split(", ")]
+        return None if known else f"invalid reasoning_effort: '{word(request)}' is none of {listing}"
+
+    found = values(probed(Thinker(rule, thinks=lambda request: word(request) != "none", field="reasoning")))
+    assert [flag.rpartition(".")[2] for flag in found if flag.startswith("reasoning.effort.")] == ["at", *levels]
+
+
 def test_counts_that_stand_elsewhere_in_streams() -> None:
     class Moves(Odd):
         def _stream(self, pieces: list[Json], finish: str, counts: Json) -> Any:

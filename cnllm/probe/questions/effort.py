@@ -31,7 +31,8 @@ def _may_reason(context: ProbeContext) -> bool:
 def effort(context: ProbeContext) -> Steps:
     """Ask for a level that does not exist, then for those that do.
 
-    Proof: a level that does not exist is refused, or a high one makes the reasoning longer than a low one.
+    Proof: a level that does not exist is refused, or a high one makes the reasoning longer than a low one. Where the
+    refusal lists words in no order of levels, one may be a switch: each has to change the length of the reasoning.
     """
     refused: list[Finding] = []
     places = context.candidates.efforts
@@ -52,6 +53,8 @@ def effort(context: ProbeContext) -> Steps:
                     answer = yield _at_level(context, at, word)
                     if answer.passed:
                         named.append(level)
+            elif not _is_ordered(named, [*spelt], words):
+                named = yield from _with_length(context, at, {level: words[level] for level in named})
             else:
                 answer = yield _at_level(context, at, words[named[-1]])
                 if not answer.passed:
@@ -85,6 +88,23 @@ def _with_effect(places: tuple[str, ...], asks: Sequence[Ask]) -> Generator[Ask,
             return tuple(sorted(places, key=lambda at: not _is_about(answer, at)))
         lengths.append(_length(answer))
     return () if max(lengths) <= 1.3 * min(lengths) else places
+
+
+def _is_ordered(levels: Sequence[str], listing: Sequence[str], words: dict[str, str]) -> bool:
+    """Whether a listing has the words of these levels from low to high, or from high to low."""
+    places = [listing.index(words[level].casefold()) for level in levels]
+    return places in (sorted(places), sorted(places, reverse=True))
+
+
+def _with_length(context: ProbeContext, at: str, words: dict[str, str]) -> Generator[Ask, ProbeAnswer, list[str]]:
+    """Return the levels whose words make the reasoning longer or shorter than it is without any."""
+    control = yield context.ask(_TEXT, why="no level", patch=context.on or {}, control=True)
+    found: list[str] = []
+    for level, word in words.items():
+        answer = yield _at_level(context, at, word)
+        if answer.passed and _length(answer) != _length(control):
+            found.append(level)
+    return found
 
 
 def _at_level(context: ProbeContext, at: str, word: str) -> Ask:
