@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cnllm.client.call_record import CallLog, CallRecorder
     from cnllm.client.fallback import RouteMemory
     from cnllm.client.input_checks import InputChecker
+    from cnllm.client.measurements import RouteChoice
     from cnllm.client.tool_sets import HeldSets
     from cnllm.estimates.tokens import Start
     from cnllm.types.call_options import CallOptions
@@ -352,6 +353,10 @@ class BaseClient(Generic[AnyTransport]):
         route = FallbackRoute(rules, self.registry, self._start_one, memory, self._client_key(), self.simulate)
         own = {name: value for name, value in options.items() if name != "fallback"}
         return start_routed_call(route, model, messages, own, stream=stream)
+
+    def _route_choices(self) -> list[RouteChoice]:
+        """Return the last choice of each route that is ordered by measurements, the newest first."""
+        return [choice for memory in self._route_memory for choice in memory.choices()]
 
     def _start_one(
         self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None

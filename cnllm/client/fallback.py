@@ -24,7 +24,7 @@ from cnllm.types.messages import as_messages
 from cnllm.types.route import Fallback
 
 if TYPE_CHECKING:
-    from cnllm.client.measurements import Measurements
+    from cnllm.client.measurements import Measurements, RouteChoice
 
 __all__ = ["Cooldowns", "FallbackRoute", "RouteMemory", "start_routed_call"]
 
@@ -101,6 +101,10 @@ class RouteMemory:
         from cnllm.client.measurements import Measurements
 
         return Measurements(self._clock)
+
+    def choices(self) -> list[RouteChoice]:
+        """Return the last choice of each route that is ordered by measurements, the newest first."""
+        return self.measurements.choices() if "measurements" in vars(self) else []
 
 
 class FallbackRoute(Struct, frozen=True):

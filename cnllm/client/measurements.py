@@ -19,13 +19,22 @@ from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.routed_call import RouteTarget
 from cnllm.errors import CnllmError, ContextTooLong, EmptyReply
-from cnllm.estimates.host_order import MOST_TURNS, Failure, Host, ReportedTurns, RouteState, Turn, order_hosts
+from cnllm.estimates.host_order import (
+    MOST_TURNS,
+    Failure,
+    Host,
+    HostScore,
+    ReportedTurns,
+    RouteState,
+    Turn,
+    order_hosts,
+)
 from cnllm.registry.flags import Price
 from cnllm.schemas.validate import Undecided, UnusableSchema, validation_errors
 from cnllm.system.processes import fork_safe
 from cnllm.types import Message, Note, Reply, ToolCall, Usage
 
-__all__ = ["Measurements", "read_turns"]
+__all__ = ["Measurements", "RouteChoice", "read_turns"]
 
 _MOST_HOSTS = 256
 _MOST_ROUTES = 256
@@ -70,10 +79,20 @@ class _Report(Struct, frozen=True):
     figures: list[_Figures]
 
 
+class RouteChoice(Struct, frozen=True):
+    """The last choice of a route: when it was made, who was asked first and why, and the score of each host."""
+
+    time: float
+    first: str
+    reason: str
+    scores: tuple[HostScore, ...]
+
+
 class _Route(Struct, frozen=True):
-    """A route by measurement: the state of its order, and the tokens of its usual turn."""
+    """A route by measurement: the state of its order, its last choice, and the tokens of its usual turn."""
 
     state: RouteState = RouteState()
+    choice: RouteChoice | None = None
     input: float = 4000.0
     output: float = 400.0
     cached: float = 0.0
@@ -125,8 +144,9 @@ class Measurements:
                 for target, key, costs in zip(able, keys, _costs(able, route), strict=True)
             ]
             order = order_hosts(hosts, route.state, now, warm=warm, is_begun=last is not None)
-            _keep(self._routes, keys, replace(route, state=order.state), _MOST_ROUTES)
-        first = able[order.numbers[0]].model.name
+            first = able[order.numbers[0]].model.name
+            choice = RouteChoice(time.time(), first, order.reason, order.scores)
+            _keep(self._routes, keys, replace(route, state=order.state, choice=choice), _MOST_ROUTES)
         note = Note(
             "route-measured", "route", "; ".join(map(str, order.scores)), f"{first} is asked first: {order.reason}"
         )
@@ -159,6 +179,12 @@ class Measurements:
                 self._routes[keys] = self._routes.get(keys, _Route()).with_usage(outcome.usage)
                 _keep(times, target.key, now, _MOST_HOSTS)
                 _keep(self._warm, _turn_key(topic, outcome.message), times, _MOST_CONVERSATIONS)
+
+    def choices(self) -> list[RouteChoice]:
+        """Return the last choice of each route, the newest first."""
+        with self._lock:
+            choices = [route.choice for route in self._routes.values() if route.choice is not None]
+        return sorted(choices, key=lambda choice: -choice.time)
 
     def forget_reports(self) -> None:
         """Read each report again at its next use."""

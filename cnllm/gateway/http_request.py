@@ -224,7 +224,14 @@ class HttpRequest:
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
         body = self._open_body()
         page = await operator_page(
-            endpoint, service.monitor, *request, body.content, service.logins, self._client, service.admission.uses
+            endpoint,
+            service.monitor,
+            *request,
+            body.content,
+            service.logins,
+            self._client,
+            service.admission.uses,
+            lambda: service.client()._route_choices(),
         )
         await self._response.send(page.status, page.content, page.header_list)
 

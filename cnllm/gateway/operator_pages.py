@@ -27,10 +27,12 @@ async def operator_page(
     logins: Guesses,
     address: str,
     uses: Callable[[], Awaitable[Any]],
+    choices: Callable[[], Any],
 ) -> Page:
     """Return the answer. `content` returns the body of the request up to a number of bytes, `uses` that of the keys.
 
-    Raises `RequestFailed`, also for an address that has sent too many wrong keys: `logins` counts those.
+    `choices` returns the last choices of the routes by measurement. Raises `RequestFailed`, also for an address that
+    has sent too many wrong keys: `logins` counts those.
     """
     operator = monitor.operator
     is_login = endpoint.name == "login" and method == "POST"
@@ -53,6 +55,7 @@ async def operator_page(
         is_allowed=is_allowed,
         login=operator.cookie(map(digest, keys), is_secure=is_secure),
         uses=await uses() if endpoint.name == "keys" and is_allowed else None,
+        choices=choices() if endpoint.name == "routes" and is_allowed else None,
     )
 
 

@@ -70,6 +70,15 @@ def test_the_route_leaves_a_host_that_loses_calls_and_the_page_says_why(tmp_path
             (note,) = [note for note in entry["notes"] if note["code"] == "route-measured"]
             assert note["said"].count("turns failed") == 2
             assert " is asked first: " in note["did"]
+            (choice,) = http.get("/ui/routes").json()
+            assert choice["first"] == answers[-1].headers["x-cnllm-model"]
+            assert note["did"] == f"{choice['first']} is asked first: {choice['reason']}"
+            left, kept = choice["scores"]
+            assert (left["name"], kept["name"], kept["failed"]) == ("one/m", "two/m", 0)
+            assert left["loss"] > kept["loss"]
+            assert left["failed"] == left["turns"] >= 4
+            page = httpx.get(f"{url}/ui/routes", headers={"authorization": "Bearer another"})
+            assert page.status_code == 401
             gateway.use(registry_of(tmp_path, one.url, two.url))  # SIGHUP: what was seen of the hosts stays
             again = [ask(http, f"See {number}").headers["x-cnllm-model"] for number in range(5)]
             assert again.count("two/m") >= 4
@@ -135,5 +144,6 @@ def test_a_route_without_an_order_says_nothing_of_one(tmp_path: Path) -> None:
             httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as http,
         ):
             answer = ask(http, "Hi")
+            assert http.get("/ui/routes", headers={"authorization": f"Bearer {KEY}"}).status_code == 404
             log = http.get(f"/v1/requests/{answer.headers['x-request-id']}").text
             assert "route-measured" not in log

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import yaml
 
 from cnllm import AsyncClient, Message
+from cnllm.estimates import host_order
+from cnllm.estimates.host_order import Host, RouteState, Turn, order_hosts
 from cnllm.gateway import monitoring
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.monitoring.facts import Round, last_round
@@ -438,6 +441,7 @@ def run_ui(tmp_path: Path, language: str, code: str) -> Any:
         "globalThis.document = {documentElement: node(), createElement: node, getElementById: node,\n"
         "title: '', querySelectorAll: () => []};\n"
         f"Object.defineProperty(globalThis, 'navigator', {{value: {{language: {language!r}}}}});\n"
+        "globalThis.setInterval = () => {};\n"
         "globalThis.fetch = async () => ({ok: true, json: async () => []});\n"
         "const shown = value => value?.textContent ?? (value?.children ?? []).map(shown).join('');\n"
     )
@@ -470,6 +474,30 @@ def test_the_page_shows_day_key_and_cost_and_no_path_as_a_model(tmp_path: Path) 
     assert bare[2:4] == ["–", "–"], "a path is no model"
     assert run_ui(tmp_path, "zh-CN", code)[0][0].startswith("2026年11月18日")
     assert run_ui(tmp_path, "zh-CN", "document.documentElement.lang") == "zh-CN"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_the_page_shows_why_a_host_was_asked_first_and_what_the_others_scored(tmp_path: Path) -> None:
+    hosts = [
+        Host(name, tuple(Turn(0.0, "tool" if number < failed else "") for number in range(40)), cost=cost)
+        for name, failed, cost in (("one/m", 40, 1.0), ("two/m", 0, 1.1))
+    ]
+    order = order_hosts([*hosts, Host("three/m", cost=2.0)], RouteState(), 1.0)
+    choice = {"time": 1795000000, "first": "two/m", "reason": order.reason, "scores": msgspec.to_builtins(order.scores)}
+    code = (
+        f"(choice => choice.scores.map(score => hostRow(choice, score).children.map(shown)))({json.dumps(choice)})"
+        ".map(cells => cells.map(cell => cell ?? ''))"
+    )
+    one, two, three = run_ui(tmp_path, "en", code)
+    assert one == ["one/m", "40", "40 (98 to 100 %)", "", "1.00 ×", "3.00", ""]
+    assert two[:6] == ["two/m", "40", "0 (0 to 2 %)", "", "1.10 ×", "1.10"]
+    assert two[6].startswith("asked first: it is shown to be better (18 Nov 2026, ")
+    assert three == ["three/m", "0", "", "", "", "", ""]
+    assert run_ui(tmp_path, "zh-CN", code)[1][6].startswith("首选：已证明它更好（2026年11月18日")
+    source = Path(host_order.__file__).read_text(encoding="utf-8")
+    reasons = set(re.findall(r'"((?:it|no other host) [a-z ]+)"', source))
+    assert len(reasons) == 4
+    assert run_ui(tmp_path, "zh", f"{json.dumps(sorted(reasons))}.filter(text => !ZH[text])") == []
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")

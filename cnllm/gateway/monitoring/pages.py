@@ -55,10 +55,11 @@ def ui_page(
     is_allowed: bool,
     login: str | None,
     uses: Any,
+    choices: Any,
 ) -> Page:
     """Return the answer to a request below `/ui`. `login` is the cookie of a login that the operator's key allowed.
 
-    `uses` is what the keys of clients have used.
+    `uses` is what the keys of clients have used, `choices` are the last ones of the routes by measurement.
     """
     if name in _FILES and method in ("GET", "HEAD"):
         return _page(200, _FILES[name], _file(name))
@@ -72,13 +73,15 @@ def ui_page(
         return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": cookie})
     if name == "" and method in ("GET", "HEAD"):
         return _html(200, _file("page.html")) if is_allowed else _html(401, _file("login.html"))
-    if name in ("keys", "requests") or name.startswith("requests/"):
+    if name in ("keys", "routes", "requests") or name.startswith("requests/"):
         if not is_allowed:
             return _json(401, {"error": "log in first"})
         if method not in ("GET", "HEAD"):
             return _json(405, {"error": "only GET is supported"})
         if name == "keys":
             return _json(200, uses)
+        if name == "routes":
+            return _json(200, choices)
         if name == "requests":
             return _json(200, recent.entries())
         record = recent.find(name.removeprefix("requests/"))

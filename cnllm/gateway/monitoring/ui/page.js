@@ -147,10 +147,46 @@ async function keys() {
   }
 }
 
+// What decides on a host in a route by measurement. The one that was asked first says why, and when that was.
+function hostRow(choice, score) {
+  const isFirst = score.name === choice.first;
+  const line = element("tr", null, [score === choice.scores[0] && "begin", isFirst && "first"].filter(Boolean).join(" "));
+  const share = (value) => number(100 * value, 0);
+  const range = t("{failed} ({low} to {high} %)", { failed: score.failed, low: share(score.low), high: share(score.high) });
+  const cells = [
+    ["Host", score.name],
+    ["Turns", score.turns, "number"],
+    ["Failed", score.turns ? range : "", "number"],
+    ["First", number(score.first, 2), "number"],
+    ["Price", score.turns ? `${number(score.cost, 2)} ×` : "", "number"],
+    ["Loss", score.turns ? number(score.loss, 2) : "", "number"],
+    ["Choice", isFirst ? t("asked first: {reason} ({time})", { reason: t(choice.reason), time: moment(choice.time) }) : ""],
+  ];
+  for (const [label, text, className] of cells) {
+    const cell = element("td", text, className);
+    cell.dataset.label = t(label);
+    line.append(cell);
+  }
+  return line;
+}
+
+async function routes() {
+  try {
+    const choices = await load("/ui/routes");
+    byId("routeRows").replaceChildren(...choices.flatMap((choice) => choice.scores.map((score) => hostRow(choice, score))));
+    byId("routes").hidden = choices.length === 0;
+  } catch (error) {
+    byId("state").textContent = error.message;
+  }
+}
+
 function reload() {
   list();
   keys();
+  routes();
 }
+
+setInterval(() => document.hidden || routes(), 5000);
 
 byId("reload").addEventListener("click", reload);
 reload();

@@ -13,6 +13,10 @@ const ZH = {
   "{n} of {limit} requests a minute": "每分钟请求 {n} / {limit}", "{n} of {limit} tokens a minute": "每分钟 token {n} / {limit}",
   "{n} of {limit} in flight": "正在处理 {n} / {limit}", "{n} of {limit} {currency}{period}": "{period}{n} / {limit} {currency}",
   " a day": "每天 ", " a week": "每周 ", " a month": "每月 ", ", warns at {limit}": "，达到 {limit} 时提醒", "until {time}": "有效期至 {time}",
+  "Routes by measurement": "按实际表现排序的路由", "Host": "接口", "Turns": "轮次", "Failed": "失败", "Price": "价格", "Loss": "损失", "Choice": "选择",
+  "{failed} ({low} to {high} %)": "{failed}（{low}% 到 {high}%）", "asked first: {reason} ({time})": "首选：{reason}（{time}）",
+  "it is shown to be better": "已证明它更好", "no other host is shown to be better": "没有证明别的接口更好",
+  "it has the beginning of the conversation in its cache": "它的缓存里有这段对话的开头", "it is tested again": "这次是重新测试它",
   "in use": "有效", "revoked": "已吊销", "expired": "已过期", "; ": "；", "finish: {finish}": "结束：{finish}",
 };
 const isChinese = /^zh\b/i.test(navigator.language);
