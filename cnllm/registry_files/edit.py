@@ -23,8 +23,10 @@ from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
 from cnllm.registry.problem import Problem
 from cnllm.registry.resolver import registry_spelling
-from cnllm.registry.toml_lines import key_lines
+from cnllm.registry.toml_lines import items, key_lines
 from cnllm.registry_files.check import check
+from cnllm.registry_files.set_values import line_start, remove_value, set_value
+from cnllm.registry_files.updates.patch_file import toml_value
 from cnllm.system.files import change_file
 
 __all__ = [
@@ -91,9 +93,9 @@ def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     aliases = {} if addition.alias is None else {addition.alias: addition.name}
     expected = _join_sections(old, tables | ({"aliases": aliases} if aliases else {}))
     head, alias_line = text, ""
-    if aliases and "aliases" in (old or {}):
+    if addition.alias is not None and "aliases" in (old or {}):
         alias_line = tomli_w.dumps(aliases)
-        head = _insert_alias(text, alias_line.replace("\n", newline), newline)
+        head = set_value(text.replace("\r\n", "\n"), ["aliases", addition.alias], addition.name).replace("\n", newline)
     elif aliases:
         tables |= {"aliases": aliases}
     block = tomli_w.dumps(tables)
@@ -169,15 +171,6 @@ def _fault_error(problem: Problem, candidate: str, path: Path) -> RegistryError:
     return RegistryError(problem.message, file=file, hint="nothing was written")
 
 
-def _insert_alias(text: str, line: str, newline: str) -> str:
-    """Return the text with a line after the last alias, or after the header of the table of aliases."""
-    numbers = key_lines(text.replace("\r\n", "\n"))
-    last = max(number for key, number in numbers.items() if key.split("\0")[0] == "aliases")
-    lines = text.splitlines(keepends=True)
-    before = "".join(lines[:last])
-    return before + ("" if before.endswith("\n") else newline) + line + "".join(lines[last:])
-
-
 def _parse(text: str) -> dict[str, Any] | None:
     """Parse a TOML text; None where it is invalid."""
     try:
@@ -194,73 +187,55 @@ def _join_sections(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str,
     return out
 
 
-_STRING = r'"(?:\\.|[^"\\])*"|\'[^\']*\''
-_VALUE = re.compile(rf"^((?:\s|[^=\"'#]|{_STRING})*?=\s*)({_STRING})(.*)$", re.DOTALL)
 _HEADER = re.compile(r"\s*\[")
 _DIRECTIVE = re.compile(r"#[:!]")
-_ITEM = re.compile(rf"#[^\n]*|({_STRING})|\]")
+_COMMA = re.compile(r"^[ \t]*,?[ \t]*")
 
 
 def set_alias(text: str, alias: str, target: str, label: str) -> str:
     """Return the text with this alias, and without another spelling of it. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
     aliases: dict[str, str] = data.get("aliases", {})
-    spelling = registry_spelling(aliases, alias)
-    expected = {**data, "aliases": {**aliases, spelling or alias: target}}
-    by_hand = f"set it by hand, under [aliases]: {_line(alias, target)}"
-    return _edit(text, expected, label, by_hand, lambda lines: _put_alias(lines, spelling, alias, target))
+    key = registry_spelling(aliases, alias) or alias
+    expected = {**data, "aliases": {**aliases, key: target}}
+    return _edit(text, expected, label, lambda plain: set_value(plain, ["aliases", key], target))
 
 
 def remove_alias(text: str, alias: str, label: str) -> str:
     """Return the text without this alias, in whatever case it is written. Raise `RegistryError` where impossible."""
     data = parse(text.encode(), label)
-    spelling = registry_spelling(data.get("aliases", {}), alias)
-    if spelling is None:  # another process was faster
+    key = registry_spelling(data.get("aliases", {}), alias)
+    if key is None:  # another process was faster
         return text
-    expected = {**data, "aliases": {key: value for key, value in data["aliases"].items() if key != spelling}}
-
-    def remove(lines: list[str]) -> None:
-        del lines[_number(lines, ["aliases", spelling])]
-
-    return _edit(text, expected, label, f"remove {spelling} by hand", remove)
+    expected = {**data, "aliases": {name: value for name, value in data["aliases"].items() if name != key}}
+    return _edit(text, expected, label, lambda plain: remove_value(plain, ["aliases", key]))
 
 
 def set_preference(text: str, providers: Sequence[str], label: str) -> str:
     """Return the text with these preferred providers, best first. Raise `RegistryError` where that is impossible."""
     data = parse(text.encode(), label)
-    expected = {**data, "prefer": list(providers)}
-    line = _line("prefer", list(providers))
 
-    def change(lines: list[str]) -> None:
+    def change(plain: str) -> str:
         if "prefer" in data:
-            _reorder(lines, data["prefer"], providers)
-        else:
-            position = _top_position(lines)
-            lines[position:position] = [line] if position == len(lines) else [line, ""]
+            return _reordered(plain, data["prefer"], providers)
+        lines = plain.splitlines(keepends=True)
+        position = _top_position(lines)
+        gap = "\n" if lines[position:] else ""
+        return "".join([*lines[:position], "prefer = " + toml_value(list(providers)) + "\n" + gap, *lines[position:]])
 
-    return _edit(text, expected, label, f"write it by hand, before the first table: {line}", change)
+    return _edit(text, {**data, "prefer": list(providers)}, label, change)
 
 
 # ── text ─────────────────────────────────────────────────────────────────────
-def _edit(text: str, expected: dict[str, Any], label: str, by_hand: str, change: Callable[[list[str]], None]) -> str:
-    """Change the lines of a text, and check that the result holds the expected data and nothing else."""
+def _edit(text: str, expected: dict[str, Any], label: str, change: Callable[[str], str]) -> str:
+    """Change a text, and check that the result holds the expected data and nothing else."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    try:
-        change(lines)
-        result = newline.join([*"\n".join(lines).split("\n"), ""])
-        valid = _without_empty(parse(result.encode(), label)) == _without_empty(expected)
-    except (RegistryError, _UnknownFormError):
-        valid = False
-    if not valid:
-        raise RegistryError("has a form that cannot be edited automatically", file=label, hint=by_hand)
-    return result
-
-
-class _UnknownFormError(Exception):
-    """The text has a form that this module does not edit."""
+    plain = text.replace("\r\n", "\n")
+    result = change(plain if plain.endswith("\n") or not plain else plain + "\n")
+    found = _parse(result)
+    if found is None or _without_empty(found) != _without_empty(expected):
+        raise RegistryError("has a form that cannot be edited automatically", file=label, hint="edit it by hand")
+    return result.replace("\n", newline)
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
@@ -268,47 +243,7 @@ def _without_empty(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "aliases" or value}
 
 
-def _line(key: str, value: Any) -> str:
-    """Return one line of TOML."""
-    if isinstance(value, list):
-        items = ", ".join(_line("x", item).partition(" = ")[2] for item in value)
-        return f"{key} = [{items}]"
-    return tomli_w.dumps({key: value}).rstrip("\n")
-
-
-def _number(lines: list[str], path: list[str]) -> int:
-    """Return the index of the line that sets a key."""
-    number = key_lines("\n".join(lines)).get("\0".join(path))
-    if number is None:
-        raise _UnknownFormError
-    return number - 1
-
-
-def _put_alias(lines: list[str], spelling: str | None, alias: str, target: str) -> None:
-    value = _line("x", target).partition(" = ")[2]
-    if spelling is not None:
-        number = _number(lines, ["aliases", spelling])
-        match = _VALUE.match(lines[number])
-        if match is None:
-            raise _UnknownFormError
-        lines[number] = f"{match[1]}{value}{match[3]}"
-        return
-    numbers = key_lines("\n".join(lines))
-    inside = [number for path, number in numbers.items() if path.split("\0")[0] == "aliases"]
-    if inside:
-        last = max(inside)
-        head = "aliases." if _is_dotted(lines[last - 1]) else ""
-        lines.insert(last, head + _line(alias, target))
-    else:
-        lines += [*([""] if lines else []), "[aliases]", _line(alias, target)]
-
-
-def _is_dotted(line: str) -> bool:
-    """Whether a line sets an alias outside of its table, as in `aliases.name = …`."""
-    return re.match(r"\s*[\"']?aliases[\"']?\s*\.", line) is not None
-
-
-def _top_position(lines: list[str]) -> int:
+def _top_position(lines: Sequence[str]) -> int:
     """Return the index before the first table and the comment that belongs to it. Directives stay at the top."""
     first = next((index for index, line in enumerate(lines) if _HEADER.match(line)), len(lines))
     while first > 0 and lines[first - 1].lstrip().startswith("#") and not _DIRECTIVE.match(lines[first - 1]):
@@ -316,34 +251,13 @@ def _top_position(lines: list[str]) -> int:
     return first
 
 
-def _reorder(lines: list[str], old: list[str], new: Sequence[str]) -> None:
+def _reordered(text: str, old: Sequence[str], new: Sequence[str]) -> str:
     """Change the list of preferred providers: take names out, and put new ones at its front. Keep its comments."""
-    number = _number(lines, ["prefer"])
-    count = next(n for n in range(len(new) + 1) if _is_subsequence(new[n:], old))
+    count = next(n for n in range(len(new) + 1) if [name for name in old if name in new[n:]] == [*new[n:]])
     front, tail = new[:count], new[count:]
-    text = "\n".join(lines[number:])
-    start = text.index("[") + 1
-    spans = []
-    for match in _ITEM.finditer(text, start):
-        if match[0] == "]":
-            break
-        if match[1]:
-            spans.append(match.span())
-    if len(spans) != len(old):
-        raise _UnknownFormError
-    gone = [span for span, name in zip(spans, old, strict=True) if name not in tail]
-    for begin, end in reversed(gone):
-        after = re.compile(r"[ \t]*,?[ \t]*").match(text, end)
-        assert after is not None
-        text = text[:begin] + text[after.end() :]
-    items = "".join(_line("x", name).partition(" = ")[2] + ", " for name in front)
-    if not tail:
-        items = items.removesuffix(", ")
-    lines[number:] = (text[:start] + items + text[start:]).split("\n")
-    lines[number] = re.sub(r",[ \t]+\]", "]", lines[number], count=1)
-
-
-def _is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether a list holds these items in this order."""
-    rest = iter(whole)
-    return all(item in rest for item in part)
+    start = text.index("[", line_start(text, key_lines(text)["prefer"]))
+    for (begin, end), name in reversed(list(zip(items(text, start), old, strict=True))):
+        if name not in tail:
+            text = text[:begin] + _COMMA.sub("", text[end:], count=1)
+    added = "".join(f"{toml_value(name)}, " for name in front)
+    return text[: start + 1] + (added if tail else added.removesuffix(", ")) + text[start + 1 :]

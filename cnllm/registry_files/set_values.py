@@ -20,7 +20,7 @@ from cnllm.registry.toml_lines import items, key_lines, open_brackets, read_keys
 from cnllm.registry_files.toml_format import format_toml
 from cnllm.registry_files.updates.patch_file import toml_key, toml_value
 
-__all__ = ["Reading", "remove_value", "set_facts", "set_value"]
+__all__ = ["Reading", "line_start", "remove_value", "set_facts", "set_value"]
 
 _GROUPED = re.compile(r"\d_\d{3}")
 _LEAST_GROUPED = 10_000
@@ -174,14 +174,14 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
     size, full, number = _nearest(text, path)
     if not number:
         return _with_table(text, path, value, is_grouped=is_grouped)
-    begin = _offset(text, number)
+    begin = line_start(text, number)
     if text[begin:].lstrip(" \t")[:1] == "[":
         head, _ = read_keys(text, text.index("[", begin) + 1)
         if head == list(path[: len(head)]):
             return _with_line(text, begin, list(path[len(head) :]), value, is_grouped=is_grouped)
         for length in range(size - 1, 0, -1):
             _, _, above = _nearest(text, path[:length])
-            start = _offset(text, above)
+            start = line_start(text, above)
             is_head = text[start:].lstrip(" \t")[:1] == "["
             if is_head and read_keys(text, text.index("[", start) + 1)[0] == list(path[:length]):
                 return _with_line(text, start, list(path[length:]), value, is_grouped=is_grouped, is_dotted=True)
@@ -201,7 +201,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
 def remove_value(text: str, path: Sequence[str]) -> str:
     """Return a valid TOML text without a key that it has: its lines, or its member of an inline table."""
     size, full, number = _nearest(text, path)
-    begin = _offset(text, number)
+    begin = line_start(text, number)
     _, equals = read_keys(text, begin)
     if size == len(path) and full == tuple(path):
         end = text.find("\n", _value_end(text, equals + 1)) + 1
@@ -232,7 +232,7 @@ def _nearest(text: str, path: Sequence[str]) -> tuple[int, tuple[str, ...], int]
     return size, max(named, key=len, default=()), number
 
 
-def _offset(text: str, number: int) -> int:
+def line_start(text: str, number: int) -> int:
     """Return the position at which a line begins."""
     position = 0
     for _ in range(number - 1):
@@ -302,7 +302,7 @@ def _with_table(text: str, path: Sequence[str], value: Any, *, is_grouped: bool)
     if not mine:
         return f"{text}\n{block}" if text.strip() else block
     number = max(key_lines(text)["\0".join(key)] for key in mine)
-    position = text.find("\n", _offset(text, number)) + 1
+    position = text.find("\n", line_start(text, number)) + 1
     while position < len(text):
         end = text.find("\n", position) + 1
         if text[position:end].lstrip()[:1] in ("", "[", "#") and not text[position:end].startswith(" "):

@@ -73,10 +73,14 @@ def test_lines_end_as_they_do_in_the_file() -> None:
     assert "\n" not in done.replace("\r\n", "")
 
 
-@each("text", ["models = {}\n", 'aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"])
-def test_where_nothing_can_be_added_it_says_what_to_add_by_hand(text: str) -> None:
+@each("text", ['aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"])
+def test_a_short_name_joins_aliases_of_any_form(text: str) -> None:
+    assert tomllib.loads(add_model(text, NEW, "f").text)["aliases"]["xyz"] == "away/x/y.z"
+
+
+def test_where_nothing_can_be_added_it_says_what_to_add_by_hand() -> None:
     with pytest.raises(RegistryError, match="nothing can be added") as caught:
-        add_model(text, NEW, "f.toml")
+        add_model("models = {}\n", NEW, "f.toml")
     assert caught.value.file == "f.toml"
     assert "away/x/y.z" in (caught.value.hint or "")
 
