@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 __all__ = ["capability_hint", "command_hint", "nearest", "option_hint", "subcommand_hint", "suggest"]
 
@@ -11,159 +11,90 @@ _EMBEDDINGS = "cnllm has no embeddings"
 _KEYS = "cnllm keys set NAME stores a key"
 _MODELS = "cnllm models list PART lists models"
 
-_COMMANDS = {
-    ("prompt", "ask", "complete", "generate"): "did you mean call?",
-    ("run",): "did you mean call -m MODEL?",
-    ("install", "uninstall", "plugins"): _PLUGINS,
-    ("embed", "embed-models", "embed-multi", "similar", "collections"): _EMBEDDINGS,
-    ("schemas",): "cnllm call --schema 'name, age int' takes a schema",
-    ("fragments",): "cnllm call -f FILE adds a file",
-    ("tools",): "cnllm call --tool NAME runs a tool",
-    ("ls", "list", "show", "pull", "ps"): _MODELS,
-    ("login", "auth", "configure", "config"): _KEYS,
-    ("proxy", "gateway", "server", "start"): "cnllm serve starts the gateway",
-    ("update", "upgrade"): "cnllm registry update brings new data",
+_HINTS = {
+    "cnllm:prompt|ask|complete|generate": "did you mean call?",
+    "cnllm:run": "did you mean call -m MODEL?",
+    "cnllm:install|uninstall|plugins": _PLUGINS,
+    "cnllm:embed|embed-models|embed-multi|similar|collections": _EMBEDDINGS,
+    "cnllm:schemas": "cnllm call --schema 'name, age int' takes a schema",
+    "cnllm:fragments": "cnllm call -f FILE adds a file",
+    "cnllm:tools": "cnllm call --tool NAME runs a tool",
+    "cnllm:ls|list|show|pull|ps": _MODELS,
+    "cnllm:login|auth|configure|config": _KEYS,
+    "cnllm:proxy|gateway|server|start": "cnllm serve starts the gateway",
+    "cnllm:update|upgrade": "cnllm registry update brings new data",
+    "keys:get|show": "no command shows a key; cnllm keys test NAME tries it",
+    "keys:add": "did you mean set?",
+    "models:options|info": "cnllm models show NAME shows what a model takes",
+    "models:find|search": _MODELS,
+    "logs:status": "cnllm logs list shows what is logged, cnllm logs path where",
+    "logs:backup": "cnllm logs export writes conversations to a file",
+    "templates:edit|new|create|add": (
+        "--save NAME of cnllm call writes a template; cnllm templates path prints the folder"
+    ),
+    "templates:loaders": _PLUGINS,
+    "aliases:add": "did you mean set?",
+    "aliases:path": "aliases are in your registry file: cnllm registry path",
+    "any:-v|--verbose|-V": "--debug shows a traceback; notes and usage are always on stderr",
+    "any:--output|--format|--output-format": "--json prints JSON",
+    "call:-o|--option|--param|--options": "-p NAME=VALUE sets a parameter: -p temperature=0.5, or --temperature 0.5",
+    "call:--cid": "--conversation ID continues a conversation",
+    "call:-u|--usage": "nothing to set: tokens and cost are always on stderr",
+    "call:-x|--extract|--xl|--extract-last": "ask for the code alone, or for fields with --schema",
+    "call:-n": "--no-log keeps a call out of the log",
+    "call:--log": "cnllm logs on logs every call",
+    "call:-R|--hide-thinking|--no-thinking": "--hide-reasoning does not show it, --reasoning off does without it",
+    "call:--at|--attachment-type": "-a FILE finds out the type of a file",
+    "call:-i|--img|--images|--picture|--pdf|--audio|--video": "-a FILE attaches a picture, PDF, sound or video",
+    "call:--td|--tools-debug": "--events prints every call of a tool",
+    "call:--ta|--tools-approve": "--approve ask is the default at a terminal",
+    "call:--functions|--function": "--tool FILE.py:FUNCTION runs a function",
+    "call:--schema-multi": "--schema takes a list, too: 'people [{name, age int}]'",
+    "call:--fragment": "-f FILE adds a text file",
+    "call:--sf|--system-fragment|--system-file": '-s TEXT is the system message: -s "$(cat FILE)"',
+    "call:--system-prompt|--instructions": "-s TEXT is the system message",
+    "call:-d|--database": "cnllm logs path prints where conversations are kept",
+    "call:-q|--query": f"-m takes a name: {_MODELS}",
+    "call:--async": "nothing to set: leave it out",
+    "call:--api-base|--base|--endpoint|--url|--host": "--base-url URL names another address",
+    "call:--thinking|--think|--effort|--reasoning-effort|--thinking-budget|--reasoning-level": (
+        "--reasoning LEVEL sets it"
+    ),
+    "call:--prompt|--message|--input": "the text needs no option: cnllm call TEXT",
+    "call:--dry-run": "--plan prints the request and sends nothing",
+    "call:--provider": "-m PROVIDER/ID names the provider, too",
+    "call:--max-output-tokens|--max-completion-tokens|--max-new-tokens|--num-predict": (
+        "--max-tokens N limits the answer"
+    ),
+    "call:--json-schema|--response-format|--output-schema": "--schema FILE or --schema 'name, age int' takes a schema",
+    "models:-q|--query|--search": _MODELS,
+    "logs:-q|--query|--search": "cnllm logs search TEXT searches conversations",
+    "models:--tools": "--can tools lists the models that take tools",
+    "models:--schemas|--schema": "--can schema lists the models that keep to a schema",
+    "models:--options": "cnllm models show NAME shows what a model takes",
+    "logs:-m|--model": "cnllm logs search TEXT searches conversations; cnllm logs cost --by model sums by model",
+    "logs:-r|--response|-c|--current|--cid|--conversation|-s|--short": "cnllm logs show [ID] prints a conversation",
 }
-_SUBCOMMANDS = {
-    ("keys", "get", "show"): "no command shows a key; cnllm keys test NAME tries it",
-    ("keys", "add"): "did you mean set?",
-    ("models", "options", "info"): "cnllm models show NAME shows what a model takes",
-    ("models", "find", "search"): _MODELS,
-    ("logs", "status"): "cnllm logs list shows what is logged, cnllm logs path where",
-    ("logs", "backup"): "cnllm logs export writes conversations to a file",
-    (
-        "templates",
-        "edit",
-        "new",
-        "create",
-        "add",
-    ): "--save NAME of cnllm call writes a template; cnllm templates path prints the folder",
-    ("templates", "loaders"): _PLUGINS,
-    ("aliases", "add"): "did you mean set?",
-    ("aliases", "path"): "aliases are in your registry file: cnllm registry path",
-}
+"""The hint for words of other tools. Before the colon: where they stand; any is every command."""
 _SAME_COMMANDS = {"ls": "list", "rm": "remove", "delete": "remove", "unset": "remove", "del": "remove", "cat": "show"}
 
-_OF_ALL: dict[tuple[str, ...], str] = {
-    ("-v", "--verbose", "-V"): "--debug shows a traceback; notes and usage are always on stderr",
-    ("--output", "--format", "--output-format"): "--json prints JSON",
-}
-_OF_CALLS = {
-    (
-        "-o",
-        "--option",
-        "--param",
-        "--options",
-    ): "-p NAME=VALUE sets a parameter: -p temperature=0.5, or --temperature 0.5",
-    ("--cid",): "--conversation ID continues a conversation",
-    ("-u", "--usage"): "nothing to set: tokens and cost are always on stderr",
-    ("-x", "--extract", "--xl", "--extract-last"): "ask for the code alone, or for fields with --schema",
-    ("-n",): "--no-log keeps a call out of the log",
-    ("--log",): "cnllm logs on logs every call",
-    ("-R", "--hide-thinking", "--no-thinking"): "--hide-reasoning does not show it, --reasoning off does without it",
-    ("--at", "--attachment-type"): "-a FILE finds out the type of a file",
-    (
-        "-i",
-        "--img",
-        "--images",
-        "--picture",
-        "--pdf",
-        "--audio",
-        "--video",
-    ): "-a FILE attaches a picture, PDF, sound or video",
-    ("--td", "--tools-debug"): "--events prints every call of a tool",
-    ("--ta", "--tools-approve"): "--approve ask is the default at a terminal",
-    ("--functions", "--function"): "--tool FILE.py:FUNCTION runs a function",
-    ("--schema-multi",): "--schema takes a list, too: 'people [{name, age int}]'",
-    ("--fragment",): "-f FILE adds a text file",
-    ("--sf", "--system-fragment", "--system-file"): '-s TEXT is the system message: -s "$(cat FILE)"',
-    ("--system-prompt", "--instructions"): "-s TEXT is the system message",
-    ("-d", "--database"): "cnllm logs path prints where conversations are kept",
-    ("-q", "--query"): f"-m takes a name: {_MODELS}",
-    ("--async",): "nothing to set: leave it out",
-    ("--api-base", "--base", "--endpoint", "--url", "--host"): "--base-url URL names another address",
-    (
-        "--thinking",
-        "--think",
-        "--effort",
-        "--reasoning-effort",
-        "--thinking-budget",
-        "--reasoning-level",
-    ): "--reasoning LEVEL sets it",
-    ("--prompt", "--message", "--input"): "the text needs no option: cnllm call TEXT",
-    ("--dry-run",): "--plan prints the request and sends nothing",
-    ("--provider",): "-m PROVIDER/ID names the provider, too",
-    (
-        "--max-output-tokens",
-        "--max-completion-tokens",
-        "--max-new-tokens",
-        "--num-predict",
-    ): "--max-tokens N limits the answer",
-    (
-        "--json-schema",
-        "--response-format",
-        "--output-schema",
-    ): "--schema FILE or --schema 'name, age int' takes a schema",
-}
-_OF_LISTS = {
-    ("-q", "--query", "--search"): {"models": _MODELS, "logs": "cnllm logs search TEXT searches conversations"},
-    ("--tools",): {"models": "--can tools lists the models that take tools"},
-    ("--schemas", "--schema"): {"models": "--can schema lists the models that keep to a schema"},
-    ("--options",): {"models": "cnllm models show NAME shows what a model takes"},
-    ("-m", "--model"): {
-        "logs": "cnllm logs search TEXT searches conversations; cnllm logs cost --by model sums by model"
-    },
-    ("-r", "--response", "-c", "--current", "--cid", "--conversation", "-s", "--short"): {
-        "logs": "cnllm logs show [ID] prints a conversation"
-    },
-}
-
 _CAPABILITIES = {
-    "tools": (
-        "tool",
-        "tool-use",
-        "tool-call",
-        "tool-calls",
-        "tool-calling",
-        "function",
-        "functions",
-        "function-call",
-        "function-calling",
-    ),
-    "forced-tool": ("tool-choice", "required-tool"),
-    "parallel-tools": ("parallel", "parallel-tool-calls", "parallel-calls", "parallel-function-calling"),
-    "strict-tools": ("strict",),
-    "web-search": ("search", "web", "browsing", "grounding", "internet", "online"),
-    "reasoning": ("think", "thinks", "thinking", "reason", "thought", "cot", "chain-of-thought"),
-    "reasoning-off": ("no-think", "no-thinking", "no-reasoning", "non-thinking", "non-reasoning", "instant"),
-    "reasoning-levels": ("effort", "levels", "reasoning-effort", "thinking-level"),
-    "reasoning-budget": ("budget", "thinking-budget"),
-    "images": (
-        "image",
-        "vision",
-        "visual",
-        "picture",
-        "pictures",
-        "photo",
-        "photos",
-        "multimodal",
-        "ocr",
-        "vlm",
-        "image-input",
-    ),
-    "audio": ("sound", "speech", "voice", "hearing", "audio-input"),
-    "video": ("videos", "video-input", "film"),
-    "files": ("file", "pdf", "pdfs", "document", "documents", "doc", "docs"),
-    "schema": (
-        "structured",
-        "structured-output",
-        "structured-outputs",
-        "json-schema",
-        "response-schema",
-        "response-format",
-    ),
-    "json": ("json-mode", "json-object", "json-output"),
-    "whole": ("no-stream", "non-streaming"),
+    "tools": "tool|tool-use|tool-call|tool-calls|tool-calling|function|functions|function-call|function-calling",
+    "forced-tool": "tool-choice|required-tool",
+    "parallel-tools": "parallel|parallel-tool-calls|parallel-calls|parallel-function-calling",
+    "strict-tools": "strict",
+    "web-search": "search|web|browsing|grounding|internet|online",
+    "reasoning": "think|thinks|thinking|reason|thought|cot|chain-of-thought",
+    "reasoning-off": "no-think|no-thinking|no-reasoning|non-thinking|non-reasoning|instant",
+    "reasoning-levels": "effort|levels|reasoning-effort|thinking-level",
+    "reasoning-budget": "budget|thinking-budget",
+    "images": "image|vision|visual|picture|pictures|photo|photos|multimodal|ocr|vlm|image-input",
+    "audio": "sound|speech|voice|hearing|audio-input",
+    "video": "videos|video-input|film",
+    "files": "file|pdf|pdfs|document|documents|doc|docs",
+    "schema": "structured|structured-output|structured-outputs|json-schema|response-schema|response-format",
+    "json": "json-mode|json-object|json-output",
+    "whole": "no-stream|non-streaming",
 }
 
 
@@ -191,15 +122,13 @@ def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 def command_hint(word: str) -> str | None:
     """Return what cnllm has for a command of another tool."""
-    return _find(_COMMANDS, word)
+    return _find("cnllm", word)
 
 
 def subcommand_hint(group: str, word: str, commands: Collection[str]) -> str | None:
     """Return what cnllm has for a command of a group, such as `keys`."""
-    for names, hint in _SUBCOMMANDS.items():
-        own, *words = names
-        if own == group and word in words:
-            return hint
+    if (hint := _find(group, word)) is not None:
+        return hint
     close = _SAME_COMMANDS.get(word)
     close = close if close in commands else nearest(word, commands)
     return f"did you mean {close}?" if close else None
@@ -208,7 +137,7 @@ def subcommand_hint(group: str, word: str, commands: Collection[str]) -> str | N
 def capability_hint(word: str, names: Iterable[str]) -> str | None:
     """Return the capability that another word means, or a similar one."""
     folded = word.replace("_", "-").replace(" ", "-")
-    close = next((name for name, words in _CAPABILITIES.items() if folded in words), nearest(folded, names))
+    close = next((name for name, words in _CAPABILITIES.items() if folded in words.split("|")), nearest(folded, names))
     return f"did you mean {close}?" if close else None
 
 
@@ -218,9 +147,8 @@ def option_hint(path: str, option: str, options: Iterable[str], *, root: Iterabl
     `options` are those of the command, `root` those that stand before a command.
     """
     group = path.split()[1:2]
-    hint = _find(_OF_CALLS, option) if "--model" in (known := set(options)) and group != ["models"] else None
-    by_group = next((hints for names, hints in _OF_LISTS.items() if option in names), {})
-    hint = hint or by_group.get(group[0] if group else "") or _find(_OF_ALL, option)
+    hint = _find("call", option) if "--model" in (known := set(options)) and group != ["models"] else None
+    hint = hint or _find("".join(group), option) or _find("any", option)
     if hint is not None and (not hint.startswith("-") or hint.split()[0] in known):
         return hint
     if not option.startswith("--"):
@@ -230,5 +158,9 @@ def option_hint(path: str, option: str, options: Iterable[str], *, root: Iterabl
     return None if close is None else f"did you mean {names[close]}?"
 
 
-def _find(table: Mapping[tuple[str, ...], str], word: str) -> str | None:
-    return next((hint for names, hint in table.items() if word in names), None)
+def _find(place: str, word: str) -> str | None:
+    for words, hint in _HINTS.items():
+        used, _, others = words.partition(":")
+        if used == place and word in others.split("|"):
+            return hint
+    return None
