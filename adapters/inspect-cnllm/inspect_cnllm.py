@@ -52,8 +52,9 @@ class CnllmAPI(ModelAPI):
         **options: Any,
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config)
-        given = {"base_url": base_url, "api_key": api_key}
-        self._client = cnllm.AsyncClient(**{name: value for name, value in given.items() if value}, **options)
+        self._client = cnllm.AsyncClient(api_key=api_key, **options)
+        registry = self._client.registry
+        self._model = registry.resolve(model_name, base_url=base_url) if base_url else model_name
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -70,7 +71,7 @@ class CnllmAPI(ModelAPI):
             options["tools"] = [_tool(tool) for tool in tools]
             named = isinstance(tool_choice, ToolFunction) and {"function": {"name": tool_choice.name}}
             options["tool_choice"] = {"type": "function", **named} if named else _choice(tool_choice)
-        reply = await self._client.call(self.model_name, [_message(message) for message in input], **options)
+        reply = await self._client.call(self._model, [_message(message) for message in input], **options)
         return _output(reply, self.model_name)
 
 

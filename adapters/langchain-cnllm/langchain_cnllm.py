@@ -78,7 +78,7 @@ class ChatCnllm(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **last))
 
     def _options(self, stop: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
-        own = {"temperature": self.temperature, "max_tokens": self.max_tokens, "timeout": self.timeout}
+        own: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens, "timeout": self.timeout}
         own["stop"] = stop or self.stop or None
         given = {name: value for name, value in given.items() if not name.startswith("ls_")}
         return {**{name: value for name, value in own.items() if value is not None}, **self.options, **given}

@@ -27,8 +27,8 @@ class CnllmModel(Model):
         super().__init__(settings=settings, profile=profile)
         self._name, self._client = name, cnllm.AsyncClient(**options)
 
-    model_name = property(lambda self: self._name)  # type: ignore[assignment]
-    system = property(lambda self: "cnllm")  # type: ignore[assignment]
+    model_name = property(lambda self: self._name)
+    system = property(lambda self: "cnllm")
 
     async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> m.ModelResponse:
         check_allow_model_requests()
@@ -40,7 +40,9 @@ class CnllmModel(Model):
         return m.ModelResponse(parts, model_name=reply.model or self._name, provider_name="cnllm", **_facts(reply))
 
     @asynccontextmanager
-    async def request_stream(self, messages, model_settings, model_request_parameters, run_context=None) -> Any:
+    async def request_stream(
+        self, messages: Any, model_settings: Any, model_request_parameters: Any, run_context: Any = None
+    ) -> AsyncIterator[StreamedResponse]:
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         async with self._client.stream(self._name, _history(messages), **_options(settings, parameters)) as stream:
@@ -63,26 +65,24 @@ class _Stream(StreamedResponse):
                 add = manager.handle_text_delta if isinstance(event, cnllm.TextDelta) else manager.handle_thinking_delta
                 shown = add(vendor_part_id=type(event).__name__, content=event.text)
             elif isinstance(event, cnllm.ToolCallEnd) and event.call.arguments is not None and not event.call.excluded:
-                call = {"tool_name": event.call.name, "args": dict(event.call.arguments), "tool_call_id": event.call.id}
-                shown = [manager.handle_tool_call_part(vendor_part_id=event.call.id, **call)]
+                call: Any = {"tool_name": event.call.name, "args": dict(event.call.arguments)}
+                shown = [manager.handle_tool_call_part(vendor_part_id=event.index, tool_call_id=event.call.id, **call)]
             for one in shown:
                 yield one
         self._usage, self.provider_details, self.finish_reason = _facts(self.stream.reply).values()
 
-    close_stream = property(lambda self: self.stream.close)  # type: ignore[assignment]
-    provider_name = property(lambda self: "cnllm")  # type: ignore[assignment]
-    provider_url = property(lambda self: None)  # type: ignore[assignment]
-    timestamp = property(lambda self: self.begin)  # type: ignore[assignment]
+    close_stream = property(lambda self: self.stream.close)
+    provider_name = property(lambda self: "cnllm")
+    provider_url = property(lambda self: None)
+    timestamp = property(lambda self: self.begin)
 
 
 def _options(settings: Any, parameters: ModelRequestParameters) -> dict[str, Any]:
-    known = cnllm.CallOptions.__annotations__.keys() - {
-        "tool_choice"
-    }  # pydantic-ai says it by the tools that it offers
+    known = cnllm.CallOptions.__annotations__.keys() - {"tool_choice"}  # the offered tools say what may be called
     options = {name: value for name, value in (settings or {}).items() if name in known}
     options |= {"stop": settings["stop_sequences"]} if settings and "stop_sequences" in settings else {}
     if parameters.thinking is not None:
-        options["reasoning"] = {True: "on", False: "off"}.get(parameters.thinking, parameters.thinking)
+        options["reasoning"] = {"True": "on", "False": "off"}.get(str(parameters.thinking), parameters.thinking)
     if tools := [*parameters.declared_function_tools, *parameters.output_tools]:
         made = [
             {"name": t.name, "description": t.description or "", "parameters": t.parameters_json_schema} for t in tools
@@ -139,7 +139,7 @@ def _part(part: Any) -> dict[str, Any]:
 def _content(content: str | Sequence[Any]) -> Any:
     if isinstance(content, str):
         return content
-    items = [(item, getattr(item, "data_uri", None) or getattr(item, "url", None)) for item in content]
+    items: list[Any] = [(item, getattr(item, "data_uri", None) or getattr(item, "url", None)) for item in content]
     return [_media(item.media_type, url) if url else {"type": "text", "text": str(item)} for item, url in items]
 
 
