@@ -88,8 +88,7 @@ class Admission:
         limiter = self._limiters.get(loop)
         if limiter is None:
             assert self._book is not None
-            coroutines: AsyncKeyBook = self._book.coroutines()
-            limiter = self._limiters[loop] = Limiter(coroutines, lease=self._lease)
+            limiter = self._limiters[loop] = Limiter(AsyncKeyBook(self._book), lease=self._lease)
         return limiter
 
     async def caller(self, headers: Mapping[str, str], query: str, protocol: str, address: str) -> Caller | None:

@@ -19,7 +19,7 @@ from .store_support import program
 
 WORKER = """
 import asyncio, json, random, sys, time
-from cnllm.gateway.limits.book import open_book
+from cnllm.gateway.limits.book import AsyncKeyBook, open_book
 from cnllm.gateway.limits.limiter import Limiter
 from cnllm.estimates.worst_case import WorstCase
 from cnllm.gateway.limits.refusal import Refused
@@ -53,7 +53,7 @@ async def call(limiter, record, number):
     say(settled=cost)
 
 async def main():
-    limiter = Limiter(open_book(url).coroutines(), lease=plan.get("lease", 30.0))
+    limiter = Limiter(AsyncKeyBook(open_book(url)), lease=plan.get("lease", 30.0))
     record = await limiter.find(digest)
     assert record is not None
     say(ready=True)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.gateway.store import Ambiguous, Store, Turn, encode_turn
+from cnllm.gateway.store import Ambiguous, AsyncStore, Store, Turn, encode_turn
 from cnllm.types import Reasoning, Seal, ToolCall
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,6 +21,26 @@ def turn(text: str = "hm", size: int = 0) -> Turn:
     """A turn whose content depends on the text."""
     parts = (Reasoning(text + "." * size, SEAL), ToolCall("call_1", "run", {"a": text}, seal=SEAL))
     return Turn("zai", "glm-4.7", "anthropic-messages", parts)
+
+
+def turn_by_call(store: Store, identity: str, call_id: str) -> Turn | None:
+    """The turn that made a call."""
+    return store.find_turns(identity, call_ids=[call_id]).by_call.get(call_id)
+
+
+def turn_at_end(store: Store, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+    """The turn at the end of a conversation."""
+    return store.find_turns(identity, prefixes=[prefix]).by_prefix.get(prefix)
+
+
+async def async_turn_by_call(store: AsyncStore, identity: str, call_id: str) -> Turn | None:
+    """The same, awaited."""
+    return (await store.find_turns(identity, call_ids=[call_id])).by_call.get(call_id)
+
+
+async def async_turn_at_end(store: AsyncStore, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+    """The same, awaited."""
+    return (await store.find_turns(identity, prefixes=[prefix])).by_prefix.get(prefix)
 
 
 IDENTITIES = ["alice", "bob", "", "\ud83d"]
@@ -48,13 +68,13 @@ class Expected:
             for call_id in CALLS:
                 kept = self.contents[identity, call_id]
                 expected = next(iter(kept.values())) if len(kept) == 1 else None
-                assert store.turn_by_call(identity, call_id) == expected, (identity, call_id)
+                assert turn_by_call(store, identity, call_id) == expected, (identity, call_id)
                 if expected is not None:
                     calls[call_id] = expected
             for prefix in PREFIXES:
                 kept = self.contents[identity, prefix]
                 end = next(iter(kept.values()), None) if len(kept) < 2 else Ambiguous()
-                assert store.turns_by_prefix(identity, prefix) == end, (identity, prefix)
+                assert turn_at_end(store, identity, prefix) == end, (identity, prefix)
                 if end is not None:
                     ends[prefix] = end
             every = store.find_turns(identity, call_ids=[*CALLS, "other"], prefixes=[*PREFIXES, b"other"])

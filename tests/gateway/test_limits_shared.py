@@ -186,11 +186,11 @@ def test_processes_that_are_killed_all_the_time_never_exceed_a_budget(url: str) 
 
 
 # ── one process ──────────────────────────────────────────────────────────────
-class Counting:
+class Counting(AsyncKeyBook):
     """A book that counts the operations, and can fail before or after one is carried out."""
 
-    def __init__(self, book: AsyncKeyBook) -> None:
-        self.book = book
+    def __init__(self, book: KeyBook) -> None:
+        super().__init__(book)
         self.operations = self.searches = 0
         self.fails = ""
 
@@ -198,19 +198,19 @@ class Counting:
         self.searches += 1
         if self.fails:
             raise CnllmError("the store is away")
-        return await self.book.find(digest)
+        return await super().find(digest)
 
     async def update(self, digest: str, operation: Operation) -> Grant:
         self.operations += 1
         if self.fails == "before":
             raise CnllmError("the store is away")
-        grant = await self.book.update(digest, operation)
+        grant = await super().update(digest, operation)
         if self.fails == "after":
             raise CnllmError("the answer was lost")
         return grant
 
     async def aclose(self) -> None:
-        await self.book.aclose()
+        await super().aclose()
 
 
 def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coroutine[Any, Any, None]]) -> None:
@@ -219,7 +219,7 @@ def run(url: str, digest: str, steps: Callable[[Limiter, Rights, Counting], Coro
     async def main() -> None:
         book = open_book(url)
         assert book is not None
-        counting = Counting(book.coroutines())
+        counting = Counting(book)
         limiter = Limiter(counting)
         record = await limiter.find(digest)
         assert record is not None
@@ -394,7 +394,7 @@ def run_limiters(url: str, count: int, steps: Callable[..., Coroutine[Any, Any, 
         for _ in range(count):
             book = open_book(url)
             assert book is not None
-            limiters.append(Limiter(book.coroutines(), lease=2.0))
+            limiters.append(Limiter(AsyncKeyBook(book), lease=2.0))
         await steps(*limiters)
         for limiter in limiters:
             await limiter.aclose()

@@ -21,7 +21,18 @@ from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
 from cnllm.store import Store as Conversations
 from cnllm.types import Opaque, Reasoning, ToolCall
 
-from .store_support import IDENTITIES, SEAL, TEXTS, program, random_operations, turn
+from .store_support import (
+    IDENTITIES,
+    SEAL,
+    TEXTS,
+    async_turn_at_end,
+    async_turn_by_call,
+    program,
+    random_operations,
+    turn,
+    turn_at_end,
+    turn_by_call,
+)
 
 Make = Callable[..., Store]
 
@@ -60,8 +71,8 @@ def test_the_order_of_keeps_does_not_matter(make: Make) -> None:
             store.keep_turn(f"{identity}{seed}", turn(text), calls, prefix and prefix + b"%d" % seed)
         outcome: list[Turn | Ambiguous | None] = []
         for identity in (f"alice{seed}", f"bob{seed}"):
-            outcome += [store.turn_by_call(identity, call) for call in "123"]
-            outcome += [store.turns_by_prefix(identity, b"%s%d" % (prefix, seed)) for prefix in (b"p", b"q")]
+            outcome += [turn_by_call(store, identity, call) for call in "123"]
+            outcome += [turn_at_end(store, identity, b"%s%d" % (prefix, seed)) for prefix in (b"p", b"q")]
         outcomes.append(outcome)
     assert all(outcome == outcomes[0] for outcome in outcomes)
     hm, aha, half = (turn(text) for text in TEXTS[:3])
@@ -74,10 +85,10 @@ def test_no_identity_sees_anothers_state(make: Make) -> None:
         store.keep_turn(identity, turn(str(number)), ["call"], b"prefix")
         store.keep_response(identity, "id", b"%d" % number)
     for number, identity in enumerate(IDENTITIES):
-        assert store.turn_by_call(identity, "call") == turn(str(number))
-        assert store.turns_by_prefix(identity, b"prefix") == turn(str(number))
+        assert turn_by_call(store, identity, "call") == turn(str(number))
+        assert turn_at_end(store, identity, b"prefix") == turn(str(number))
         assert store.response(identity, "id") == b"%d" % number
-    assert store.turn_by_call("alic", "ecall") is None
+    assert turn_by_call(store, "alic", "ecall") is None
     assert store.delete_response("carol", "id") is False
     assert store.response("alice", "id") == b"0"
 
@@ -86,10 +97,10 @@ def test_a_key_of_one_kind_finds_nothing_of_another(make: Make) -> None:
     store = make()
     store.keep_turn("me", turn(), ["x"], None)
     store.keep_response("me", "y", b"blob")
-    assert store.turns_by_prefix("me", b"x") is None
+    assert turn_at_end(store, "me", b"x") is None
     assert store.response("me", "x") is None
-    assert store.turn_by_call("me", "y") is None
-    assert store.turns_by_prefix("me", b"y") is None
+    assert turn_by_call(store, "me", "y") is None
+    assert turn_at_end(store, "me", b"y") is None
 
 
 def test_a_turn_comes_back_as_it_was(make: Make) -> None:
@@ -106,13 +117,13 @@ def test_a_turn_comes_back_as_it_was(make: Make) -> None:
         ),
     )
     store.keep_turn("me", whole, ["c"], b"p")
-    assert store.turn_by_call("me", "c") == whole
+    assert turn_by_call(store, "me", "c") == whole
     numbers = Turn("p", "m", "w", (Opaque({"inf": float("inf"), "bytes": b"\xff"}),))
     store.keep_turn("me", numbers, ["d"], None)
-    assert store.turn_by_call("me", "d") == numbers
+    assert turn_by_call(store, "me", "d") == numbers
     empty = Turn("p", "m", "w")
     store.keep_turn("me", empty, ["e"], None)
-    assert store.turn_by_call("me", "e") == empty
+    assert turn_by_call(store, "me", "e") == empty
 
 
 def test_a_turn_without_keys_is_not_kept(make: Make) -> None:
@@ -124,7 +135,7 @@ def test_the_oldest_go_first(make: Make) -> None:
     store = make(Bounds(count=40, share=0.5))
     for number in range(100):
         assert store.keep_turn("me", turn(str(number)), [f"a{number}", f"b{number}"], b"%d" % number)
-        present = [n for n in range(number + 1) if store.turn_by_call("me", f"a{n}") is not None]
+        present = [n for n in range(number + 1) if turn_by_call(store, "me", f"a{n}") is not None]
         assert present == list(range(max(0, number - 19), number + 1))
     every = store.find_turns("me", call_ids=[f"b{n}" for n in range(100)], prefixes=[b"%d" % n for n in range(100)])
     assert set(every.by_call) == {f"b{n}" for n in range(80, 100)}
@@ -135,13 +146,13 @@ def test_bytes_are_bounded(make: Make) -> None:
     store = make(Bounds(bytes=100_000, share=0.5))
     for number in range(60):
         assert store.keep_turn("me", turn(str(number), size=4000), [str(number)], None)
-        assert store.turn_by_call("me", str(number)) is not None
-    present = [n for n in range(60) if store.turn_by_call("me", str(n)) is not None]
+        assert turn_by_call(store, "me", str(number)) is not None
+    present = [n for n in range(60) if turn_by_call(store, "me", str(n)) is not None]
     assert present == list(range(60 - len(present), 60))
     assert 8 <= len(present) <= 12
     assert store.keep_turn("me", turn(size=60_000), ["large"], None) is False
     assert store.keep_response("me", "large", bytes(60_000)) is False
-    assert store.turn_by_call("me", "59") is not None
+    assert turn_by_call(store, "me", "59") is not None
     assert store.failure is None
 
 
@@ -157,7 +168,7 @@ def test_one_client_does_not_push_the_others_out(make: Make, bounds: Bounds) -> 
             "loud", turn(f"other {number}"), [str(number)], None
         )  # marks of ambiguous keys are bounded, too
     for number in range(5):
-        assert store.turn_by_call("quiet", str(number)) == turn(str(number))
+        assert turn_by_call(store, "quiet", str(number)) == turn(str(number))
         assert store.response("quiet", str(number)) == b"x"
 
 
@@ -165,7 +176,7 @@ def test_all_clients_together_are_bounded(make: Make) -> None:
     store = make(Bounds(count=20))
     for number in range(100):
         store.keep_turn(f"client {number}", turn(), ["call"], None)
-    present = [n for n in range(100) if store.turn_by_call(f"client {n}", "call") is not None]
+    present = [n for n in range(100) if turn_by_call(store, f"client {n}", "call") is not None]
     assert present == list(range(80, 100))
 
 
@@ -176,16 +187,16 @@ def test_state_has_a_time_to_live(make: Make) -> None:
     store.keep_turn("me", turn("other"), ["x"], b"prefix")
     store.keep_response("me", "id", b"blob")
     now[0] += 60
-    assert store.turn_by_call("me", "call") == turn()
-    assert store.turns_by_prefix("me", b"prefix") == Ambiguous()
+    assert turn_by_call(store, "me", "call") == turn()
+    assert turn_at_end(store, "me", b"prefix") == Ambiguous()
     now[0] += 1
-    assert store.turn_by_call("me", "call") is None
-    assert store.turns_by_prefix("me", b"prefix") is None
+    assert turn_by_call(store, "me", "call") is None
+    assert turn_at_end(store, "me", b"prefix") is None
     assert store.response("me", "id") is None
     assert store.delete_response("me", "id") is False
     store.keep_turn("me", turn("new"), ["call"], b"prefix")  # what has expired makes nothing ambiguous
-    assert store.turn_by_call("me", "call") == turn("new")
-    assert store.turns_by_prefix("me", b"prefix") == turn("new")
+    assert turn_by_call(store, "me", "call") == turn("new")
+    assert turn_at_end(store, "me", b"prefix") == turn("new")
 
 
 def test_what_is_kept_again_lives_longer(make: Make) -> None:
@@ -194,7 +205,7 @@ def test_what_is_kept_again_lives_longer(make: Make) -> None:
     for _ in range(5):
         store.keep_turn("me", turn(), ["call"], b"prefix")
         now[0] += 40
-    assert store.turns_by_prefix("me", b"prefix") == turn()
+    assert turn_at_end(store, "me", b"prefix") == turn()
 
 
 def test_bounds_are_checked() -> None:
@@ -231,8 +242,8 @@ def test_the_same_methods_awaited(make: Make) -> None:
     async def main() -> None:
         kept = [store.keep_turn("me", turn(str(n)), [str(n)], b"%d" % n) for n in range(50)]
         assert all(await asyncio.gather(*kept))
-        assert await store.turn_by_call("me", "7") == turn("7")
-        assert await store.turns_by_prefix("me", b"8") == turn("8")
+        assert await async_turn_by_call(store, "me", "7") == turn("7")
+        assert await async_turn_at_end(store, "me", b"8") == turn("8")
         both = await store.find_turns("me", call_ids=["1", "x"], prefixes=[b"2"])
         assert (both.by_call, both.by_prefix) == ({"1": turn("1")}, {b"2": turn("2")})
         assert await store.keep_response("me", "id", b"blob")
@@ -254,7 +265,7 @@ def test_a_cancelled_call_is_carried_out_and_blocks_no_other(make: Make) -> None
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert await store.keep_turn("me", turn("b"), ["b"], None)
-        assert await store.turn_by_call("me", "b") == turn("b")
+        assert await async_turn_by_call(store, "me", "b") == turn("b")
         await store.aclose()
 
     asyncio.run(main())
@@ -308,8 +319,8 @@ def test_the_file_is_private_and_survives(tmp_path: Path) -> None:
     assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     raw.close()
     store.close()
-    assert SqliteStore(path).turn_by_call("my-secret-key", "call") == turn()
-    assert store.turn_by_call("my-secret-key", "call") == turn()  # a closed store opens again
+    assert turn_by_call(SqliteStore(path), "my-secret-key", "call") == turn()
+    assert turn_by_call(store, "my-secret-key", "call") == turn()  # a closed store opens again
 
 
 def test_the_sums_stay_true(tmp_path: Path) -> None:
@@ -359,7 +370,7 @@ FORK = """
 import asyncio, os, sys
 from cnllm.gateway.store import AsyncStore
 from cnllm.gateway.store.sqlite import SqliteStore
-from tests.gateway.store_support import turn
+from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
 plain = SqliteStore(sys.argv[1])
 store = AsyncStore(plain)
 assert asyncio.run(store.keep_turn("me", turn("parent"), ["parent"], None))
@@ -368,10 +379,10 @@ children = []
 for number in range(3):
     child = os.fork()
     if not child:
-        assert plain.turn_by_call("me", "parent") == turn("parent")
+        assert turn_by_call(plain, "me", "parent") == turn("parent")
         assert plain._file._connection is not connection
         assert asyncio.run(store.keep_turn("me", turn("child"), [f"child {number}"], None))
-        assert asyncio.run(store.turn_by_call("me", f"child {number}")) == turn("child")
+        assert asyncio.run(async_turn_by_call(store, "me", f"child {number}")) == turn("child")
         os._exit(0)
     children.append(child)
 assert asyncio.run(store.keep_turn("me", turn("parent"), ["again"], None))
@@ -402,13 +413,13 @@ def fill(path: Path) -> bytes:
 def use(store: Store) -> None:
     """Requests go on, whatever is lost, and the next turns are kept."""
     for number in range(40):
-        assert store.turn_by_call("me", str(number)) in (None, turn(str(number), size=1500))
+        assert turn_by_call(store, "me", str(number)) in (None, turn(str(number), size=1500))
     store.keep_turn("me", turn("first"), ["first"], b"first")
-    assert store.turn_by_call("me", "first") in (None, turn("first"))
+    assert turn_by_call(store, "me", "first") in (None, turn("first"))
     assert store.keep_turn("me", turn("new"), ["new"], b"new")
     assert store.keep_response("me", "id", b"blob")
-    assert store.turn_by_call("me", "new") == turn("new")
-    assert store.turns_by_prefix("me", b"new") == turn("new")
+    assert turn_by_call(store, "me", "new") == turn("new")
+    assert turn_at_end(store, "me", b"new") == turn("new")
     assert store.response("me", "id") == b"blob"
     assert store.failure is None
 
@@ -451,13 +462,13 @@ def test_damage_under_an_open_store(tmp_path: Path) -> None:
     fill(path)
     stores = [SqliteStore(path) for _ in range(3)]
     for store in stores:
-        assert store.turn_by_call("me", "3") is not None
+        assert turn_by_call(store, "me", "3") is not None
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(size - 4096))
     for number, store in enumerate(stores):
-        assert store.turn_by_call("me", "39" if number else "5") is None
+        assert turn_by_call(store, "me", "39" if number else "5") is None
         assert store.keep_turn("me", turn(f"new {number}"), [f"new {number}"], None)
     for store in stores:
         every = store.find_turns("me", call_ids=["new 0", "new 1", "new 2"])
@@ -529,7 +540,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
 FULL = """
 import logging, resource, sys
 from cnllm.gateway.store.sqlite import SqliteStore
-from tests.gateway.store_support import turn
+from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stdout)
 store = SqliteStore(sys.argv[1])
 assert store.keep_turn("me", turn("before"), ["before"], None)
@@ -538,14 +549,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, most))
 lost = [n for n in range(100) if not store.keep_turn("me", turn(str(n), size=9000), [str(n)], None)]
 assert 50 < len(lost), lost
 assert store.failure and store.keep_response("me", "id", bytes(60_000)) is False
-assert store.turn_by_call("me", "before") == turn("before")
+assert turn_by_call(store, "me", "before") == turn("before")
 for n in range(100):
-    assert (store.turn_by_call("me", str(n)) is None) == (n in lost), n
+    assert (turn_by_call(store, "me", str(n)) is None) == (n in lost), n
 assert store.failure
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 assert store.keep_turn("me", turn("after"), ["after"], None)
 assert store.failure is None
-assert store.turn_by_call("me", "after") == turn("after")
+assert turn_by_call(store, "me", "after") == turn("after")
 """
 
 
@@ -572,7 +583,7 @@ def test_a_file_that_another_process_locks_delays_one_request_only(
     holder.execute("BEGIN IMMEDIATE")
     assert [store.keep_turn("me", turn(), [str(n)], None) for n in range(50)] == [False] * 50
     assert "locked" in str(store.failure)
-    assert store.turn_by_call("me", "call") == turn()  # reading goes on
+    assert turn_by_call(store, "me", "call") == turn()  # reading goes on
     holder.execute("ROLLBACK")
     holder.close()
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1

@@ -18,7 +18,7 @@ WRITER = """
 import sys
 from cnllm.gateway.store import AsyncStore
 from cnllm.gateway.store.sqlite import SqliteStore
-from tests.gateway.store_support import turn
+from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
 path, name = sys.argv[1:]
 store = SqliteStore(path)
 for number in range(100_000):
@@ -68,7 +68,7 @@ CREATOR = """
 import os, signal, sys
 from cnllm.gateway.store.sqlite import SqliteStore
 from cnllm.store import file
-from tests.gateway.store_support import turn
+from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call
 count = 0
 
 class Killer:
@@ -92,7 +92,7 @@ for step in range(100):
     status = os.waitpid(child, 0)[1]
     store = SqliteStore(path)
     assert store.keep_turn("me", turn(), ["call"], b"prefix"), step
-    assert store.turn_by_call("me", "call") == turn(), step
+    assert turn_by_call(store, "me", "call") == turn(), step
     store.close()
     if not status:
         break

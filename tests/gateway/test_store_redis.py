@@ -22,7 +22,16 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, StoreFailure, open_store
 from cnllm.gateway.store.redis import RedisStore
 
-from .store_support import IDENTITIES, program, random_operations, turn
+from .store_support import (
+    IDENTITIES,
+    async_turn_at_end,
+    async_turn_by_call,
+    program,
+    random_operations,
+    turn,
+    turn_at_end,
+    turn_by_call,
+)
 
 redis = pytest.importorskip("redis", reason="the package redis is not installed")
 needs_server = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
@@ -144,10 +153,10 @@ def test_state_has_a_time_to_live(server: Server, raw: Any) -> None:
     store.keep_turn("me", turn(), ["call"], b"prefix")
     store.keep_turn("me", turn("other"), [], b"prefix")
     store.keep_response("me", "id", b"blob")
-    while store.turns_by_prefix("me", b"prefix") is not None or store.response("me", "id") is not None:
+    while turn_at_end(store, "me", b"prefix") is not None or store.response("me", "id") is not None:
         time.sleep(0.01)
     store.keep_turn("me", turn("new"), ["call"], b"prefix")
-    assert store.turn_by_call("me", "call") == turn("new")
+    assert turn_by_call(store, "me", "call") == turn("new")
     assert raw.zcard("{cnllm:gateway}:all") == 1  # what has expired is out of the sums
     sums(raw)
     store.close()
@@ -168,10 +177,10 @@ def test_several_machines_see_one_state(server: Server, raw: Any) -> None:
     store = open_store(server.url)
     for name in range(3):
         for number in range(50):
-            assert store.turn_by_call("me", f"{name} {number}") == turn(str(number))
-    assert store.turns_by_prefix("me", b"7") == turn("7")  # the same content three times is one candidate
+            assert turn_by_call(store, "me", f"{name} {number}") == turn(str(number))
+    assert turn_at_end(store, "me", b"7") == turn("7")  # the same content three times is one candidate
     store.keep_turn("me", turn("other"), [], b"7")
-    assert store.turns_by_prefix("me", b"7") == Ambiguous()
+    assert turn_at_end(store, "me", b"7") == Ambiguous()
     sums(raw)
     store.close()
 
@@ -184,11 +193,11 @@ def test_coroutines(server: Server, raw: Any) -> None:
     async def main(name: str) -> None:
         kept = [store.keep_turn("me", turn(name), [f"{name} {n}"], None) for n in range(100)]
         assert all(await asyncio.gather(*kept))
-        assert await store.turn_by_call("me", f"{name} 7") == turn(name)
+        assert await async_turn_by_call(store, "me", f"{name} 7") == turn(name)
         await store.keep_turn("me", turn(name), [], name.encode())
         every = await store.find_turns("me", call_ids=[f"{name} 1", "x"], prefixes=[name.encode()])
         assert (every.by_call, every.by_prefix) == ({f"{name} 1": turn(name)}, {name.encode(): turn(name)})
-        assert await store.turns_by_prefix("me", name.encode()) == turn(name)
+        assert await async_turn_at_end(store, "me", name.encode()) == turn(name)
         assert await store.keep_response("me", "id", b"blob")
         assert await store.response("me", "id") == b"blob"
         assert await store.delete_response("me", "id")
@@ -197,7 +206,7 @@ def test_coroutines(server: Server, raw: Any) -> None:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await store.turn_by_call("me", f"{name} 9") == turn(name)
+        assert await async_turn_by_call(store, "me", f"{name} 9") == turn(name)
         assert store.failure is None
         await store.aclose()
 
@@ -210,7 +219,8 @@ def test_coroutines(server: Server, raw: Any) -> None:
 def test_a_forked_child_has_connections_of_its_own(server: Server, raw: Any) -> None:
     code = (
         "import asyncio, os, sys, warnings\nwarnings.simplefilter('ignore')\n"
-        "from cnllm.gateway.store import AsyncStore, open_store\nfrom tests.gateway.store_support import turn\n"
+        "from cnllm.gateway.store import AsyncStore, open_store\n"
+        "from tests.gateway.store_support import async_turn_by_call, turn, turn_by_call\n"
         "plain = open_store(sys.argv[1]); store = AsyncStore(plain)\n"
         "async def main():\n"
         "    assert await store.keep_turn('me', turn('parent'), ['parent'], None)\n"
@@ -218,11 +228,11 @@ def test_a_forked_child_has_connections_of_its_own(server: Server, raw: Any) -> 
         "    if not child:\n"
         "        assert plain.keep_turn('me', turn('child'), ['child'], None)\n"
         "        os._exit(0)\n"
-        "    for _ in range(100): assert await store.turn_by_call('me', 'parent') == turn('parent')\n"
+        "    for _ in range(100): assert await async_turn_by_call(store, 'me', 'parent') == turn('parent')\n"
         "    assert os.waitpid(child, 0)[1] == 0\n"
-        "    assert await store.turn_by_call('me', 'child') == turn('child')\n"
+        "    assert await async_turn_by_call(store, 'me', 'child') == turn('child')\n"
         "    await store.aclose()\n"
-        "plain.turn_by_call('me', 'x')\nasyncio.run(main())\nprint('done')\n"
+        "turn_by_call(plain, 'me', 'x')\nasyncio.run(main())\nprint('done')\n"
     )
     out, error = program(code, server.url).communicate(timeout=60)
     assert out == "done\n", error
@@ -283,7 +293,7 @@ def test_a_server_that_hangs_costs_one_timeout(monkeypatch: pytest.MonkeyPatch) 
 
         async def main() -> None:
             for _ in range(100):
-                assert await store.turn_by_call("me", "1") is None
+                assert await async_turn_by_call(store, "me", "1") is None
             assert store.failure is not None
             await store.aclose()
 
@@ -309,20 +319,20 @@ def test_a_server_that_comes_back_is_used_again(
 
     async def main() -> None:
         assert store.keep_turn("me", turn(), ["call"], None)
-        assert await waited.turn_by_call("me", "call") == turn()
+        assert await async_turn_by_call(waited, "me", "call") == turn()
         own.stop()
-        assert store.turn_by_call("me", "call") is None
+        assert turn_by_call(store, "me", "call") is None
         assert store.failure is not None
         assert await waited.keep_turn("me", turn(), ["call"], None) is False
         own.start()
         while not await waited.keep_turn("me", turn(), ["call"], None):
             await asyncio.sleep(0.01)
-        assert store.turn_by_call("me", "call") == turn()
+        assert turn_by_call(store, "me", "call") == turn()
         assert store.failure is None
         own.stop()
         own.start()  # so fast that no request fails: the connections are dead, and the scripts are gone
         assert store.keep_turn("me", turn(), ["call"], None)
-        assert await waited.turn_by_call("me", "call") == turn()
+        assert await async_turn_by_call(waited, "me", "call") == turn()
         await waited.aclose()
 
     try:
@@ -341,7 +351,7 @@ def test_a_full_server_can_be_read(server: Server, raw: Any, caplog: pytest.LogC
     try:
         assert store.keep_turn("me", turn("private words"), ["more"], None) is False
         assert "OutOfMemory" in str(store.failure)
-        assert store.turn_by_call("me", "call") == turn()
+        assert turn_by_call(store, "me", "call") == turn()
         assert len(warnings_of(caplog)) == 1
         assert "private words" not in warnings_of(caplog)[0]
     finally:
@@ -360,7 +370,7 @@ def test_a_server_that_evicts_keys_of_its_own_leaves_no_wrong_sums(server: Serve
             if number == 30:
                 for key in raw.scan_iter(match="{cnllm:gateway}" + name):
                     raw.delete(key)
-        assert store.turn_by_call("me", "59") == turn("59", 500)
+        assert turn_by_call(store, "me", "59") == turn("59", 500)
         assert store.failure is None
         assert raw.dbsize() < 100, name
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.limits.account import Grant, Operation
 from cnllm.gateway.limits.key_use import KeyUse
 from cnllm.gateway.limits.keys import KeyRecord, Rights
+from cnllm.system.processes import generation
 
 __all__ = ["AsyncKeyBook", "KeyBook", "check_book", "open_book"]
 
+T = TypeVar("T")
 
-class AsyncKeyBook(Protocol):
-    """The book for a gateway. All methods raise `CnllmError` where the store fails."""
-
-    async def find(self, digest: str) -> Rights | None:
-        """Return the rights of a key by its digest; None for an unknown one."""
-
-    async def update(self, digest: str, operation: Operation) -> Grant:
-        """Carry out an operation of a worker on the account of a key, or of a team by its `team_digest`."""
-
-    async def aclose(self) -> None:
-        """Close files and connections."""
+_MOST_THREADS = 16  # in which operations wait for a server
 
 
 class KeyBook(Protocol):
-    """The book for the command line. All methods raise `CnllmError` where the store fails.
+    """The book, for any number of threads. All methods raise `CnllmError` where the store fails.
 
     The name of a team is its `team_digest` here, so that a key and a team may be called the same.
     """
@@ -53,11 +47,44 @@ class KeyBook(Protocol):
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
 
-    def coroutines(self) -> AsyncKeyBook:
-        """Return the book for a gateway."""
+    def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key by its digest; None for an unknown one."""
+
+    def update(self, digest: str, operation: Operation) -> Grant:
+        """Carry out an operation of a worker on the account of a key, or of a team by its `team_digest`."""
 
     def close(self) -> None:
+        """Close files and connections. A later call opens them again."""
+
+
+class AsyncKeyBook:
+    """The book for the coroutines of a gateway, in threads of this process."""
+
+    def __init__(self, book: KeyBook) -> None:
+        self._book = book
+        self._threads: ThreadPoolExecutor | None = None
+        self._generation = 0
+
+    async def find(self, digest: str) -> Rights | None:
+        """Return the rights of a key by its digest; None for an unknown one."""
+        return await self._run(self._book.find, digest)
+
+    async def update(self, digest: str, operation: Operation) -> Grant:
+        """Carry out an operation of a worker; see `KeyBook.update`."""
+        return await self._run(self._book.update, digest, operation)
+
+    async def aclose(self) -> None:
         """Close files and connections."""
+        await self._run(self._book.close)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._threads is None or self._generation != generation():  # a forked child has none of its parent's
+            self._generation = generation()
+            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="cnllm-keys")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
 
 def open_book(url: str | None) -> KeyBook | None:

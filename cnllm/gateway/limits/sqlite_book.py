@@ -5,13 +5,11 @@ It is a file of its own beside the store's: a damaged store is renamed and begin
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +20,9 @@ from cnllm.gateway.limits.account import Grant, Operation, update
 from cnllm.gateway.limits.key_use import KeyUse, account_of, name_taken, no_such_name, use_of
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.store.file import DatabaseFile
-from cnllm.system.processes import fork_safe, generation
+from cnllm.system.processes import fork_safe
 
-__all__ = ["MARK", "STEPS", "AsyncSqliteBook", "SqliteBook", "book_path"]
+__all__ = ["MARK", "STEPS", "SqliteBook", "book_path"]
 
 MARK = 0x636E6C6B
 """The file's `application_id` ("cnlk")."""
@@ -65,10 +63,6 @@ class SqliteBook:
         self.path = path
         self._lock = fork_safe(threading.Lock())
         self._file: DatabaseFile | None = None
-
-    def coroutines(self) -> AsyncSqliteBook:
-        """Return the book for a gateway."""
-        return AsyncSqliteBook(self)
 
     def add(self, digest: str, record: KeyRecord) -> None:
         """Add a key or a team, or replace the record of a key in a file."""
@@ -185,36 +179,6 @@ class SqliteBook:
             return work()
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
             raise CnllmError(f"{self.path} is damaged: {error}", hint="restore it from a backup") from error
-
-
-class AsyncSqliteBook:
-    """The book in a file for coroutines, in a thread of this process."""
-
-    def __init__(self, book: SqliteBook) -> None:
-        self._book = book
-        self._thread: ThreadPoolExecutor | None = None
-        self._generation = 0
-
-    async def find(self, digest: str) -> Rights | None:
-        """Return the rights of a key by its digest."""
-        return await self._run(self._book.find, digest)
-
-    async def update(self, digest: str, operation: Operation) -> Grant:
-        """Carry out an operation of a worker."""
-        return await self._run(self._book.update, digest, operation)
-
-    async def aclose(self) -> None:
-        """Close the file."""
-        await self._run(self._book.close)
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
-
-    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
-        if self._thread is None or self._generation != generation():
-            self._generation = generation()
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-keys")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 
 def _clock() -> int:

@@ -10,20 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from cnllm.gateway.store.items import Ambiguous, Store, StoreFailure, Turn, Turns
+from cnllm.gateway.store.items import Store, StoreFailure, Turn, Turns
 from cnllm.system.processes import generation
 
 __all__ = ["AsyncStore"]
 
 T = TypeVar("T")
 
-
-@runtime_checkable
-class HasCoroutines(Protocol):
-    """A store whose methods exist as coroutines, too."""
-
-    def coroutines(self) -> Any:
-        """Return an object with the store's methods as coroutines."""
+_MOST_THREADS = 16  # in which calls wait for a server
 
 
 @runtime_checkable
@@ -37,14 +31,14 @@ class HasGroups(Protocol):
 class AsyncStore:
     """A store for coroutines.
 
-    Memory is used directly, a file in one thread of this process, and a server by asyncio's sockets. Turns that are
-    kept at the same time go to the file in one transaction. A call that is cancelled may still be carried out.
+    Memory is used directly, a file in one thread of this process, and a server in several. Turns that are kept at the
+    same time go to the file in one transaction. A call that is cancelled may still be carried out.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._coroutines: Any = store.coroutines() if isinstance(store, HasCoroutines) else None
-        self._thread: ThreadPoolExecutor | None = None
+        self._is_grouped = isinstance(store, HasGroups)
+        self._threads: ThreadPoolExecutor | None = None
         self._generation = 0
         self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
 
@@ -56,14 +50,6 @@ class AsyncStore:
     async def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn; see `Store.keep_turn`."""
         return await self._run(self._store.keep_turn, identity, turn, call_ids, prefix)
-
-    async def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
-        """Return the turn that made a call. None where there is none, or where two turns claim the id."""
-        return await self._run(self._store.turn_by_call, identity, call_id)
-
-    async def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
-        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
-        return await self._run(self._store.turns_by_prefix, identity, prefix)
 
     async def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
         """Return the turns under many keys in one search."""
@@ -84,28 +70,28 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Close the store."""
         await self._run(self._store.close)  # after all that was begun before
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
 
     def _run(self, function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
-        if self._coroutines is not None:
-            coroutine: Awaitable[T] = getattr(self._coroutines, function.__name__)(*arguments, **options)
-            return coroutine
         if not self._store.blocks:
             return _result(function, *arguments, **options)
         loop = asyncio.get_running_loop()
+        if not self._is_grouped:
+            return loop.run_in_executor(self._executor(), functools.partial(function, *arguments, **options))
         group = self._groups.get(loop)
         if group is None:
             group = self._groups[loop] = _Group(loop, self._store, self._executor)
         return group.add(_Operation(function.__name__, arguments, options))
 
     def _executor(self) -> ThreadPoolExecutor:
-        """Return the thread of this process: a forked child has none of its parent's."""
-        if self._thread is None or self._generation != generation():
+        """Return the threads of this process: a forked child has none of its parent's."""
+        if self._threads is None or self._generation != generation():
             self._generation = generation()
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="cnllm-store")
-        return self._thread
+            count = 1 if self._is_grouped else _MOST_THREADS
+            self._threads = ThreadPoolExecutor(count, thread_name_prefix="cnllm-store")
+        return self._threads
 
 
 async def _result(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -182,15 +168,14 @@ class _Group:
             self._is_busy = False
 
 
-def _carry_out(store: Store, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
+def _carry_out(store: Any, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
     """Return the results of operations, or their errors. The turns are kept together, before the rest."""
-    is_grouped = isinstance(store, HasGroups)
-    turns = [operation.arguments for operation in operations if is_grouped and operation.method == "keep_turn"]
-    kept, failure = _outcome(store.keep_turns, turns) if isinstance(store, HasGroups) and turns else ([], None)
+    turns = [operation.arguments for operation in operations if operation.method == "keep_turn"]
+    kept, failure = _outcome(store.keep_turns, turns) if turns else ([], None)
     outcomes = iter(kept or ())
     return [
         (next(outcomes, None), failure)
-        if is_grouped and method == "keep_turn"
+        if method == "keep_turn"
         else _outcome(getattr(store, method), *arguments, **options)
         for method, arguments, options in operations
     ]

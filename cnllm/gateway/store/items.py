@@ -109,14 +109,11 @@ class Store(Protocol):
         that key ambiguous; the same content does not.
         """
 
-    def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
-        """Return the turn that made a call. None where there is none, or where two turns claim the id."""
-
-    def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
-        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
-
     def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search."""
+        """Return the turns under many keys in one search: those that made calls, and those that end conversations.
+
+        A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`.
+        """
 
     def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
         """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""

@@ -76,17 +76,6 @@ class MemoryStore:
         keys = turn_keys(owner, call_ids, prefix)
         return self._keep(owner, digest_of(blob), blob, keys)
 
-    def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
-        """Return the turn that made a call."""
-        with self._lock:
-            turn = self._turn(call_key(identity_hash(identity), call_id), self._clock())
-        return turn if type(turn) is Turn else None
-
-    def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
-        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
-        with self._lock:
-            return self._turn(prefix_key(identity_hash(identity), prefix), self._clock())
-
     def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
         """Return the turns under many keys in one search."""
         owner, now = identity_hash(identity), self._clock()

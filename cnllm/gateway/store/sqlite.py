@@ -156,14 +156,6 @@ class SqliteStore:
             items.append(_Item(owner, digest_of(blob), blob, keys))
         return self._run(lambda file: self._keep(file, items), [False] * len(items))
 
-    def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
-        """Return the turn that made a call."""
-        return self.find_turns(identity, call_ids=(call_id,)).by_call.get(call_id)
-
-    def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
-        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
-        return self.find_turns(identity, prefixes=(prefix,)).by_prefix.get(prefix)
-
     def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
         """Return the turns under many keys in one search."""
         owner = identity_hash(identity)
