@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.client.credentials import key_for
 from cnllm.comparison import report as reports
+from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
 from cnllm.comparison.run import Host, Settings, TaskResult, first_request
 from cnllm.comparison.tasks import Task
@@ -186,9 +187,7 @@ def compare(
 
         shared: Any = simulated_transport(registry, settings.tasks)
     else:
-        from cnllm.transports import default_transport
-
-        shared = None if own else default_transport()
+        shared = None if own else NewConnections()
     try:
         return ask_hosts(
             registry,

@@ -161,14 +161,20 @@ class LiveExchanges:
         self._budget = budget
         self._key = key
         self._secrets: tuple[str, ...] = () if key is None else (key,)
+        self._warm = getattr(transport, "warm", None)
         self._transport = Recorder(transport, self._recorded.append, lambda: self._secrets)
 
     def ask(self, task: Task, step: int, plan: Plan) -> Exchange:
-        """Send a request and read the whole response. A failure of the network is recorded, too."""
+        """Send a request and read the whole response. A failure of the network is recorded, too.
+
+        A connection is opened before, so that its time is not the host's.
+        """
         reserved = self._budget.reserve(plan)
         request = insert_key(plan, self._key)
         self._secrets = plan_secrets(request, self._key)
         body: Iterator[bytes] = iter(())
+        if self._warm is not None:
+            self._warm(request)
         try:
             _, _, body = self._transport.send(request)
             for _ in body:

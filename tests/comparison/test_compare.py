@@ -9,13 +9,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from client.peer import Close, Peer, answer, whole
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import completed
 
 from cnllm import CnllmError, Registry
 from cnllm.comparison import FIGURES, Comparison, TaskResult, compare, make_tasks, read_report
+from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.figures import find_verdicts
+from cnllm.comparison.run import Budget, Exchange, Host, LiveExchanges, first_request
 from cnllm.comparison.simulated import simulated_transport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
@@ -285,6 +288,34 @@ def test_hosts_are_asked_over_sockets_each_with_its_key_and_a_report_holds_none(
     assert SECRET not in path.read_text() + done.stdout + done.stderr
     again = completed(["compare", "--replay", str(path)], {"CNLLM_CONFIG_DIR": str(tmp_path)})
     assert again.returncode == 0, again.stderr
+
+
+def exchanges(folder: Path, url: str, count: int) -> list[Exchange]:
+    """The exchanges of a host with so many requests, one after the other."""
+    path = folder / "overlay.toml"
+    path.write_text(OVERLAY.replace("https://home.test/v1", url))
+    host = Host("home/m", Registry.load(path).resolve("home/m"), "home/m")
+    connections = NewConnections()
+    live = LiveExchanges(connections, Budget({}), None)
+    tasks = [task for task in make_tasks(3, 20, most_tokens=9000) if task.kind == "restraint"]
+    try:
+        return [live.ask(tasks[0], 0, first_request(host, tasks[0])) for _ in range(count)]
+    finally:
+        connections.close()
+
+
+def test_a_server_that_closes_a_connection_after_each_answer_spoils_no_task(tmp_path: Path) -> None:
+    with Peer([answer(200, whole("42")), Close()]) as peer:
+        ended = [exchange.recorded["ended"] for exchange in exchanges(tmp_path, peer.url, 40)]
+        assert ended == ["whole"] * 40
+        assert [received.connection for received in peer.received] == [*range(40)]
+
+
+def test_a_request_that_a_server_may_have_processed_is_not_sent_again(tmp_path: Path) -> None:
+    with Peer([Close()]) as peer:
+        recorded = [exchange.recorded for exchange in exchanges(tmp_path, peer.url, 3)]
+        assert [record["error"]["type"] for record in recorded] == ["TransportError"] * 3
+        assert len(peer.received) == 3
 
 
 def test_the_page_shows_each_failed_task_and_loads_nothing(registry: Registry) -> None:

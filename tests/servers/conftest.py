@@ -84,8 +84,10 @@ def transformers_url() -> Iterator[str]:
             match = next((match for match in found if match is not None), None)
             assert match is not None, "it has ended"
             with open(os.devnull, "wb") as nowhere:
-                Thread(target=shutil.copyfileobj, args=(process.stdout, nowhere), daemon=True).start()
+                reader = Thread(target=shutil.copyfileobj, args=(process.stdout, nowhere), daemon=True)
+                reader.start()
                 yield f"{match[1].decode()}/v1"
                 process.kill()
+                reader.join()
         finally:
             process.kill()

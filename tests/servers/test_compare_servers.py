@@ -1,24 +1,23 @@
-"""`cnllm compare` on real servers: llama.cpp with its parser of calls, and llama.cpp that leaves calls in the text.
+"""`cnllm compare` on real servers: llama.cpp with its parser of calls and without it, and the server of transformers.
 
-Both serve the same small model, which knows ten answers, so the tasks ask for six of those.
+All serve the same small model, which knows ten answers, so the tasks ask for six of those.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import cnllm
 from cnllm import Registry
 from cnllm.comparison import Host, Settings, Task
+from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, replay
 from cnllm.comparison.tasks import Step
-from cnllm.transports import default_transport
 
-from .conftest import Servers
+from .conftest import FOLDER, Servers
 from .test_llamacpp import ALPHABET, TOOLS
 
 WEATHER: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Bern"})
@@ -45,48 +44,43 @@ class TinySettings(Settings, frozen=True):
         )
 
 
-class NewConnections:
-    """A connection for each request: the server closes those that wait."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-
-    def send(self, plan: cnllm.Plan) -> Any:
-        transport: Any = default_transport()
-        self._stack.callback(transport.close)
-        return transport.send(plan)
-
-
-def hosts(tmp_path: Path, servers: Servers) -> tuple[Registry, list[Host]]:
+def ask_both(tmp_path: Path, urls: dict[str, str], turns: int) -> tuple[Registry, Comparison]:
+    """Compare the servers at these URLs. One that serves no other model is asked for it by its folder."""
     path = tmp_path / "overlay.toml"
     path.write_text(
         "".join(
-            f'[providers.{name}]\nextends = "openai-compatible"\nbase_url = "{origin}/v1"\n'
+            f'[providers.{name}]\nextends = "openai-compatible"\nbase_url = "{url}"\n'
             f'[models."{name}/tiny"]\nweights = "lab/tiny"\ntools.supported = true\n'
-            "body.set.temperature = 0\n"
-            for name, origin in (("parsed", servers.parsed), ("plain", servers.plain))
+            f"body.set.temperature = 0\nbody.set.model = {json.dumps(str(FOLDER))}\n"
+            for name, url in urls.items()
         )
     )
     registry = Registry.load(path)
-    names = registry.hosts("parsed/tiny")
-    assert sorted(names) == ["parsed/tiny", "plain/tiny"]
-    return registry, [Host(name, registry.resolve(name), name, same_weights=True) for name in sorted(names)]
+    names = registry.hosts(f"{next(iter(urls))}/tiny")
+    assert sorted(names) == sorted(f"{name}/tiny" for name in urls)
+    models = [registry.resolve(f"{name}/tiny") for name in urls]
+    chosen = [Host(model.name, model, model.name, same_weights=True) for model in models]
+    connections = NewConnections()
+    try:
+        report = ask_hosts(
+            registry,
+            chosen[0].model,
+            chosen,
+            TinySettings(seed=0, turns=turns),
+            transports={host.name: connections for host in chosen},
+            keys={host.name: None for host in chosen},
+        )
+    finally:
+        connections.close()
+    return registry, report
 
 
 @pytest.mark.long
 def test_two_servers_of_one_model_are_told_apart_by_the_calls_that_one_leaves_in_the_text(
     tmp_path: Path, servers: Servers
 ) -> None:
-    registry, chosen = hosts(tmp_path, servers)
-    with ExitStack() as stack:
-        report: Comparison = ask_hosts(
-            registry,
-            chosen[0].model,
-            chosen,
-            TinySettings(seed=0, turns=16),
-            transports={host.name: NewConnections(stack) for host in chosen},
-            keys={host.name: None for host in chosen},
-        )
+    urls = {"parsed": f"{servers.parsed}/v1", "plain": f"{servers.plain}/v1"}
+    registry, report = ask_both(tmp_path, urls, turns=16)
     parsed, plain = report.figures
     assert report.problems["parsed/tiny"] == {}
     assert (parsed.lost, parsed.recovered, parsed.empty) == (0, 0, 0)
@@ -94,4 +88,21 @@ def test_two_servers_of_one_model_are_told_apart_by_the_calls_that_one_leaves_in
     assert {verdict.figure for verdict in report.verdicts if verdict.verdict == "worse"} >= {"kept", "called"}
     assert plain.shares["exact"].good == plain.shares["exact"].tasks == 16
     assert plain.first is not None
+    assert replay(registry, report) == report
+
+
+@pytest.mark.long
+def test_a_server_that_reads_no_calls_out_of_the_text_differs_from_one_that_does_in_them_alone(
+    tmp_path: Path, servers: Servers, transformers_url: str
+) -> None:
+    urls = {"llamacpp": f"{servers.parsed}/v1", "transformers": transformers_url}
+    registry, report = ask_both(tmp_path, urls, turns=16)
+    reads, other = report.figures
+    assert report.problems["llamacpp/tiny"] == {}
+    assert (reads.lost, reads.recovered, reads.empty) == (0, 0, 0)
+    assert (other.lost, other.recovered, other.empty) == (16, 16, 0)
+    worse = {verdict.figure for verdict in report.verdicts if verdict.verdict == "worse"}
+    assert worse - {"first"} == {"kept", "called", "call"}
+    for figure in ("answered", "exact", "needle-8k"):
+        assert other.shares[figure].good == other.shares[figure].tasks == reads.shares[figure].tasks, figure
     assert replay(registry, report) == report
