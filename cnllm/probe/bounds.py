@@ -46,11 +46,13 @@ def find_bound(
     *,
     known: Iterable[Number] = (),
     hint: Number | None = None,
+    least: Number | None = None,
 ) -> Generator[Ask, ProbeAnswer, ProvenBound | ProbeAnswer | None]:
     """Find the bound between the accepted values and a wild one.
 
-    `step` is the least distance that counts, `known` are bounds that endpoints have. Returns None where the wild value
-    passes, and its refusal where no bound was found. With `hint` only that bound is tried.
+    `step` is the least distance that counts, `known` are bounds that endpoints have, and a number below `least` in the
+    words of a refusal is none. Returns None where the wild value passes, and its refusal where no bound was found. With
+    `hint` only that bound is tried.
     """
     quote = ""
     refusal: ProbeAnswer | None = None
@@ -59,7 +61,7 @@ def find_bound(
         if not refusal.refused:
             return None
         quote = refusal.message
-        said = [n for n in numbers(quote) if n != wild and _is_before(n, wild)]
+        said = [n for n in numbers(quote) if n != wild and _is_before(n, wild) and (least is None or n >= least)]
         candidates = list(dict.fromkeys([*said[:_MOST_TRIES], *(k for k in known if _is_before(k, wild))]))
     else:
         candidates = [hint]

@@ -68,9 +68,10 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
 
 
 def _answers(parts: list[_Part], exchange: Exchanger) -> Generator[Any, Any, list[tuple[_Part, ProbeExchange]]]:
-    """Return the answer to each part: that of all of them where they pass, else without those that a refusal names.
+    """Return the answer to each part: that of all of them where they pass, else without the one that a refusal names.
 
-    Where it names none, each half is asked.
+    Where it names none, each half is asked; where it names several, it may be about them together, so that each of them
+    is asked alone.
     """
     exchanged = yield from exchange(_together(parts))
     answer = exchanged.answer
@@ -81,6 +82,10 @@ def _answers(parts: list[_Part], exchange: Exchanger) -> Generator[Any, Any, lis
     named = parts if len(parts) == 1 else [part for part in parts if is_named(part.ask.joint, answer.message)]
     rest = [part for part in parts if part not in named]
     found = [(part, exchanged) for part in named]
+    if len(named) > 1:
+        found = []
+        for part in named:
+            found.append((part, (yield from exchange(part.ask))))
     half = len(rest) // 2
     for group in (rest,) if named else (rest[:half], rest[half:]):
         if group:

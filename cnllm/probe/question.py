@@ -14,6 +14,7 @@ from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import Learnt
 from cnllm.protocols import wire
+from cnllm.registry.flags import Flags
 from cnllm.types import Message
 
 __all__ = [
@@ -40,7 +41,8 @@ class ProbeContext(Struct, frozen=True):
     """The knowledge that a question gets: how to build bodies, the facts so far, what is worth trying.
 
     `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
-    `window` the tokens that the endpoint says it takes, `learnt` how its replies are read.
+    `window` the tokens that the endpoint says it takes, `learnt` how its replies are read, `assumed` the flags of any
+    endpoint of the wire.
     """
 
     bodies: Bodies
@@ -50,6 +52,7 @@ class ProbeContext(Struct, frozen=True):
     run: int = 1
     window: int | None = None
     learnt: Learnt = Learnt()
+    assumed: Flags = Flags()
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -153,7 +153,8 @@ class _Interview:
         assert self.run.found is not None
         known = {key: value for found in self.likely.values() for key, value in found.items()} | self.known
         window = self.run.found.context
-        return ProbeContext(self.bodies, self.candidates, known, window=window, learnt=self.run.learnt)
+        learnt, assumed = self.run.learnt, self.assumed
+        return ProbeContext(self.bodies, self.candidates, known, window=window, learnt=learnt, assumed=assumed)
 
     def questions(self) -> list[Question]:
         """Return the questions that were not asked: those last whose parameters the wire is known to refuse."""

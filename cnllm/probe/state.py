@@ -92,6 +92,8 @@ class ProbeState:
         """Send one request, again where the endpoint asks for patience, and read its answer."""
         if (known := self.shared.pop(ask.identity, None)) is not None:
             self.current.append(known.number)
+            if ask.control and known.answer.kind != "none":
+                self.controls[ask.identity] = known
             return known.answer
         if ask.control and (known := self.controls.get(ask.identity)) is not None:
             self.current.append(known.number)

@@ -45,6 +45,7 @@ QUESTIONS: tuple[Question, ...] = (
     params.TOP_P,
     params.TOP_P_REASONING,
     params.PRESENCE_PENALTY,
+    params.unread,
     output.output_limit,
     effort.effort,
     params.parallel,

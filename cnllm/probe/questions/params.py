@@ -6,11 +6,13 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.jsonpath import get
 from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
+from cnllm.probe.joint import is_named
 from cnllm.probe.question import (
     SAME,
     TIME,
@@ -40,6 +42,7 @@ __all__ = [
     "stop",
     "stop_items",
     "top_logprobs",
+    "unread",
 ]
 
 _WORDS = [Message("user", "Write these words: one two three four five six seven eight nine ten.")]
@@ -47,6 +50,7 @@ _HELLO = [Message("user", "Say hello in one short sentence.")]
 _BOTH = [Message("user", "Call get_weather and get_time in parallel, both for Bern.")]
 _LENGTH = 16
 _NONSENSE = "zq"
+_NUMBERS = ("logprobs", "seed", "frequency_penalty", "temperature", "top_p", "presence_penalty")
 
 
 def _paths(context: ProbeContext, name: str) -> list[str]:
@@ -57,21 +61,45 @@ def _paths(context: ProbeContext, name: str) -> list[str]:
     return list(dict.fromkeys([*others, *own] if declared is None else [*own, *others]))
 
 
-def _ignored(context: ProbeContext, name: str, path: str) -> Steps:
-    """Return that a parameter is ignored: a word is taken in its place, and its usual name where there is none of it.
+def _unread(context: ProbeContext) -> list[str]:
+    """Return the parameters of which nothing is known, and which the wire has in a place with another name."""
+    known = {".".join(flag.split(".")[1:2]) for flag in context.known if flag.startswith("params.")}
+    return [name for name in _NUMBERS if context.bodies.path(name) != name and name not in known]
 
-    An endpoint that reads it refuses a word, as it does for the limit of tokens; one that checks names refuses the
-    usual name. Where the wire has that very name, nothing can be told.
+
+@question(
+    "parameters that nothing reads",
+    *(f"params.{name}" for name in _NUMBERS),
+    requests=12,
+    applies=lambda c: bool(_unread(c)),
+)
+def unread(context: ProbeContext) -> Steps:
+    """Send a word in the place of each parameter of which nothing is known, then under its usual name.
+
+    An endpoint that reads them refuses the word; one that checks names refuses the usual name.
+
+    Proof: a word is taken there and under the usual name, and refused as the limit of tokens.
     """
-    if path == name:
-        return []
+    names = [flag.removeprefix("params.") for flag in context.hints] or _unread(context)
+
+    def ask(keys: list[str]) -> Ask:
+        return context.ask(
+            _HELLO, why=", ".join(f"{key}={_NONSENSE}" for key in keys), set=dict.fromkeys(keys, _NONSENSE)
+        )
+
+    for keys in ({name: context.bodies.path(name) for name in names}, {name: name for name in names}):
+        while names:
+            answer = yield ask([keys[name] for name in names])
+            if answer.passed:
+                break
+            others = [name for name in names if not is_named(keys[name], answer.message)]
+            if others == names:
+                return []
+            names = others
     limit = context.known.get("params.max_tokens") or context.bodies.path("max_tokens")
-    for key in (path, name):
-        answer = yield context.ask(_HELLO, why=f"{key}={_NONSENSE}", set={key: _NONSENSE}, joint=key)
-        if not answer.passed:
-            return []
-    checked = yield context.ask(_HELLO, why=f"{limit}={_NONSENSE}", set={limit: _NONSENSE}, control=True)
-    return [Finding(f"params.{name}", "ignored", "ignored")] if checked.refused else []
+    if not names or not (yield replace(ask([limit]), control=True)).refused:
+        return []
+    return [Finding(f"params.{name}", "ignored", "ignored") for name in names]
 
 
 # ── with an effect that shows ────────────────────────────────────────────────
@@ -201,7 +229,7 @@ def logprobs(context: ProbeContext) -> Steps:
     if not answer.passed:
         return []
     if not context.is_flat:
-        return (yield from _ignored(context, "logprobs", path))
+        return []
     if any(get(part, "choices.0.logprobs") for part in (answer.data if answer.streamed else [answer.data])):
         return [Finding("params.logprobs", path, "works")]
     return [Finding("params.logprobs", "ignored", "ignored")]
@@ -269,8 +297,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             patch = context.on if mode else None
 
             def ask(value: float, path: str = path, patch: Any = patch) -> Ask:
-                joint = path if value in (values.low, values.high) or mode else ""
-                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch, joint=joint)
+                return context.ask(_HELLO, why=f"{path}={value}", set={path: value}, patch=patch, joint=path)
 
             # where nothing is known of the plain mode, its range is asked for in this one
             is_known = any(key.startswith(f"params.{values.name}") for key in context.known)
@@ -284,7 +311,7 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
             elif refusal is not None and not found:
                 return [Finding(flag, path, "works", refusal.message, by=path)]
             else:
-                return found or ([] if mode else (yield from _ignored(context, values.name, path)))
+                return found
         if refusal is None:
             return []
         return [Finding(flag, False, "refused", refusal.message)]

@@ -188,7 +188,8 @@ def _search(
 ) -> Generator[Ask, ProbeAnswer, tuple[Switched | None, list[Switched]]]:
     """Return the first patch that works, and the refusals of others.
 
-    Patches of different keys are tried together, and those that a refusal names after the rest, alone.
+    Patches of different keys are tried together, and those that a refusal names after the rest, alone. Where it names
+    none, the first that is refused alone may be the only one.
     """
     refusals: list[Switched] = []
 
@@ -202,10 +203,7 @@ def _search(
         if len(group) == 1:
             return (yield from single(group[0]))
         if not is_known:
-            together: dict[str, Any] = {}
-            for patch in group:
-                merge_patch(together, patch)
-            answer = yield ask(together)
+            answer = yield ask(_merged(group))
             if answer.passed and not works(answer):
                 return None
             if not answer.passed:
@@ -218,15 +216,22 @@ def _search(
         return found or (yield from within(group[half:], is_known=True))
 
     def one_by_one(group: list[dict[str, Any]], every: ProbeAnswer) -> Generator[Ask, ProbeAnswer, Switched | None]:
+        is_only = True
         for number, patch in enumerate(group):
             count = len(refusals)
             found = yield from single(patch)
             if found is not None:
                 return found
+            rest = group[number + 1 :]
             alike = refusals[count:] and _bare(refusals[-1][1], group) == _bare(every, group)
             if alike and all(_is_about(every, p) for p in group):  # the same words that name all of them
-                refusals.extend((p, every) for p in group[number + 1 :])
+                refusals.extend((p, every) for p in rest)
                 return None
+            if alike and is_only and len(rest) > 1:
+                is_only = False
+                answer = yield ask(_merged(rest))
+                if answer.passed:
+                    return (yield from within(rest, is_known=True)) if works(answer) else None
         return None
 
     for group in _groups(patches):
@@ -234,6 +239,14 @@ def _search(
         if found is not None:
             return found, refusals
     return None, refusals
+
+
+def _merged(patches: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return one patch with what all of these set."""
+    together: dict[str, Any] = {}
+    for patch in patches:
+        merge_patch(together, patch)
+    return together
 
 
 def _is_about(refusal: ProbeAnswer, patch: dict[str, Any]) -> bool:

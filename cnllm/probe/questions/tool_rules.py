@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,11 +53,23 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     "root-object": {"anyOf": [_property({"type": "string"})]},
 }
 """For each rule of `tools.schema` a schema that breaks it and no other."""
-_EVERY: dict[str, Any] = {
-    **_DEFS,
-    "anyOf": [{"type": "object"}],
-    "properties": {key: schema["properties"]["city"] for key, schema in _SCHEMAS.items() if "properties" in schema},
-}
+
+
+def _every(rules: Sequence[str]) -> dict[str, Any]:
+    """Return a schema that breaks all of these rules."""
+    properties = {rule: _SCHEMAS[rule]["properties"]["city"] for rule in rules if "properties" in _SCHEMAS[rule]}
+    root = {"anyOf": [{"type": "object"}]} if "root-object" in rules else {"type": "object"}
+    return {
+        **(_DEFS if any("$ref" in schema for schema in properties.values()) else {}),
+        **root,
+        "properties": properties,
+    }
+
+
+def _usual(context: ProbeContext, flag: str, order: Iterable[str]) -> list[str]:
+    """Return the items of a flag of tools that are assumed of any endpoint of the wire, in this order."""
+    own = getattr(context.assumed.tools, flag, None) or ()
+    return [item for item in order if item in own]
 
 
 def _with_schema(context: ProbeContext, schema: dict[str, Any], why: str, *, control: bool = False) -> Ask:
@@ -73,12 +86,18 @@ def schema(context: ProbeContext) -> Steps:
     quote = ""
     hint = context.hint("tools.schema")
     if hint is None:
-        every = yield _with_schema(context, _EVERY, "a schema with all of this")
+        every = yield _with_schema(context, _every([*_SCHEMAS]), "a schema with all of this")
         if not every.refused:
             return []
+        if context.run == 1 and (usual := _usual(context, "schema", _SCHEMAS)):
+            known = {*usual, *(["root-refs"] if "inline-refs" in usual else [])}
+            why = "a schema with what the wire is not known to refuse"
+            if (yield _with_schema(context, _every([rule for rule in _SCHEMAS if rule not in known]), why)).passed:
+                return [Finding("tools.schema", usual, "refused", every.message)]  # the next run asks for each
     for rule, schema in _SCHEMAS.items():
-        settled = hint is not None and rule not in hint  # one answer of acceptance is enough
-        answer = yield _with_schema(context, schema, f"a schema with {rule}", control=settled or context.run == 1)
+        if hint is not None and rule not in hint:
+            continue  # one answer of acceptance is enough
+        answer = yield _with_schema(context, schema, f"a schema with {rule}")
         if answer.refused and not (rule == "root-refs" and "inline-refs" in refused):
             refused.append(rule)
             quote = quote or answer.message
@@ -140,14 +159,16 @@ def keywords(context: ProbeContext) -> Steps:
     Proof: a schema with this keyword is refused in words that name it, or alone; one with all of the others passes.
     """
     hint: list[str] | None = context.hint("tools.schema_drop")
+    usual = _usual(context, "schema_drop", _KEYWORDS)
     refused: list[str] = []
-    left = list(_KEYWORDS)
+    left, held = list(_KEYWORDS), list[str]()
+    taken = False
     quote = ""
 
     def ask(keywords: list[str], why: str = "") -> Ask:
         return _with_schema(context, _with_keywords(keywords), why or f"a schema with {', '.join(keywords)[:60]}")
 
-    if hint is not None:  # once more what decided it
+    if hint is not None and hint != usual:  # once more what decided it
         others = [keyword for keyword in left if keyword not in hint]
         again = yield ask(list(hint), "a schema with the keywords that were refused")
         rest = yield ask(others, "a schema with the keywords that were taken")
@@ -155,9 +176,16 @@ def keywords(context: ProbeContext) -> Steps:
     while left:
         answer = yield ask(left, "a schema with many keywords")
         if not answer.refused:
-            break
+            if held and not refused:
+                return [Finding("tools.schema_drop", usual, "refused", quote)]  # the next run asks for each
+            taken = True
+            left, held = held, []
+            continue
         quote = quote or answer.message
         named = [keyword for keyword in left if _is_named(keyword, answer.message)]
+        if context.run == 1 and not held and not refused and named and set(named) <= set(usual):
+            left, held = [keyword for keyword in left if keyword not in usual], usual
+            continue  # what the wire is known to refuse comes last
         suspects = left
         while not named and len(suspects) > 1:
             half = suspects[: len(suspects) // 2]
@@ -171,7 +199,7 @@ def keywords(context: ProbeContext) -> Steps:
         refused += named
         left = [keyword for keyword in left if keyword not in named]
     in_order = [keyword for keyword in _KEYWORDS if keyword in refused]
-    return [Finding("tools.schema_drop", in_order, "refused", quote)] if refused and left else []
+    return [Finding("tools.schema_drop", in_order, "refused", quote)] if refused and taken else []
 
 
 def _is_named(keyword: str, words: str) -> bool:
@@ -180,6 +208,10 @@ def _is_named(keyword: str, words: str) -> bool:
     if re.search(rf"""['"`‘“]{name}['"`’”]""", words):
         return True
     return not keyword.islower() and re.search(rf"(?<![\w$]){name}(?!\w)", words) is not None
+
+
+_SHORTEST = 16
+"""The least number in a refusal of a name that may be a limit; others number the tools."""
 
 
 @question("names of tools", "tools.name_max_length", requests=4, applies=offers_tools)
@@ -193,8 +225,9 @@ def name_length(context: ProbeContext) -> Steps:
         name = "get_weather" + "a" * (int(length) - 11)
         return context.ask(_TEXT, why=f"a name of {int(length)} characters", tools=(replace(WEATHER, name=name),))
 
-    bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=context.hint("tools.name_max_length"))
-    if isinstance(bound, ProvenBound) and not bound.open and bound.value >= 16:
+    hint = context.hint("tools.name_max_length")
+    bound = yield from find_bound(ask, 300, 1, known=(64, 128), hint=hint, least=_SHORTEST)
+    if isinstance(bound, ProvenBound) and not bound.open and bound.value >= _SHORTEST:
         return [Finding("tools.name_max_length", int(bound.value), "refused", bound.quote)]
     return []
 
