@@ -136,12 +136,19 @@ def _spelled(flags: variants.Tree, flag: str) -> str:
 
 
 def _takes_the_key(endpoint: Endpoint, facts: Sequence[Any]) -> bool:
-    """Whether the endpoint takes a key in the header that the probe found: it may take several."""
+    """Whether the endpoint takes a key in the header that the probe found: it may take several.
+
+    It then answers as it does with a key in each header; it may refuse what was asked for all that.
+    """
     found = {f.flag: str(f.value) for f in facts if f.flag.startswith("auth.") and f.answer != "unknown"}
     headers = {found.get("auth.header", "").lower(): found.get("auth.value", "").replace("{key}", "k")}
     model = variants.make(endpoint.model, endpoint.flags)
     first = endpoint.first
-    return respond(model, headers, first.content, first.path, strict=True, public_name="m").status == 200
+
+    def status(headers: dict[str, str]) -> int:
+        return respond(model, headers, first.content, first.path, strict=True, public_name="m").status
+
+    return status(headers) == status(dict(first.headers)) != status({})
 
 
 def _does_the_same(endpoint: Endpoint, flag: str, facts: Sequence[Any]) -> bool:

@@ -100,7 +100,7 @@ class _FirstRequests:
         """Ask a server of one's own what it says of itself."""
         answers: list[ProbeAnswer] = []
         parts = urlsplit(place.base_url)
-        for path in _SELF_PATHS if parts.scheme == "http" else ():
+        for path in _SELF_PATHS if place.is_own else ():
             answer = yield from self.exchange(Ask(path=f"{parts.scheme}://{parts.netloc}{path}", why=path), place)
             if answer.status == 200 and isinstance(answer.data, dict):
                 answers.append(answer)

@@ -49,6 +49,11 @@ class EndpointPlace(Struct, frozen=True):
     auth: tuple[str, str] | None = None
     stream_path: str | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the endpoint is a server of one's own: nobody else's takes requests without encryption."""
+        return self.base_url.startswith("http://")
+
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):
     """The target of a probe. `price` is that of a million input and output tokens.

@@ -41,8 +41,8 @@ class ProbeContext(Struct, frozen=True):
     """The knowledge that a question gets: how to build bodies, the facts so far, what is worth trying.
 
     `known` maps flags to values that two runs agreed on, `hints` the findings of the question's first run,
-    `window` the tokens that the endpoint says it takes, `learnt` how its replies are read, `assumed` the flags of any
-    endpoint of the wire.
+    `window` the tokens that the endpoint says it takes, `is_own` whether it is a server of one's own, `learnt` how its
+    replies are read, `assumed` the flags of any endpoint of the wire.
     """
 
     bodies: Bodies
@@ -51,6 +51,7 @@ class ProbeContext(Struct, frozen=True):
     hints: Mapping[str, Finding] = {}
     run: int = 1
     window: int | None = None
+    is_own: bool = False
     learnt: Learnt = Learnt()
     assumed: Flags = Flags()
 

@@ -152,9 +152,16 @@ class _Interview:
         """Return what the next question gets."""
         assert self.run.found is not None
         known = {key: value for found in self.likely.values() for key, value in found.items()} | self.known
-        window = self.run.found.context
-        learnt, assumed = self.run.learnt, self.assumed
-        return ProbeContext(self.bodies, self.candidates, known, window=window, learnt=learnt, assumed=assumed)
+        found = self.run.found
+        return ProbeContext(
+            self.bodies,
+            self.candidates,
+            known,
+            window=found.context,
+            is_own=found.place.is_own,
+            learnt=self.run.learnt,
+            assumed=self.assumed,
+        )
 
     def questions(self) -> list[Question]:
         """Return the questions that were not asked: those last whose parameters the wire is known to refuse."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.errors import CnllmError
+from cnllm.errors import CnllmError, Timeout
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import Ask, ProbeAnswer, ProbeExchange, read_answer
 from cnllm.probe.facts import Finding
@@ -107,6 +107,7 @@ class ProbeState:
             self._check_budget(plan)
             response = yield SendPlan(plan, ask.most)
             assert response is not None
+            is_slow = isinstance(response.error, Timeout) and response.error.sent  # it would be the next time, too
             if response.error is not None:
                 answer = ProbeAnswer(kind="none", problem="network", message=response.error.message)
             else:
@@ -119,7 +120,7 @@ class ProbeState:
                     answer = replace(answer, kind="refused", problem="")
                     break
                 words = answer.message
-            elif answer.kind != "none" or answer.problem not in ("rate", "busy", "network", "failed"):
+            elif is_slow or answer.kind != "none" or answer.problem not in ("rate", "busy", "network", "failed"):
                 break
             if attempt + 1 < _ATTEMPTS and (answer.kind == "none" or answer.status >= 500):
                 yield Wait(_delay(answer, attempt))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from collections.abc import Callable
+from threading import Event
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from cnllm import probe
+from cnllm import Timeouts, probe
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, EndpointError
+from cnllm.transports import default_transport
 
 from .endpoint import KEY, Answer, Handler, Json, body, listing, ok, refused, serving
 
@@ -61,6 +67,44 @@ def test_an_answer_without_an_end_is_left_early() -> None:
     with serving(handler) as endpoint, pytest.raises(EndpointError, match="without an end"):
         probe.run(endpoint.url, model="m", max_requests=30)
     assert len(endpoint.requests) <= 12
+
+
+def test_a_request_that_is_never_answered_is_sent_once() -> None:
+    answered = Event()
+
+    def handler(request: Json | None, number: int) -> Answer | None:
+        if request is not None and "seed" in request:
+            answered.wait(30)
+            return None
+        return listing() if request is None else ok()
+
+    own: Any = default_transport()
+
+    class Hasty:
+        """A transport that waits less long."""
+
+        def send(self, plan: Plan) -> Any:
+            return own.send(replace(plan, timeouts=Timeouts(first_byte=0.3)))
+
+    with serving(handler) as endpoint, contextlib.closing(own):
+        found = probe.run(endpoint.url, api_key=KEY, max_requests=200, transport=Hasty(), sleep=lambda seconds: None)
+        answered.set()
+        held = [body for request in endpoint.requests if request and "seed" in (body := json.dumps(request))]
+    assert len(held) == len(set(held)) > 0
+    assert found.stopped == ""
+    assert "params.seed" not in {fact.flag for fact in found.facts if fact.answer != "unknown"}
+
+
+def test_a_server_of_ones_own_gets_no_endless_prompt_unless_it_names_its_window() -> None:
+    """It would read the prompt until it has no memory left."""
+
+    def longest(data: bytes) -> int:
+        with serving(lambda request, number: (200, "application/json", data) if request is None else ok()) as endpoint:
+            probe.run(endpoint.url, api_key=KEY, max_requests=200, sleep=lambda seconds: None)
+            return max(len(json.dumps(request)) for request in endpoint.requests)
+
+    assert longest(json.dumps({"data": [{"id": "m"}]}).encode()) < 100_000
+    assert 25_000 < longest(json.dumps({"data": [{"id": "m", "max_model_len": 10_000}]}).encode()) < 100_000
 
 
 def test_nobody_there_is_a_network_error() -> None:

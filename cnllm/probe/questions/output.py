@@ -159,9 +159,11 @@ def output_limit(context: ProbeContext) -> Steps:
     return []
 
 
-@question("window", "limits.context", requests=1)
+@question("window", "limits.context", requests=1, applies=lambda c: c.window is not None or not c.is_own)
 def window(context: ProbeContext) -> Steps:
     """Send a prompt of two million words, or a little more than the endpoint says it takes.
+
+    A server of one's own that names no window may read them all, until there is no memory left: it is not asked.
 
     Proof: a prompt that is far too long is refused in words that name one limit.
     """
