@@ -30,8 +30,6 @@ class MessageNote:
     `note` is that on the message `first`, in words that begin with its place.
     """
 
-    __slots__ = ("first", "last", "more", "note")
-
     def __init__(self, note: Note, first: int) -> None:
         self.note = note
         self.first = self.last = first

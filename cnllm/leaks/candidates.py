@@ -147,8 +147,6 @@ class FilterOutput:
     a quotation is a call if it stands alone at the end of the text. `tracker` knows what is code and quotation.
     """
 
-    __slots__ = ("_before", "_gap", "_last", "_out", "_queue", "_reads_markdown", "_trims", "tracker")
-
     def __init__(self, before: str, *, trims: bool, last: bool) -> None:
         self._trims = trims
         self._last = last

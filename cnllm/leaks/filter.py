@@ -48,38 +48,6 @@ class LeakFilter:
     alone. `tags` are pairs of an opening and a closing tag of reasoning; what stands between them is reasoning.
     """
 
-    __slots__ = (
-        "_block",
-        "_block_length",
-        "_closers",
-        "_ends",
-        "_failures",
-        "_fed",
-        "_first_closer",
-        "_follows_tick",
-        "_input",
-        "_is_cut",
-        "_is_plain",
-        "_is_refused",
-        "_leak",
-        "_markers",
-        "_opener",
-        "_openers",
-        "_output",
-        "_pending",
-        "_quotes",
-        "_rules",
-        "_run",
-        "_scan",
-        "_tags",
-        "_text_openers",
-        "_tools",
-        "_tracker",
-        "_tries",
-        "_trims",
-        "_unread",
-    )
-
     def __init__(
         self,
         rules: Sequence[Markup],

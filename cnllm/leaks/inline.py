@@ -63,16 +63,12 @@ class InlineLine:
     `middle`: a block stands in the middle of a sentence, with prose behind it or an open sentence before it.
     """
 
-    __slots__ = ("blocks", "is_complete", "middle", "prose")
-
     def __init__(self) -> None:
         self.prose = self.is_complete = self.middle = self.blocks = False
 
 
 class InlineBlock:
     """A block in the text. `is_quoted` is None while it is not known."""
-
-    __slots__ = ("is_quoted", "line")
 
     def __init__(self, line: InlineLine) -> None:
         self.line = line
@@ -81,8 +77,6 @@ class InlineBlock:
 
 class ParagraphTracker:
     """A reader of paragraphs that decides which blocks in them are quoted."""
-
-    __slots__ = ("_count", "_elements", "_marks", "_undecided")
 
     def __init__(self) -> None:
         self._count = 0  # characters so far

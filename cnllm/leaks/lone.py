@@ -39,8 +39,6 @@ class TagRun:
     All positions count from the start of the text that was fed.
     """
 
-    __slots__ = ("end", "line_end", "start")
-
     def __init__(self) -> None:
         self.start = self.end = self.line_end = -1  # of the run, and the position behind its last line break
 

@@ -45,8 +45,6 @@ _COMMON = (
 class PromptTexts:
     """The texts of the user and of tool results, to compare blocks with. `texts` returns them on the first use."""
 
-    __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools", "_words")
-
     def __init__(
         self, texts: Callable[[], Iterable[str]], rules: Sequence[Markup], tools: Mapping[str, Any] | None
     ) -> None:

@@ -23,28 +23,6 @@ _TAIL = 32  # characters in which the end of raw HTML may begin
 class QuoteTracker:
     """A reader of a growing text. What `add` gives waits for `read`, which comes before a question or `feed`."""
 
-    __slots__ = (
-        "_blocks",
-        "_distance",
-        "_end",
-        "_fence_line",
-        "_inline",
-        "_last",
-        "_line",
-        "_paragraph",
-        "_quoted",
-        "_quoted_by_line",
-        "_raw",
-        "_structure",
-        "_suspect",
-        "_tail",
-        "_ticks",
-        "_ticks_read",
-        "_unread",
-        "line",
-        "prose",
-    )
-
     def __init__(self, before: str = "") -> None:
         self._unread = [before]
         self._structure = MarkdownStructure()

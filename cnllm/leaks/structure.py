@@ -31,8 +31,6 @@ class MarkdownStructure:
     A container is 0 for a block quote, or the columns by which the content of a list item is indented.
     """
 
-    __slots__ = ("_containers", "_fence", "_opens_fence", "_paragraph", "_raw")
-
     def __init__(self) -> None:
         self._containers: list[int] = []
         self._fence = ""

@@ -76,8 +76,6 @@ class _Place:
     `children` are the places below it, by their keys.
     """
 
-    __slots__ = ("children", "has_types", "name", "rows", "silent", "usual_kind")
-
     def __init__(self, name: str, rows: Mapping[str, Field], children: list[tuple[str, _Place]]) -> None:
         self.name = name
         self.rows = rows
@@ -124,8 +122,6 @@ class KeyCounts:
     `own` mean something on the body's protocol only, and have the name by which other wires may know them; no wire
     gets `dropped`.
     """
-
-    __slots__ = ("_has_turns", "dropped", "own", "protocol")
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol

@@ -71,23 +71,6 @@ class EventOrder:
     would rather see both than lose one; with `strict` it raises `Diverged`.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_calls",
-        "_count",
-        "_delivered",
-        "_ended_calls",
-        "_held",
-        "_is_ordered",
-        "_kind",
-        "_one_block",
-        "_pieces",
-        "_seal",
-        "_seals",
-        "_strict",
-        "_whole_calls",
-    )
-
     def __init__(
         self,
         *,

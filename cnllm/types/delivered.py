@@ -32,8 +32,6 @@ class RepeatedText:
     `read` returns the text from a position on; the text may grow. What stands before `position` has come already.
     """
 
-    __slots__ = ("_at", "_piece", "_read", "position")
-
     def __init__(self, read: Callable[[int], str], position: int = 0) -> None:
         self._read = read
         self._piece, self._at = "", 0  # a piece of the text, and the place in it where the position is
@@ -70,8 +68,6 @@ class Delivered:
 
     `rest` returns what is new of each event. After `restart` the reply begins again, and what it repeats is not new.
     """
-
-    __slots__ = ("_citations", "_missing_calls", "_pieces", "_repeats", "_starts")
 
     def __init__(self) -> None:
         self._pieces: dict[Hashable, list[str]] = {}  # by type of delta, or by index of call

@@ -36,8 +36,6 @@ class MessageMemory:
     full, the older one is dropped. Values must not change. Safe for several threads.
     """
 
-    __slots__ = ("_half", "_old", "_older", "_used", "_young")
-
     def __init__(self, size: int = _BYTES) -> None:
         self._half = size // 2
         self._young: dict[Hashable, tuple[Any, int]] = {}

@@ -174,7 +174,8 @@ class Work:
             return
         self.done += 1
         me = frame.f_locals.get("self")
-        for value in (*frame.f_locals.values(), *(getattr(me, n, None) for n in getattr(type(me), "__slots__", ()))):
+        names = (*getattr(me, "__dict__", ()), *getattr(type(me), "__slots__", ()))
+        for value in (*frame.f_locals.values(), *(getattr(me, name, None) for name in names)):
             self._count(value)
             if type(value) is list:
                 for item in value[-2:]:

@@ -57,32 +57,6 @@ class Collector:
     `names` are the caller's names of tools by those on the wire, `rules` tell which calls are excluded.
     """
 
-    __slots__ = (
-        "_names",
-        "_rules",
-        "answered",
-        "calls",
-        "choiceless_chunk",
-        "citations",
-        "created",
-        "ended",
-        "extra",
-        "fault",
-        "finish_kind",
-        "finish_word",
-        "flags",
-        "id",
-        "model",
-        "notes",
-        "paid_calls",
-        "parts",
-        "raw",
-        "refused",
-        "reported_model",
-        "usage",
-        "whole",
-    )
-
     def __init__(
         self,
         model: Model,

@@ -25,20 +25,6 @@ WEB_SEARCH = "web_search"
 class Meter:
     """The rules of a model for the bills of its replies, looked up once in its flags."""
 
-    __slots__ = (
-        "_always",
-        "_calls",
-        "_factors",
-        "_is_off_peak",
-        "_media",
-        "_plain_rates",
-        "_price",
-        "_reported",
-        "_service",
-        "_standard",
-        "_tools",
-    )
-
     def __init__(self, flags: Flags) -> None:
         price, usage = flags.price, flags.usage
         self._price = price

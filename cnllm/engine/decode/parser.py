@@ -51,36 +51,6 @@ class StreamParser:
     raises `ReplyTooLarge` with the part that was read.
     """
 
-    __slots__ = (
-        "_arrays",
-        "_builder",
-        "_collected",
-        "_damaged",
-        "_decoder",
-        "_fast_decode",
-        "_fast_kinds",
-        "_flags",
-        "_framing",
-        "_full_reads",
-        "_has_end_marker",
-        "_has_ended",
-        "_has_resumed",
-        "_head",
-        "_headers",
-        "_limits",
-        "_lines",
-        "_max_fast_piece",
-        "_meter",
-        "_mode",
-        "_plan",
-        "_proof",
-        "_raw",
-        "_reached_limit",
-        "_reply",
-        "_room",
-        "_status",
-    )
-
     def __init__(
         self,
         model: Model,

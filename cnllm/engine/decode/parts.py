@@ -111,25 +111,6 @@ class Parts:
     `annotations` are what the endpoint sent about the answer, `details` structured items of its reasoning.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_by_number",
-        "_flags",
-        "_last",
-        "_media",
-        "_model",
-        "_opaque",
-        "_reported",
-        "_unreported",
-        "annotations",
-        "details",
-        "is_ordered",
-        "is_reported_late",
-        "kind",
-        "text",
-        "thought",
-    )
-
     def __init__(self, model: Model, flags: Flags, *, ordered: bool) -> None:
         self._model = model
         self._flags = flags

@@ -67,28 +67,6 @@ class ReplyBuilder:
     `calls` finds calls in text. `ordered`: the wire orders the parts of a reply. `is_new`: all text is certainly new.
     """
 
-    __slots__ = (
-        "_answer",
-        "_at_calls",
-        "_busy",
-        "_calls",
-        "_deltas",
-        "_duplicates",
-        "_flags",
-        "_last_kind",
-        "_may_begin",
-        "_next_text",
-        "_next_thought",
-        "_parsed",
-        "_parts",
-        "_rules",
-        "_stages",
-        "_stops",
-        "_tags",
-        "collected",
-        "settled",
-    )
-
     def __init__(
         self,
         model: Model,

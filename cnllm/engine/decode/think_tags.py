@@ -89,18 +89,6 @@ class TagSplitter:
     tagged blocks with their tags, `pending` the text that is held back.
     """
 
-    __slots__ = (
-        "_at",
-        "_close",
-        "_raw",
-        "_spare",
-        "_state",
-        "_stray",
-        "_tags",
-        "pending",
-        "unclosed",
-    )
-
     def __init__(self, tags: list[str], at: str = "start") -> None:
         self._tags = _parse_tags(tuple(tags))
         self._close = self._tags.closers  # the closing tags of the open block

@@ -30,29 +30,6 @@ class CallBuilder:
     `id` is the wire's, which identifies its pieces; `call_id` is the reply's, which no other call has.
     """
 
-    __slots__ = (
-        "_canonical",
-        "_depth",
-        "_escaped",
-        "_in_string",
-        "_last",
-        "_name",
-        "_objects",
-        "_scanned",
-        "at",
-        "call_id",
-        "extra",
-        "id",
-        "is_whole",
-        "late",
-        "name_size",
-        "pieces",
-        "place",
-        "size",
-        "started",
-        "via",
-    )
-
     def __init__(self, place: Any, via: Literal["wire", "text"] = "wire") -> None:
         self.place = place
         self.via = via

@@ -48,8 +48,6 @@ _INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 class _CallSlot:
     """A call that waits for its result. `turn` and `order` are the call's position, `at` is that of its result."""
 
-    __slots__ = ("at", "call", "order", "result", "turn")
-
     def __init__(self, call: ToolCall, turn: int, order: int) -> None:
         self.call = call
         self.turn = self.at = turn
@@ -59,8 +57,6 @@ class _CallSlot:
 
 class _TurnSlots:
     """A turn that stays, with its calls; `answered` counts their results."""
-
-    __slots__ = ("answered", "slots", "turn")
 
     def __init__(self, turn: Turn, slots: list[_CallSlot]) -> None:
         self.turn = turn
@@ -74,8 +70,6 @@ class _OpenCalls:
     An id may come again in a later turn; from then on it means the later call. Turns of the assistant with nothing
     between them are one group: ids that repeat inside a group are answered in order.
     """
-
-    __slots__ = ("_by_id", "_by_name", "_group", "_waiting")
 
     def __init__(self) -> None:
         self._group = 0

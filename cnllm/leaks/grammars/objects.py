@@ -137,8 +137,6 @@ _BETWEEN_OBJECTS = re.compile(r"[\s,\[\]`]*")
 class JsonScan:
     """A reader of growing JSON that tells where no object can follow. It checks characters, not grammar."""
 
-    __slots__ = ("_depth", "_has_begun", "_is_escaped", "in_string")
-
     def __init__(self) -> None:
         self._has_begun = False  # `may_begin` has read the text before the first object
         self._depth = 0

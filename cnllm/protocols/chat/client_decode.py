@@ -65,22 +65,6 @@ _FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
 class ChatDecoder:
     """The decoder of one reply."""
 
-    __slots__ = (
-        "_audio",
-        "_choice_keys",
-        "_counts",
-        "_fields",
-        "_flags",
-        "_has_answer",
-        "_has_content",
-        "_head",
-        "_is_answered",
-        "_legacy_texts",
-        "_plain_keys",
-        "_read",
-        "reads_all",
-    )
-
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
         self._read = chunk_reader(flags)  # a translation of the endpoint's own paths

@@ -20,23 +20,6 @@ class ItemRecord:
     `whole_parts` are the parts of its reasoning that came whole.
     """
 
-    __slots__ = (
-        "done",
-        "has_name",
-        "id",
-        "kind",
-        "logprobs",
-        "number",
-        "parts",
-        "raw",
-        "reasoning_field",
-        "repeats",
-        "size",
-        "unfinished",
-        "whole",
-        "whole_parts",
-    )
-
     def __init__(self, number: int, kind: str, id: str | None) -> None:
         self.number = number
         self.kind = kind
@@ -55,8 +38,6 @@ class ItemRecord:
 
 class OutputRecords:
     """The records of a reply: by position in the output, by id, by kind, and the part that is being written."""
-
-    __slots__ = ("_part_count", "all", "at", "current_part", "ids", "kinds", "usage")
 
     def __init__(self) -> None:
         self.all: list[ItemRecord] = []
