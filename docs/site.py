@@ -18,7 +18,13 @@ from cnllm import Registry
 from cnllm.cli.matrix.details import source_address
 from cnllm.cli.output.flag_table import shown_value, source_label
 from cnllm.registry.model import Fact
-from cnllm.registry_export.document import Document, build_document, document_schema, encode_document, value_reference
+from cnllm.registry_export.document import (
+    ExportDocument,
+    build_document,
+    document_schema,
+    encode_document,
+    value_reference,
+)
 
 __all__ = ["write_site"]
 
@@ -147,7 +153,7 @@ def _is_of_wire(fact: Fact) -> bool:
     return fact.layer == "defaults" or fact.layer.startswith("protocols.")
 
 
-def _unknown(document: Document, facts: Iterable[Fact]) -> list[str]:
+def _unknown(document: ExportDocument, facts: Iterable[Fact]) -> list[str]:
     """Return the flags of which nothing is known."""
     known = {fact.flag for fact in facts if fact.value != "unknown"}
     tables = {flag[:at] for flag in known for at, sign in enumerate(flag) if sign == "."}
@@ -159,7 +165,7 @@ def _unknown_part(flags: list[str]) -> list[str]:
     return [f"<h2>Unknown ({len(flags)})</h2>", f"<p>{names}</p>"]
 
 
-def _model_json(document: Document, name: str, facts: Iterable[Fact], unknown: list[str]) -> str:
+def _model_json(document: ExportDocument, name: str, facts: Iterable[Fact], unknown: list[str]) -> str:
     """Return all that is known of a model; a long value is a name in `values` of registry.json."""
     entry = document.models[name]
     made: dict[str, Any] = {"name": name, "wire": entry.wire, "family": entry.family, "status": entry.status}

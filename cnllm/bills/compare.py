@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.bills.causes import BillCause, PriceBook, Variants, find_causes
 from cnllm.bills.exports import Export
 from cnllm.bills.files import BillFiles
-from cnllm.bills.reader import BillLine, Table, find_table
+from cnllm.bills.reader import BillLine, BillTable, find_table
 from cnllm.bills.sums import BillSum, LogSum
 from cnllm.bills.times import Period
 from cnllm.errors import CnllmError
@@ -131,9 +131,9 @@ def compare_bill(
 
 def _known_tables(
     files: BillFiles, exports: Sequence[Mapping[str, Export]]
-) -> tuple[list[Table], list[str], list[str]]:
+) -> tuple[list[BillTable], list[str], list[str]]:
     """Return the tables of known exports, the names of other files, and those of files with the bytes of another."""
-    tables: list[Table] = []
+    tables: list[BillTable] = []
     repeated: list[str] = []
     seen: set[bytes] = set()
     candidates = files.tables()
@@ -163,7 +163,7 @@ class _Overlaps:
         self.pairs: list[tuple[str, str]] = []
         self._files: dict[tuple[str, Period], str] = {}
 
-    def add(self, table: Table, period: Period) -> None:
+    def add(self, table: BillTable, period: Period) -> None:
         """Take in a row of a table."""
         other = self._files.setdefault((table.name, period), table.file.name)
         if other != table.file.name and (other, table.file.name) not in self.pairs:
@@ -189,7 +189,7 @@ class _Bill:
         """Return the times that the bill has rows for."""
         return {period for period, _ in [*self._sums, *(key for key, _, _ in self._requests.values())]}
 
-    def read(self, table: Table, overlaps: _Overlaps, since: int | None) -> None:
+    def read(self, table: BillTable, overlaps: _Overlaps, since: int | None) -> None:
         """Add the rows of a table to the sums, or to the request that they are for."""
         for line in table.lines():
             if since is not None and line.period.start < since:

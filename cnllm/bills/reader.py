@@ -18,7 +18,7 @@ from cnllm.bills.times import Period, period_of
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 
-__all__ = ["BillLine", "Table", "find_table"]
+__all__ = ["BillLine", "BillTable", "find_table"]
 
 _HEADER_LINES = 20  # at most, to the one with the columns
 _DELIMITERS = ",\t;"
@@ -53,7 +53,7 @@ class BillLine(Struct, frozen=True):
     unknown: str | None
 
 
-class Table:
+class BillTable:
     """A table of a known export. `undated` and `foreign` count rows that are left out: totals, and other products."""
 
     def __init__(self, file: TableFile, name: str, export: Export, encoding: str, skip: int, delimiter: str) -> None:
@@ -84,7 +84,7 @@ class Table:
             raise CnllmError(f"{place}: not valid CSV: {error}", hint="export the bill again") from error
 
 
-def find_table(file: TableFile, encoding: str, exports: Mapping[str, Export]) -> Table | None:
+def find_table(file: TableFile, encoding: str, exports: Mapping[str, Export]) -> BillTable | None:
     """Return the table with the export whose columns it has, the most of them; None where no export fits."""
     for number, line in enumerate(islice(file.lines(encoding), _HEADER_LINES)):
         for delimiter in _DELIMITERS:
@@ -96,7 +96,7 @@ def find_table(file: TableFile, encoding: str, exports: Mapping[str, Export]) ->
             fitting = [(name, export) for name, export in exports.items() if columns.has(export.header)]
             if fitting:
                 name, export = max(fitting, key=lambda found: len(found[1].header))
-                return Table(file, name, export, encoding, number, delimiter)
+                return BillTable(file, name, export, encoding, number, delimiter)
     return None
 
 
@@ -129,7 +129,7 @@ class _Columns:
 
 
 class _Row:
-    def __init__(self, table: Table, columns: _Columns, fields: list[str], number: int) -> None:
+    def __init__(self, table: BillTable, columns: _Columns, fields: list[str], number: int) -> None:
         self._table = table
         self._columns = columns
         self._fields = fields

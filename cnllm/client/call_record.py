@@ -54,7 +54,7 @@ def _logged_call(
 ) -> LoggedCall:
     """Return the record of a call for the store."""
     from cnllm.store.calls import LoggedCall
-    from cnllm.store.records import Failure
+    from cnllm.store.records import TurnError
 
     failure = ended.error or (None if ended.finish else "Interrupted")
     status = f"HTTP {ended.status}" if ended.status is not None else ""
@@ -71,7 +71,7 @@ def _logged_call(
         usage=None if ended.usage == Usage() else ended.usage,
         cost=ended.cost,
         seconds=ended.seconds,
-        error=None if failure is None else Failure(failure, status, ended.charged),
+        error=None if failure is None else TurnError(failure, status, ended.charged),
         notes=notes,
         registry=ended.registry or "",
         reply_id=ended.response_id,

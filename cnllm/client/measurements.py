@@ -22,11 +22,11 @@ from cnllm.errors import CnllmError, ContextTooLong, EmptyReply
 from cnllm.estimates.host_order import (
     MOST_TURNS,
     Failure,
-    Host,
+    HostRecord,
     HostScore,
+    HostTurn,
     ReportedTurns,
     RouteState,
-    Turn,
     order_hosts,
 )
 from cnllm.registry.flags import Price
@@ -114,7 +114,7 @@ class Measurements:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._turns: dict[str, deque[Turn]] = {}
+        self._turns: dict[str, deque[HostTurn]] = {}
         self._routes: dict[tuple[str, ...], _Route] = {}
         self._warm: dict[int, dict[str, float]] = {}  # the last turn of a conversation → who has it, and since when
         self._reports: dict[str, Mapping[str, ReportedTurns]] = {}
@@ -140,7 +140,7 @@ class Measurements:
             times = {key: at for key, at in times.items() if now - at < _WARM_SECONDS}
             warm = [keys.index(key) for key in reversed(times) if key in keys]
             hosts = [
-                Host(target.model.name, tuple(self._turns.get(key, ())), reported.get(target.model.name), *costs)
+                HostRecord(target.model.name, tuple(self._turns.get(key, ())), reported.get(target.model.name), *costs)
                 for target, key, costs in zip(able, keys, _costs(able, route), strict=True)
             ]
             order = order_hosts(hosts, route.state, now, warm=warm, is_begun=last is not None)
@@ -173,7 +173,7 @@ class Measurements:
         with self._lock:
             now = self._clock()
             turns = self._turns.pop(target.key, None) or deque(maxlen=MOST_TURNS)
-            turns.append(Turn(now, failure, first))
+            turns.append(HostTurn(now, failure, first))
             _keep(self._turns, target.key, turns, _MOST_HOSTS)
             if isinstance(outcome, Reply):
                 self._routes[keys] = self._routes.get(keys, _Route()).with_usage(outcome.usage)

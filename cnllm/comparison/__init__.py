@@ -10,19 +10,19 @@ from __future__ import annotations
 from cnllm.comparison.figures import FIGURES, HostFigures, Share, Verdict
 from cnllm.comparison.hosts import choose_hosts, compare, plan_costs, settings_for
 from cnllm.comparison.report import Comparison, read_report
-from cnllm.comparison.run import Host, Settings, TaskResult
-from cnllm.comparison.tasks import KINDS, Task, make_tasks
+from cnllm.comparison.run import ComparisonResult, Host, TaskChoice
+from cnllm.comparison.tasks import KINDS, ComparisonTask, make_tasks
 
 __all__ = [
     "FIGURES",
     "KINDS",
     "Comparison",
+    "ComparisonResult",
+    "ComparisonTask",
     "Host",
     "HostFigures",
-    "Settings",
     "Share",
-    "Task",
-    "TaskResult",
+    "TaskChoice",
     "Verdict",
     "choose_hosts",
     "compare",

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from cnllm.comparison.run import TaskResult
+from cnllm.comparison.run import ComparisonResult
 from cnllm.estimates.statistics import detectable_share, holm, median_interval, sign_test, wilson
 
 __all__ = ["FIGURES", "HostFigures", "Median", "Share", "Verdict", "find_verdicts", "sum_up"]
@@ -96,7 +96,7 @@ class Verdict(Struct, frozen=True):
     detectable: float | None
 
 
-def sum_up(host: str, results: Sequence[TaskResult]) -> HostFigures:
+def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:
     """Return the figures of a host."""
     shares = {}
     for figure in FIGURES:
@@ -142,7 +142,7 @@ def _median(values: Sequence[float]) -> Median | None:
     return Median(round(statistics.median(values), 4), round(interval[0], 4), round(interval[1], 4))
 
 
-def find_verdicts(results: Mapping[str, Sequence[TaskResult]], alpha: float) -> list[Verdict]:
+def find_verdicts(results: Mapping[str, Sequence[ComparisonResult]], alpha: float) -> list[Verdict]:
     """Return the verdicts on all hosts but the first, which is the reference.
 
     Only tasks count that both hosts were asked in the same way: where cnllm changed the request for one of them alone,

@@ -12,8 +12,8 @@ from cnllm.client.credentials import key_for
 from cnllm.comparison import report as reports
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, read_report
-from cnllm.comparison.run import Host, Settings, TaskResult, first_request
-from cnllm.comparison.tasks import Task
+from cnllm.comparison.run import ComparisonResult, Host, TaskChoice, first_request
+from cnllm.comparison.tasks import ComparisonTask
 from cnllm.config.keys import find_key
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.estimates.money import amount_of
@@ -104,7 +104,7 @@ def _host(registry: Registry, entry: str, upstream: str | None, same: Sequence[s
 
 
 def plan_costs(
-    hosts: Sequence[Host], tasks: Sequence[Task], prices: Mapping[str, Price] | None = None
+    hosts: Sequence[Host], tasks: Sequence[ComparisonTask], prices: Mapping[str, Price] | None = None
 ) -> list[HostPlan]:
     """Return what each host would be asked, and the most that it can cost."""
     plans = []
@@ -156,7 +156,7 @@ def compare(
     simulate: bool = False,
     registry: Registry | None = None,
     transports: Mapping[str, Any] | None = None,
-    on_result: Callable[[str, TaskResult], object] | None = None,
+    on_result: Callable[[str, ComparisonResult], object] | None = None,
 ) -> Comparison:
     """Ask several hosts of one model the same seeded tasks, and return the report. The first host is the reference.
 
@@ -210,7 +210,7 @@ def _replay(registry: Registry, report: Comparison | bytes) -> Comparison:
     return reports.replay(registry, report if isinstance(report, Comparison) else read_report(report))
 
 
-def _key(registry: Registry, host: Host, tasks: Sequence[Task], *, known: bool) -> str | None:
+def _key(registry: Registry, host: Host, tasks: Sequence[ComparisonTask], *, known: bool) -> str | None:
     """Return the key of a host. Raise `KeyMissing` where it needs one that is not set."""
     return "simulated" if known else key_for(first_request(host, tasks[0]), registry)
 
@@ -220,11 +220,11 @@ def _has_price(model: Model) -> bool:
     return price is not None and None not in (price.input, price.output, price.currency)
 
 
-def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = False) -> Settings:
+def settings_for(hosts: Sequence[Host], seed: int, turns: int, *, early: bool = False) -> TaskChoice:
     """Return the settings of a run. All hosts are asked the same tasks: texts fit the shortest window."""
     limits = [host.model.flags.limits for host in hosts]
     shortest = min((limit.most_input for limit in limits if limit is not None and limit.most_input), default=None)
-    return Settings(seed, turns, shortest, early)
+    return TaskChoice(seed, turns, shortest, early)
 
 
 def _require_caps(hosts: Sequence[Host], caps: Mapping[str, Decimal], prices: Mapping[str, Price]) -> None:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from cnllm.comparison.figures import FIGURES, HostFigures, Median, Share, Verdict
-from cnllm.comparison.run import Exchange, HostEntry, Settings
+from cnllm.comparison.run import HostEntry, RecordedExchange, TaskChoice
 
 __all__ = ["render_drawing", "render_page"]
 
@@ -80,7 +80,7 @@ class PageReport(Protocol):
     @property
     def simulated(self) -> bool: ...
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> TaskChoice: ...
     @property
     def figures(self) -> Sequence[HostFigures]: ...
     @property
@@ -211,7 +211,7 @@ def _problems(report: PageReport) -> Iterator[str]:
             yield f"<pre>{html.escape(_shorten(_response(last[task])))}</pre></details>"
 
 
-def _response(exchange: Exchange) -> str:
+def _response(exchange: RecordedExchange) -> str:
     """Return what came in response, as text."""
     response = exchange.recorded.get("response")
     if response is None:

@@ -17,16 +17,16 @@ from cnllm.comparison.figures import HostFigures, Verdict, find_verdicts, sum_up
 from cnllm.comparison.run import (
     Ask,
     Budget,
-    Exchange,
+    ComparisonResult,
     Host,
     HostEntry,
     LiveExchanges,
-    Settings,
-    TaskResult,
+    RecordedExchange,
+    TaskChoice,
     request_hash,
     run_task,
 )
-from cnllm.comparison.tasks import Task
+from cnllm.comparison.tasks import ComparisonTask
 from cnllm.config.signatures import is_signed, public_bytes, read_signing_key
 from cnllm.engine import Plan
 from cnllm.errors import CnllmError
@@ -44,7 +44,7 @@ ALPHA = 0.01
 """The probability of a false verdict among all those of a comparison, whatever their number."""
 
 
-class Signature(Struct, frozen=True):
+class ReportSignature(Struct, frozen=True):
     """The signature of a report: the public key, and what that key signed its JSON without a signature with."""
 
     key: str
@@ -64,14 +64,14 @@ class Comparison(Struct, frozen=True):
     simulated: bool
     model: str
     weights: str | None
-    settings: Settings
+    settings: TaskChoice
     alpha: float
     figures: tuple[HostFigures, ...]
     verdicts: tuple[Verdict, ...]
     problems: dict[str, dict[str, str]]
     spent: dict[str, str]
     hosts: tuple[HostEntry, ...]
-    signature: Signature | None = None
+    signature: ReportSignature | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON, with a line break at its end."""
@@ -93,7 +93,7 @@ class Comparison(Struct, frozen=True):
         """Return the report with the signature of an Ed25519 key in PEM form. Raise `CnllmError` for another key."""
         key = read_signing_key(pem, "the file")
         signature = key.sign(replace(self, signature=None).to_json())
-        return replace(self, signature=Signature(_base64(public_bytes(key)), _base64(signature)))
+        return replace(self, signature=ReportSignature(_base64(public_bytes(key)), _base64(signature)))
 
     def check_signature(self) -> None:
         """Raise `CnllmError` where a signed report is not the one that its key signed."""
@@ -130,14 +130,14 @@ def ask_hosts(
     registry: Registry,
     model: Model,
     hosts: Sequence[Host],
-    settings: Settings,
+    settings: TaskChoice,
     *,
     transports: Mapping[str, Any],
     keys: Mapping[str, str | None],
     caps: Mapping[str, Decimal] | None = None,
     prices: Mapping[str, Price] | None = None,
     simulated: bool = False,
-    on_result: Callable[[str, TaskResult], object] | None = None,
+    on_result: Callable[[str, ComparisonResult], object] | None = None,
 ) -> Comparison:
     """Ask all hosts the tasks, and return the report. The first host is the reference.
 
@@ -218,7 +218,7 @@ class _Records:
         self._host = entry.name
         self._versions = f"it was made by the registry {report.registry}, this one is {version}"
 
-    def ask(self, task: Task, step: int, plan: Plan) -> Exchange:
+    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> RecordedExchange:
         """Return the exchange of a request. Raise `AllowanceSpent` where the run had ended."""
         exchange = self._exchanges.get((task.name, step))
         if exchange is None:
@@ -241,14 +241,14 @@ class _Run:
     def __init__(
         self,
         hosts: Sequence[Host],
-        settings: Settings,
+        settings: TaskChoice,
         asks: Mapping[str, Ask],
-        on_result: Callable[[str, TaskResult], object] | None,
+        on_result: Callable[[str, ComparisonResult], object] | None,
         known_stops: Mapping[str, str] | None = None,
     ) -> None:
         names = [host.name for host in hosts]
-        self.results: dict[str, list[TaskResult]] = {name: [] for name in names}
-        self.exchanges: dict[str, list[Exchange]] = {name: [] for name in names}
+        self.results: dict[str, list[ComparisonResult]] = {name: [] for name in names}
+        self.exchanges: dict[str, list[RecordedExchange]] = {name: [] for name in names}
         self.stopped: dict[str, str] = {}
         self._known_stops = known_stops or {}
         tasks = settings.tasks
@@ -273,7 +273,9 @@ class _Run:
             for name, results in self.results.items()
         }
 
-    def _try(self, host: Host, task: Task, ask: Ask, on_result: Callable[[str, TaskResult], object] | None) -> None:
+    def _try(
+        self, host: Host, task: ComparisonTask, ask: Ask, on_result: Callable[[str, ComparisonResult], object] | None
+    ) -> None:
         """Ask a host one task. A task that the budget does not pay to its end does not count."""
         try:
             result, exchanges = run_task(host, task, ask)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cnllm.cassette import Recorder
 from cnllm.client.echo import insert_key, plan_secrets
-from cnllm.comparison.tasks import Step, Task, make_tasks
+from cnllm.comparison.tasks import ComparisonTask, RightStep, make_tasks
 from cnllm.engine import Plan, StreamParser, build_request
 from cnllm.errors import CnllmError, EmptyReply
 from cnllm.estimates.money import amount_of, units_of
@@ -27,12 +27,12 @@ from cnllm.types import Message, Reasoning, ReasoningDelta, Reply, TextDelta, To
 
 __all__ = [
     "Budget",
-    "Exchange",
+    "ComparisonResult",
     "Host",
     "HostEntry",
     "LiveExchanges",
-    "Settings",
-    "TaskResult",
+    "RecordedExchange",
+    "TaskChoice",
     "first_request",
     "request_hash",
     "run_task",
@@ -57,7 +57,7 @@ class Host(Struct, frozen=True):
     same_weights: bool | None = None
 
 
-class Exchange(Struct, frozen=True):
+class RecordedExchange(Struct, frozen=True):
     """One request of a task and the response as it was recorded. `sha256` is the hash of the request."""
 
     task: str
@@ -66,7 +66,7 @@ class Exchange(Struct, frozen=True):
     recorded: dict[str, Any]
 
 
-class Settings(Struct, frozen=True):
+class TaskChoice(Struct, frozen=True):
     """The choice of tasks: the seed, the number of tool turns, the longest text, and whether to stop early."""
 
     seed: int
@@ -75,7 +75,7 @@ class Settings(Struct, frozen=True):
     early: bool = False
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[ComparisonTask, ...]:
         """Return the tasks."""
         return make_tasks(self.seed, self.turns, most_tokens=self.most_tokens)
 
@@ -91,10 +91,10 @@ class HostEntry(Struct, frozen=True):
     same_weights: bool | None
     price: Price | None = None
     stopped: str | None = None
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[RecordedExchange, ...] = ()
 
 
-class TaskResult(Struct, frozen=True):
+class ComparisonResult(Struct, frozen=True):
     """The outcome of a task: for each figure that it belongs to, whether it is good, and what was measured.
 
     `problem` says what is wrong, None where all is right. `lost` counts calls that are missing among those on the
@@ -117,7 +117,7 @@ class TaskResult(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-Ask = Callable[[Task, int, Plan], Exchange]
+Ask = Callable[[ComparisonTask, int, Plan], RecordedExchange]
 
 
 class Budget:
@@ -164,7 +164,7 @@ class LiveExchanges:
         self._warm = getattr(transport, "warm", None)
         self._transport = Recorder(transport, self._recorded.append, lambda: self._secrets)
 
-    def ask(self, task: Task, step: int, plan: Plan) -> Exchange:
+    def ask(self, task: ComparisonTask, step: int, plan: Plan) -> RecordedExchange:
         """Send a request and read the whole response. A failure of the network is recorded, too.
 
         A connection is opened before, so that its time is not the host's.
@@ -186,7 +186,7 @@ class LiveExchanges:
                 close()
         recorded = self._recorded.pop()
         del recorded["request"]["body"]  # the seed makes it again, and its hash is kept
-        exchange = Exchange(task.name, step, request_hash(plan), recorded)
+        exchange = RecordedExchange(task.name, step, request_hash(plan), recorded)
         self._budget.settle(plan, reserved, _read(plan, exchange).reply)
         return exchange
 
@@ -197,12 +197,12 @@ def request_hash(plan: Plan) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def first_request(host: Host, task: Task) -> Plan:
+def first_request(host: Host, task: ComparisonTask) -> Plan:
     """Return the first request of a task."""
     return _request(host.model, task, _opening(host, task))
 
 
-def _opening(host: Host, task: Task) -> list[Message]:
+def _opening(host: Host, task: ComparisonTask) -> list[Message]:
     """Return the messages before the first request."""
     messages = [Message.user(task.prompt)]
     if task.thought is not None:
@@ -212,7 +212,7 @@ def _opening(host: Host, task: Task) -> list[Message]:
     return messages
 
 
-def _request(model: Model, task: Task, messages: list[Message]) -> Plan:
+def _request(model: Model, task: ComparisonTask, messages: list[Message]) -> Plan:
     options: dict[str, Any] = {"max_tokens": task.max_tokens or MAX_TOKENS}
     if task.tools:
         options["tools"] = list(task.tools)
@@ -222,13 +222,13 @@ def _request(model: Model, task: Task, messages: list[Message]) -> Plan:
 
 
 # ── one task ─────────────────────────────────────────────────────────────────
-def run_task(host: Host, task: Task, ask: Ask) -> tuple[TaskResult, list[Exchange]]:
+def run_task(host: Host, task: ComparisonTask, ask: Ask) -> tuple[ComparisonResult, list[RecordedExchange]]:
     """Ask a host one task, as far as it goes right. Raise `AllowanceSpent` where the next request may cost too much.
 
     A host to which cnllm does not send reasoning back is not asked what stands only there.
     """
     messages = _opening(host, task)
-    exchanges: list[Exchange] = []
+    exchanges: list[RecordedExchange] = []
     judge = _Judge(task)
     for number, step in enumerate(task.steps):
         plan = _request(host.model, task, messages)
@@ -255,7 +255,7 @@ class _Turn(Struct, frozen=True):
     seconds: float | None
 
 
-def _read(plan: Plan, exchange: Exchange) -> _Turn:
+def _read(plan: Plan, exchange: RecordedExchange) -> _Turn:
     """Read a recorded response. Nothing but the record and the plan decides, so that a replay reads the same."""
     recorded = exchange.recorded
     response = recorded.get("response")
@@ -278,7 +278,7 @@ def _read(plan: Plan, exchange: Exchange) -> _Turn:
         return _Turn(None, type(error).__name__, first, last)
 
 
-def _matches(step: Step, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
+def _matches(step: RightStep, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
     """Return the calls with the place of each in the step; a call that the step does not hold is left out."""
     wanted = list(enumerate(step.calls))
     found = []
@@ -294,7 +294,7 @@ def _matches(step: Step, calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]
 class _Judge:
     """Judges the replies to one task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ComparisonTask) -> None:
         self._task = task
         self._schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in task.tools}
         self.problem: str | None = None
@@ -307,7 +307,7 @@ class _Judge:
         self._currency: str | None = None
         self._notes: set[str] = set()
 
-    def read(self, plan: Plan, step: Step, turn: _Turn) -> Reply | None:
+    def read(self, plan: Plan, step: RightStep, turn: _Turn) -> Reply | None:
         """Judge one reply."""
         self.note(plan)
         reply = turn.reply
@@ -345,7 +345,7 @@ class _Judge:
             self._costs.append(reply.cost.amount)
             self._currency = reply.cost.currency
 
-    def _judge_calls(self, plan: Plan, step: Step, reply: Reply) -> None:
+    def _judge_calls(self, plan: Plan, step: RightStep, reply: Reply) -> None:
         """Judge a reply that has to call. A call counts where it came as one; those read from text are lost ones."""
         on_wire = [call for call in (*reply.tool_calls, *reply.incomplete) if call.via == "wire"]
         lost = [call for call in reply.tool_calls if call.via != "wire"]
@@ -365,7 +365,7 @@ class _Judge:
         right = len(_matches(step, reply.tool_calls)) == len(step.calls) == len(reply.tool_calls)
         self._mark(self._task.kind, right and not lost, "not the right calls")
 
-    def _judge_answer(self, step: Step, reply: Reply) -> None:
+    def _judge_answer(self, step: RightStep, reply: Reply) -> None:
         assert self._task.schema is not None
         try:
             answer = msgspec.json.decode(reply.text)
@@ -375,7 +375,7 @@ class _Judge:
         self._mark("schema", valid, "the answer does not fit the schema")
         self._mark("structured", valid and answer == json.loads(step.exactly or ""), "not the right answer")
 
-    def _judge_text(self, step: Step, reply: Reply) -> None:
+    def _judge_text(self, step: RightStep, reply: Reply) -> None:
         plain = reply.text.replace(",", " ").replace("，", " ").split()
         if step.exactly is not None:
             right = plain == step.exactly.replace(",", " ").split()
@@ -398,7 +398,7 @@ class _Judge:
         if not good and self.problem is None:
             self.problem = problem
 
-    def result(self) -> TaskResult:
+    def result(self) -> ComparisonResult:
         """Return the result."""
         task = self._task
         marks = dict(self._marks)
@@ -407,7 +407,7 @@ class _Judge:
         if task.language == "zh" and task.kind in marks:
             marks["chinese"] = marks[task.kind]
         priced = bool(self._costs) and not self._unpriced
-        return TaskResult(
+        return ComparisonResult(
             task=task.name,
             kind=task.kind,
             marks=marks,

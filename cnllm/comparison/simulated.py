@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cnllm.comparison.tasks import Task
+from cnllm.comparison.tasks import ComparisonTask
 from cnllm.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.reply import SimulatedReply
@@ -17,7 +17,9 @@ from cnllm.simulator.respond import Change
 __all__ = ["right_replies", "simulated_transport"]
 
 
-def simulated_transport(registry: Registry, tasks: Sequence[Task], change: Change | None = None) -> SimTransport:
+def simulated_transport(
+    registry: Registry, tasks: Sequence[ComparisonTask], change: Change | None = None
+) -> SimTransport:
     """Return a transport that answers each task rightly. `change` makes another reply of each right one."""
     answer = right_replies(tasks)
 
@@ -28,7 +30,7 @@ def simulated_transport(registry: Registry, tasks: Sequence[Task], change: Chang
     return SimTransport(registry, change=both)
 
 
-def right_replies(tasks: Sequence[Task]) -> Change:
+def right_replies(tasks: Sequence[ComparisonTask]) -> Change:
     """Return a function that gives the right reply to each request of these tasks; another request keeps its own."""
     by_prompt = {task.prompt: task for task in tasks}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["KINDS", "Kind", "Step", "Task", "make_tasks", "task_count"]
+__all__ = ["KINDS", "ComparisonTask", "Kind", "RightStep", "make_tasks", "task_count"]
 
 _CITIES = ("Bern", "Oslo", "Lima", "Quito", "Hanoi", "Cairo", "Dakar", "Turin", "Malmö", "Perth", "Kyoto", "Leeds")
 _CITIES_ZH = ("北京", "上海", "广州", "成都", "西安", "杭州", "武汉", "南京", "昆明", "长沙", "厦门", "大连")
@@ -24,7 +24,7 @@ _TOKENS_PER_LINE = 20
 """The tokens of a line of the long text, about: a line has 15 words."""
 
 
-class Step(Struct, frozen=True):
+class RightStep(Struct, frozen=True):
     """The right step: these calls, as (tool, arguments), or without calls an answer that holds these words.
 
     `exactly` is the whole answer where only that is right. `results` are the results of the calls, in their order.
@@ -36,7 +36,7 @@ class Step(Struct, frozen=True):
     exactly: str | None = None
 
 
-class Task(Struct, frozen=True):
+class ComparisonTask(Struct, frozen=True):
     """A task: what is sent, and the right steps. `turns` is the number of requests that it takes.
 
     With `thought` the model has had a turn already: it thought this, and called the first tool. `fact` is the part of
@@ -47,7 +47,7 @@ class Task(Struct, frozen=True):
     kind: str
     language: str
     prompt: str
-    steps: tuple[Step, ...]
+    steps: tuple[RightStep, ...]
     tools: tuple[dict[str, Any], ...] = ()
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
@@ -102,7 +102,7 @@ def _call(rng: random.Random, index: int) -> dict[str, Any]:
     if zh:
         prompt = f"{city}现在天气怎么样？请用工具查询，城市名用中文，单位用 {unit}。"
     calls = (("get_weather", {"city": city, "unit": unit}),)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (Step(calls),), "language": "zh" if zh else "en"}
+    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(calls),), "language": "zh" if zh else "en"}
 
 
 def _restraint(rng: random.Random, index: int) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _restraint(rng: random.Random, index: int) -> dict[str, Any]:
     if zh:
         prompt = f"{first} + {second} 等于多少？只回答数字。"
     words = (str(first + second),)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (Step(words=words),), "language": "zh" if zh else "en"}
+    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(words=words),), "language": "zh" if zh else "en"}
 
 
 def _pick(rng: random.Random, index: int) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _pick(rng: random.Random, index: int) -> dict[str, Any]:
     rng.shuffle(names)
     tools = tuple(_tool(f"{v}_{n}", f"{v.capitalize()} the {n} with a number.", {"number": _NUMBER}) for v, n in names)
     (verb, noun), number = rng.choice(names), rng.randint(1000, 9999)
-    steps = (Step(((f"{verb}_{noun}", {"number": number}),)),)
+    steps = (RightStep(((f"{verb}_{noun}", {"number": number}),)),)
     return {"prompt": f"Please {verb} the {noun} with the number {number}.", "tools": tools, "steps": steps}
 
 
@@ -130,7 +130,7 @@ def _parallel(rng: random.Random, index: int) -> dict[str, Any]:
         cities = rng.sample(_CITIES_ZH, len(cities))
         prompt = f"请同时查询这些城市的天气，城市名用中文，单位用 celsius：{'、'.join(cities)}。"
     calls = tuple(("get_weather", {"city": city, "unit": "celsius"}) for city in cities)
-    return {"prompt": prompt, "tools": _DAILY, "steps": (Step(calls),), "language": "zh" if zh else "en"}
+    return {"prompt": prompt, "tools": _DAILY, "steps": (RightStep(calls),), "language": "zh" if zh else "en"}
 
 
 def _nested(rng: random.Random, index: int) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _nested(rng: random.Random, index: int) -> dict[str, Any]:
     dates = [f"2027-{month:02}-{day + offset:02}" for offset in range(rng.choice((1, 2)))]
     prompt = f"Book a {kind} for {name}, aged {age}, for the night{'s' * (len(dates) > 1)} of {' and '.join(dates)}."
     arguments = {"guest": {"name": name, "age": age}, "room": kind, "nights": dates}
-    return {"prompt": prompt, "tools": (tool,), "steps": (Step((("book_room", arguments),)),)}
+    return {"prompt": prompt, "tools": (tool,), "steps": (RightStep((("book_room", arguments),)),)}
 
 
 def _chain(rng: random.Random, index: int) -> dict[str, Any]:
@@ -155,9 +155,9 @@ def _chain(rng: random.Random, index: int) -> dict[str, Any]:
     )
     card, person, account = rng.randint(10**6, 10**7), rng.randint(100, 999), f"AC-{rng.randint(1000, 9999)}"
     steps = (
-        Step((("find_person", {"card": card}),), (json.dumps({"number": person}),)),
-        Step((("find_account", {"person": person}),), (json.dumps({"account": account}),)),
-        Step(words=(account,)),
+        RightStep((("find_person", {"card": card}),), (json.dumps({"number": person}),)),
+        RightStep((("find_account", {"person": person}),), (json.dumps({"account": account}),)),
+        RightStep(words=(account,)),
     )
     return {"prompt": f"Which account belongs to the card {card}? Use the tools.", "tools": tools, "steps": steps}
 
@@ -172,7 +172,12 @@ def _reasoning(rng: random.Random, index: int) -> dict[str, Any]:
         prompt = "请想一个五位数，只写在你的思考里，然后调用工具 ready。拿到结果后，只回答你想的数字。"
         prompt += f"（第 {rng.randint(100, 999)} 局）"
         thought = f"我想的数字是 {fact}，不能写在别处。现在调用 ready。"
-    fields = {"prompt": prompt, "tools": (tool,), "steps": (Step(words=(fact,)),), "language": "zh" if zh else "en"}
+    fields = {
+        "prompt": prompt,
+        "tools": (tool,),
+        "steps": (RightStep(words=(fact,)),),
+        "language": "zh" if zh else "en",
+    }
     return {**fields, "thought": thought, "fact": fact}
 
 
@@ -189,12 +194,12 @@ def _structured(rng: random.Random, index: int) -> dict[str, Any]:
     prompt = (
         f"{name} is {age}, lives in {city}, and chose the words {', '.join(skills)}, in this order. Write it as JSON."
     )
-    return {"prompt": prompt, "schema": schema, "steps": (Step(exactly=json.dumps(answer)),)}
+    return {"prompt": prompt, "schema": schema, "steps": (RightStep(exactly=json.dumps(answer)),)}
 
 
 def _cut(rng: random.Random, index: int) -> dict[str, Any]:
     prompt = f"Write the numbers from {rng.randint(1, 50)} to 400 in digits, separated by commas, and nothing else."
-    return {"prompt": prompt, "max_tokens": 32, "cut": True, "steps": (Step(),)}
+    return {"prompt": prompt, "max_tokens": 32, "cut": True, "steps": (RightStep(),)}
 
 
 def _exact(rng: random.Random, index: int) -> dict[str, Any]:
@@ -204,7 +209,7 @@ def _exact(rng: random.Random, index: int) -> dict[str, Any]:
     prompt += "commas, and nothing else."
     if zh:
         prompt = f"从 {start} 开始，每次加 {step}，一共写 {count} 个数。写在一行里，用逗号隔开，不要写别的。"
-    steps = (Step(exactly=", ".join(numbers)),)
+    steps = (RightStep(exactly=", ".join(numbers)),)
     return {"prompt": prompt, "steps": steps, "language": "zh" if zh else "en"}
 
 
@@ -218,7 +223,7 @@ def _needle(tokens: int) -> Callable[[random.Random, int], dict[str, Any]]:
             lines[place] = f"The code of the {name} is {code}."
         text = "\n".join(lines)
         prompt = f"{text}\n\nWhat is the code of the {noun} in the text above? Answer with the number alone."
-        return {"prompt": prompt, "steps": (Step(words=(str(codes[0]),)),)}
+        return {"prompt": prompt, "steps": (RightStep(words=(str(codes[0]),)),)}
 
     return make
 
@@ -248,7 +253,7 @@ def task_count(kind: str, turns: int) -> int:
     return max(1, rule.share if rule.fixed and turns >= 200 else round(share * turns / 200))
 
 
-def make_tasks(seed: int, turns: int, *, most_tokens: int | None = None) -> tuple[Task, ...]:
+def make_tasks(seed: int, turns: int, *, most_tokens: int | None = None) -> tuple[ComparisonTask, ...]:
     """Return the tasks of a seed, mixed, so that each part of them holds all kinds.
 
     Tasks with a text of more than `most_tokens` are left out.
@@ -262,8 +267,8 @@ def make_tasks(seed: int, turns: int, *, most_tokens: int | None = None) -> tupl
     return tuple(task for _, task in sorted(placed, key=lambda entry: (entry[0], entry[1].name)))
 
 
-def _tasks(kind: str, seed: int, count: int) -> Iterator[Task]:
+def _tasks(kind: str, seed: int, count: int) -> Iterator[ComparisonTask]:
     for index in range(count):
         rng = random.Random(f"{seed}/{kind}/{index}")
         fields = {"language": "en", **KINDS[kind].make(rng, index)}
-        yield Task(name=f"{kind}-{index + 1}", kind=kind, **fields)
+        yield ComparisonTask(name=f"{kind}-{index + 1}", kind=kind, **fields)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cnllm.estimates.statistics import wilson
 
-__all__ = ["MOST_TURNS", "Failure", "Host", "HostOrder", "ReportedTurns", "RouteState", "Turn", "order_hosts"]
+__all__ = ["MOST_TURNS", "Failure", "HostOrder", "HostRecord", "HostTurn", "ReportedTurns", "RouteState", "order_hosts"]
 
 MOST_TURNS = 512
 """The turns of a host that are kept."""
@@ -45,7 +45,7 @@ _MOST_CREDIT = 2.0  # re-tests that are saved up
 Failure = Literal["", "error", "tool"]
 
 
-class Turn(NamedTuple):
+class HostTurn(NamedTuple):
     """One turn of a host: when it ended, what failed, and the seconds to its first token where they are known."""
 
     at: float
@@ -61,14 +61,14 @@ class ReportedTurns(Struct, frozen=True):
     first: float | None = None
 
 
-class Host(Struct, frozen=True):
+class HostRecord(Struct, frozen=True):
     """A host as far as it is known. `cost` is that of a usual turn.
 
     `warm_cost` is that of one whose prompt the host has in its cache, `cold_cost` of one that is new to it.
     """
 
     name: str
-    turns: Sequence[Turn] = ()
+    turns: Sequence[HostTurn] = ()
     reported: ReportedTurns | None = None
     cost: float | None = None
     warm_cost: float | None = None
@@ -120,7 +120,7 @@ class HostOrder(Struct, frozen=True):
 
 
 def order_hosts(
-    hosts: Sequence[Host], state: RouteState, now: float, *, warm: Sequence[int] = (), is_begun: bool = False
+    hosts: Sequence[HostRecord], state: RouteState, now: float, *, warm: Sequence[int] = (), is_begun: bool = False
 ) -> HostOrder:
     """Return the order for one request.
 
@@ -180,7 +180,7 @@ def _why(scores: Sequence[HostScore], best: int) -> str:
     return "no other host is shown to be better"
 
 
-def _retest(hosts: Sequence[Host], best: int, now: float) -> int | None:
+def _retest(hosts: Sequence[HostRecord], best: int, now: float) -> int | None:
     """Return the host that was not asked for the longest time; one that failed then is left alone for a while."""
     due = []
     for number, host in enumerate(hosts):
@@ -200,7 +200,7 @@ def _retest(hosts: Sequence[Host], best: int, now: float) -> int | None:
 _Count = tuple[int, int, float | None]  # turns, failed turns, seconds to the first token
 
 
-def _scores(hosts: Sequence[Host], counts: Sequence[_Count], warm: Sequence[int]) -> tuple[HostScore, ...]:
+def _scores(hosts: Sequence[HostRecord], counts: Sequence[_Count], warm: Sequence[int]) -> tuple[HostScore, ...]:
     """Return the scores for a request whose beginning is in the cache of some hosts."""
     costs = [_cost(host, number in warm) if warm else host.cost for number, host in enumerate(hosts)]
     least = min([host.cost or 0.0 for host in hosts])
@@ -218,14 +218,14 @@ def _scores(hosts: Sequence[Host], counts: Sequence[_Count], warm: Sequence[int]
     return tuple(scores)
 
 
-def _cost(host: Host, is_warm: bool) -> float | None:
+def _cost(host: HostRecord, is_warm: bool) -> float | None:
     """Return the cost of a turn of a conversation that has begun: a move is paid once, for the turns that follow."""
     if is_warm or host.cold_cost is None or host.warm_cost is None:
         return host.warm_cost
     return host.warm_cost + (host.cold_cost - host.warm_cost) / _TURNS_AFTER
 
 
-def _count(host: Host, now: float) -> _Count:
+def _count(host: HostRecord, now: float) -> _Count:
     """Return the turns of a host that count, those of them that failed, and the median time to the first token.
 
     What it sees itself takes the place of a report, turn by turn.

@@ -166,7 +166,7 @@ def logged_call(
 ) -> LoggedCall:
     """Return the record of a call for the store. Without a tag of the client's it has the name of the key."""
     from cnllm.store.calls import LoggedCall
-    from cnllm.store.records import Failure
+    from cnllm.store.records import TurnError
 
     began = datetime.datetime.fromtimestamp(entry.time - entry.seconds, datetime.UTC)
     failure = entry.error or ("Interrupted" if entry.outcome and not entry.finish else "")
@@ -183,7 +183,7 @@ def logged_call(
         usage=entry.usage,
         cost=entry.cost,
         seconds=entry.seconds,
-        error=Failure(failure, entry.outcome, entry.charged) if failure else None,
+        error=TurnError(failure, entry.outcome, entry.charged) if failure else None,
         notes=entry.notes,
         registry=entry.registry,
         reply_id=entry.reply_id,

@@ -12,12 +12,12 @@ from cnllm.errors import CnllmError, Untrusted
 from cnllm.gateway.asgi import Gateway
 from cnllm.registry import Registry
 
-__all__ = ["Configuration", "Settings"]
+__all__ = ["Configuration", "GatewayFiles"]
 
 _log = logging.getLogger("cnllm.gateway")
 
 
-class Settings(Struct, frozen=True):
+class GatewayFiles(Struct, frozen=True):
     """The content of the files: the registry, the keys of clients, and those whose limits are in the key book.
 
     `untrusted` are the providers and the models whose keys may not go where the files say, with the errors.
@@ -35,7 +35,7 @@ class Configuration:
     `lock` is held while they are read, so that no process is forked in the middle.
     """
 
-    def __init__(self, read: Callable[[], Settings], make: Callable[[Settings], Gateway]) -> None:
+    def __init__(self, read: Callable[[], GatewayFiles], make: Callable[[GatewayFiles], Gateway]) -> None:
         self.lock = threading.Lock()
         self._read = read
         self._make = make

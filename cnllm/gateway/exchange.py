@@ -25,7 +25,7 @@ from cnllm.estimates.tokens import estimate_tokens
 from cnllm.gateway.failures import POLICY_HEADER, TAG_HEADER, Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames, client_wire
 from cnllm.gateway.name_bounds import check_body, check_request
-from cnllm.gateway.store import Turn
+from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec, wire
 from cnllm.protocols.event_order import citations_by_part
@@ -338,7 +338,7 @@ class Exchange:
 
     # ── state ────────────────────────────────────────────────────────────────
 
-    def turn(self, reply: Reply) -> tuple[Turn | None, list[str], bytes]:
+    def turn(self, reply: Reply) -> tuple[TurnRecord | None, list[str], bytes]:
         """Return what the store keeps of a reply: the turn, the ids of its calls, and the key of the conversation."""
         parts = tuple([self._with_id(part) if type(part) is ToolCall else part for part in reply.message.parts])
         message = replace(reply.message, parts=parts)

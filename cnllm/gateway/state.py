@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from cnllm.gateway.exchange import Exchange
-from cnllm.gateway.store import AsyncStore, Store, open_store
+from cnllm.gateway.store import AsyncStore, StateStore, open_store
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.system.processes import fork_safe
 from cnllm.types import Note, Reply, Request
@@ -110,11 +110,11 @@ class SyncState:
     def __init__(self, store: Any, keys: TokenKeys | None) -> None:
         self.keys = keys
         self._store = store
-        self._open: Store | None = None
+        self._open: StateStore | None = None
         self._lock = fork_safe(threading.Lock())
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StateStore:
         """Return the store, opened at its first use."""
         if self._open is None:
             with self._lock:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.gateway.store import Ambiguous, Turn, decode_turn, encode_turn
+from cnllm.gateway.store import Ambiguous, TurnRecord, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form, is_replayed
@@ -46,11 +46,11 @@ class TokenKeys(Protocol):
 class _Payload(Struct, frozen=True):
     """The content of a token: what the client may lose, and the digest of the text that it sends back itself."""
 
-    turn: Turn
+    turn: TurnRecord
     digest: bytes | None = None
 
 
-def _encode(turn: Turn, digest: bytes | None) -> bytes:
+def _encode(turn: TurnRecord, digest: bytes | None) -> bytes:
     """Return the content of a token as bytes."""
     return (digest or b"").ljust(_DIGEST_BYTES, b"\0") + encode_turn(turn)
 
@@ -93,12 +93,12 @@ class Sealer:
         if self._api.token_beside_text and type(part) is Reasoning:
             text_digest = _digest(part.text)
             parts = (replace(part, text=""),)
-        turn = Turn(self._model.provider, self._model.id, self._model.protocol, parts)
+        turn = TurnRecord(self._model.provider, self._model.id, self._model.protocol, parts)
         token = self._keys.seal(self._identity, _encode(turn, text_digest))
         return self._codec.write_token(part, token)
 
 
-def kept_turn(message: Message, model: Model) -> Turn | None:
+def kept_turn(message: Message, model: Model) -> TurnRecord | None:
     """Return what a client may lose of a reply; None where there is nothing."""
     parts: list[Part] = []
     has_blocks = False  # the client sends a block, but not who wrote it
@@ -110,7 +110,7 @@ def kept_turn(message: Message, model: Model) -> Turn | None:
                 parts.append(ToolCall(part.id, part.name, seal=part.seal))
         elif type(part) is not Text:
             has_blocks = True
-    return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
+    return TurnRecord(model.provider, model.id, model.protocol, tuple(parts)) if parts or has_blocks else None
 
 
 # ── requests ──────────────────────────────────────────────────────────────────
@@ -161,7 +161,9 @@ class Authors:
         return list(self._by_prefix.values())
 
     def restore(
-        self, by_call: Mapping[str, Turn] | None = None, by_prefix: Mapping[bytes, Turn | Ambiguous] | None = None
+        self,
+        by_call: Mapping[str, TurnRecord] | None = None,
+        by_prefix: Mapping[bytes, TurnRecord | Ambiguous] | None = None,
     ) -> Request:
         """Return the request with the authors, reasoning and seals of its turns."""
         for index, ids in self._by_call.items():
@@ -169,7 +171,7 @@ class Authors:
                 self._messages[index] = _with_turn(self._messages[index], turn)
         for index, prefix in self._by_prefix.items():
             match (by_prefix or {}).get(prefix):
-                case Turn() as turn:
+                case TurnRecord() as turn:
                     self._messages[index] = _with_turn(self._messages[index], turn)
                 case Ambiguous():
                     self.notes.append(
@@ -213,7 +215,7 @@ def _has_blocks(message: Message, model: Model) -> bool:
     )
 
 
-def _with_author(message: Message, turn: Turn) -> Message:
+def _with_author(message: Message, turn: TurnRecord) -> Message:
     """Return a message of a proven author. Its blocks, and what the wire adds to its texts, are the author's own."""
     parts = message.parts
     if any(type(part) in _BLOCKS for part in parts):
@@ -221,7 +223,7 @@ def _with_author(message: Message, turn: Turn) -> Message:
     return replace(message, parts=parts, by=f"{turn.provider}/{turn.model}")
 
 
-def _owned(part: Opaque | Media | Text, turn: Turn) -> Part:
+def _owned(part: Opaque | Media | Text, turn: TurnRecord) -> Part:
     """Return a part with the author in its seal, if the seal is from the author's protocol."""
     seal = part.seal
     if seal is None or seal.provider or seal.protocol != turn.protocol:
@@ -237,7 +239,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
     """
     parts: list[Part] = []
     loose: list[Part] = []  # reasoning of the client before the next token
-    origins: dict[str, Turn] = {}
+    origins: dict[str, TurnRecord] = {}
     changed = unproven = False
     for part in message.parts:
         token = codec.read_token(part)
@@ -294,7 +296,7 @@ def _payload(token: str, keys: TokenKeys | None, identity: str) -> _Payload | No
         return None
 
 
-def _with_turn(message: Message, turn: Turn) -> Message:
+def _with_turn(message: Message, turn: TurnRecord) -> Message:
     """Return a message with the reasoning and the seals that the store has.
 
     Reasoning that the client changed stays the client's, without an author.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.launch.setup import File, Setup
+from cnllm.launch.setup import ClientFile, Setup
 
 __all__ = ["shell_script"]
 
@@ -31,7 +31,7 @@ def shell_script(setup: Setup, serve: Sequence[str], key: str) -> str:
     return "\n".join(lines)
 
 
-def _file(path: Path, file: File) -> list[str]:
+def _file(path: Path, file: ClientFile) -> list[str]:
     """Return the lines that write a file."""
     mark, content = _MARK, file.content.splitlines()
     while mark in content:

@@ -39,7 +39,7 @@ class Variable(Struct, frozen=True, forbid_unknown_fields=True):
     json: dict[str, Any] | None = None
 
 
-class File(Struct, frozen=True, forbid_unknown_fields=True):
+class ClientFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file in the client's folder. With `once` it is written only where there is none: the client changes it, too."""
 
     source: str
@@ -68,7 +68,7 @@ class KnownClient(Struct, frozen=True, forbid_unknown_fields=True):
     resume: str | None = None
     writes: str | None = None
     variables: dict[str, Variable] = field(default_factory=dict)
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, ClientFile] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
 
 
@@ -108,7 +108,7 @@ class Setup(Struct, frozen=True):
 
     command: tuple[str, ...]
     variables: dict[str, str | None]
-    files: dict[Path, File]
+    files: dict[Path, ClientFile]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of the client."""
@@ -134,7 +134,7 @@ def build_setup(
             own = environment.get(name) if variable.separator is not None else None
             variables[name] = f"{own}{variable.separator}{value}" if own else value
     variables |= _without_proxy(environment)
-    files: dict[Path, File] = {}
+    files: dict[Path, ClientFile] = {}
     for name, file in client.files.items():
         content = _fill(file.content, values, quoted=True)
         if content is not None:
@@ -212,7 +212,7 @@ def write_files(folder: Path, setup: Setup) -> None:
     files.make_private_folder(folder)
     for path, file in setup.files.items():
 
-        def change(old: bytes | None, file: File = file) -> bytes:
+        def change(old: bytes | None, file: ClientFile = file) -> bytes:
             return old if file.once and old is not None else file.content.encode()
 
         files.change_file(path, change)

@@ -13,7 +13,7 @@ from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.jsonpath import get
 from cnllm.probe.bodies import Bodies
 from cnllm.probe.exchange import Ask, ProbeAnswer, on_one_line
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import FlagFact
 from cnllm.probe.place import KEY_HEADERS, EndpointPlace, ProbeTarget, model_at, places
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
@@ -54,7 +54,7 @@ class ProbedEndpoint(Struct, frozen=True):
     base: dict[str, Any] = {}
     drop: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[FlagFact, ...] = ()
     context: int | None = None
     remarks: tuple[str, ...] = ()
 
@@ -110,7 +110,7 @@ class _FirstRequests:
         """Try one place, with each header of a key, and with what a refusal asks for."""
         model = model_at(self.registry, place, id)
         form = _Form()
-        facts: list[Fact] = []
+        facts: list[FlagFact] = []
         rule = (model.flags.params or {}).get("max_tokens")
         if getattr(rule, "default", None) is not None:
             form = _Form({Bodies(model).path("max_tokens"): _ROOM})
@@ -134,9 +134,9 @@ class _FirstRequests:
                     whole = Ask(body=bodies.build(_HELLO), why="a first request again, whole")
                     again = yield from self.exchange(whole, place, id)
                     if again.refused:
-                        facts.append(Fact("stream.required", True, "refused", quote=again.message))
+                        facts.append(FlagFact("stream.required", True, "refused", quote=again.message))
                 if form.drop:
-                    facts.append(Fact("body.drop", list(form.drop), "refused"))
+                    facts.append(FlagFact("body.drop", list(form.drop), "refused"))
                 facts += yield from self.key_facts(model, place, id, ask)
                 return ProbedEndpoint(place, id, form.base, form.drop, facts=tuple(facts))
             if answer.problem == "key" and self.has_key:
@@ -151,7 +151,7 @@ class _FirstRequests:
             form = change
         return None
 
-    def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> Generator[Any, Any, list[Fact]]:
+    def key_facts(self, model: Model, place: EndpointPlace, id: str, ask: Ask) -> Generator[Any, Any, list[FlagFact]]:
         """Ask once without the key: only a refusal proves that the header carries it."""
         if not self.has_key:
             return []
@@ -160,7 +160,7 @@ class _FirstRequests:
             return []
         own = model.flags.auth
         header, value = place.auth or ((own.header, own.value) if own is not None else (None, None))
-        return [Fact("auth.header", header, "works"), Fact("auth.value", value, "works")]
+        return [FlagFact("auth.header", header, "works"), FlagFact("auth.value", value, "works")]
 
 
 def approach(

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import FlagFact
 from cnllm.registry import param_rules
 from cnllm.registry.model import Model, conditions
 
@@ -33,7 +33,7 @@ class ClaimVerdict(Struct, frozen=True):
     quote: str
 
 
-def judged(model: Model, facts: Iterable[Fact]) -> dict[Word, list[ClaimVerdict]]:
+def judged(model: Model, facts: Iterable[FlagFact]) -> dict[Word, list[ClaimVerdict]]:
     """Return a verdict on every fact that a probe of the model proved."""
     verdicts: dict[Word, list[ClaimVerdict]] = {"agreed": [], "contradicted": [], "unclaimed": []}
     for fact in facts:
@@ -43,7 +43,7 @@ def judged(model: Model, facts: Iterable[Fact]) -> dict[Word, list[ClaimVerdict]
     return verdicts
 
 
-def _judge(model: Model, fact: Fact) -> tuple[Word, ClaimVerdict]:
+def _judge(model: Model, fact: FlagFact) -> tuple[Word, ClaimVerdict]:
     """Return whether the registry claims the same, something else, or nothing."""
     word: Word
     mode, flag = _split(fact.flag)
@@ -84,7 +84,7 @@ def _atoms(model: Model, mode: str, flag: str) -> frozenset[str]:
     return conditions(reasoning=kind == "always") if kind in ("always", "never", "toggle") else frozenset()
 
 
-def is_same(flag: str, claimed: Any, fact: Fact) -> bool:
+def is_same(flag: str, claimed: Any, fact: FlagFact) -> bool:
     """Whether two values mean the same on the wire."""
     seen = fact.value
     if flag == "schema.methods":
@@ -104,7 +104,7 @@ def _ways(methods: list[str]) -> set[str]:
     return _JSON if "json_schema" in own else own
 
 
-def _parameter(model: Model, atoms: frozenset[str], flag: str, fact: Fact) -> tuple[Word, Any]:
+def _parameter(model: Model, atoms: frozenset[str], flag: str, fact: FlagFact) -> tuple[Word, Any]:
     """Judge a fact on a parameter: whether it works, and between which bounds."""
     _, name, *rest = flag.split(".")
     rule = (model.flags_for(atoms).params or {}).get(name)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["USUAL", "AnswerWord", "Fact", "Finding", "leaf_facts"]
+__all__ = ["USUAL", "AnswerWord", "Finding", "FlagFact", "leaf_facts"]
 
 AnswerWord = Literal["works", "refused", "ignored", "unknown"]
 USUAL: dict[str, Any] = {
@@ -39,7 +39,7 @@ class Finding(Struct, frozen=True):
     by: Any = None
 
 
-class Fact(Struct, frozen=True):
+class FlagFact(Struct, frozen=True):
     """The knowledge of a probe about a flag: value, answer, and the numbers of the exchanges that prove it.
 
     The answer is `works` (a visible effect), `refused`, `ignored`, or `unknown`, then without a value.
@@ -52,9 +52,9 @@ class Fact(Struct, frozen=True):
     quote: str = ""
 
 
-def leaf_facts(facts: Iterable[Fact]) -> list[Fact]:
+def leaf_facts(facts: Iterable[FlagFact]) -> list[FlagFact]:
     """Return the facts by the names of `Model.explain`, where the values of a table are flags of their own."""
-    out: list[Fact] = []
+    out: list[FlagFact] = []
     for fact in facts:
         if isinstance(fact.value, dict) and fact.value:
             inner = fact.value.items()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cnllm.jsonpath import get, leaves, set_value
 from cnllm.probe.bodies import with_flags
 from cnllm.probe.exchange import ProbeAnswer, ProbeExchange
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import FlagFact
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 
@@ -201,7 +201,7 @@ def _texts(message: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def is_proven(learnt: Learnt, facts: Mapping[str, Fact], exchanges: Sequence[ProbeExchange]) -> bool:
+def is_proven(learnt: Learnt, facts: Mapping[str, FlagFact], exchanges: Sequence[ProbeExchange]) -> bool:
     """Whether a field that nobody knows holds reasoning: by its name, before the text of a stream, or by a switch."""
     if not learnt.fields or "reasoning.fields" not in facts or any(THINKING.search(f) for f in learnt.fields):
         return True
@@ -253,7 +253,7 @@ def with_learnt(model: Model, learnt: Learnt, *, is_open: bool = False) -> Model
 
 
 # ── words of finishing, and places of token counts ───────────────────────────
-def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[Fact]:
+def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[FlagFact]:
     """Yield what two replies or more show by themselves. `flags` say where the wire has it.
 
     `limit` is the path of the most tokens of a reply.
@@ -264,7 +264,7 @@ def observed(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange], l
     yield from _errors(flags, [e for e in exchanges if e.answer.refused])
 
 
-def _finish(flags: Flags, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[Fact]:
+def _finish(flags: Flags, exchanges: Sequence[ProbeExchange], limit: str) -> Iterator[FlagFact]:
     """Yield the words with which replies ended as they should: after the text, a limit, a call.
 
     A word that the wire does not have is proven by replies of one kind, where those of another kind have another word.
@@ -283,7 +283,7 @@ def _finish(flags: Flags, exchanges: Sequence[ProbeExchange], limit: str) -> Ite
         kind, numbers = next(iter(kinds.items()))
         others = any(kind not in more for other, more in seen.items() if other != word)
         if len(kinds) == 1 and kind in _KINDS and len(numbers) > 1 and (word in (flags.finish or {}) or others):
-            yield Fact(f"finish.{word}", kind, "works", tuple(numbers[:2]))
+            yield FlagFact(f"finish.{word}", kind, "works", tuple(numbers[:2]))
 
 
 def _kind(exchange: ProbeExchange, limit: str) -> str | None:
@@ -300,7 +300,7 @@ def _kind(exchange: ProbeExchange, limit: str) -> str | None:
     return "length" if output >= most else "stop" if answer.text else None
 
 
-def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
+def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> Iterator[FlagFact]:
     """Yield the paths of token counts at which replies have numbers."""
     rules = flags.usage
     if rules is None:
@@ -313,14 +313,14 @@ def _usage(flags: Flags, learnt: Learnt, exchanges: Sequence[ProbeExchange]) -> 
     numbers = tuple(number for number, _ in counted[:2])
     if len(numbers) < 2 or found[0][2] is None:
         return  # nothing is said of whole replies whose counts stand where nobody knows
-    yield Fact("usage.at", places, "works", numbers)
+    yield FlagFact("usage.at", places, "works", numbers)
     paths = {name: getattr(rules, name) or [] for name in _COUNTS}
     if learnt.usage is not None:
         paths |= {"input": [learnt.usage[1]], "output": [learnt.usage[2]]}
     for name, tried in paths.items():
         path = next((p for p in tried if all(type(get(usage, p)) is int for _, usage in counted)), None)
         if path is not None:
-            yield Fact(f"usage.{name}", [path], "works", numbers)
+            yield FlagFact(f"usage.{name}", [path], "works", numbers)
 
 
 def _counts_at(places: Sequence[str], data: Any) -> tuple[str, dict[str, Any] | None]:
@@ -399,7 +399,7 @@ def _common(first: str, second: str) -> str:
 
 
 # ── errors ───────────────────────────────────────────────────────────────────
-def _errors(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
+def _errors(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[FlagFact]:
     """Yield where the sentence of a refusal stands, if that is no place of the wire."""
     rules = flags.error
     if rules is None:
@@ -415,11 +415,11 @@ def _errors(flags: Flags, exchanges: Sequence[ProbeExchange]) -> Iterator[Fact]:
     for path, numbers in places.items():
         if len(numbers) > 1 and len(places) == 1:
             at, _, leaf = path.rpartition(".")
-            yield Fact("error.at", [at or "."], "refused", tuple(numbers[:2]))
-            yield Fact("error.message", [leaf], "refused", tuple(numbers[:2]))
+            yield FlagFact("error.at", [at or "."], "refused", tuple(numbers[:2]))
+            yield FlagFact("error.message", [leaf], "refused", tuple(numbers[:2]))
 
 
-def is_assumed(flags: Flags, fact: Fact) -> bool:
+def is_assumed(flags: Flags, fact: FlagFact) -> bool:
     """Whether cnllm assumes this of every endpoint of the wire, so that no file has to say it."""
     kind, _, name = fact.flag.partition(".")
     if kind == "finish":

@@ -13,7 +13,7 @@ import tomli_w
 from cnllm.jsonpath import get
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import on_one_line
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import FlagFact
 
 __all__ = ["overlay", "provider_name"]
 
@@ -31,7 +31,7 @@ def provider_name(base_url: str) -> str:
 
 def overlay(
     found: ProbedEndpoint,
-    facts: Iterable[Fact],
+    facts: Iterable[FlagFact],
     *,
     provider: str,
     keys: tuple[str, ...],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cnllm.probe.exchange import ProbeExchange, on_one_line
-from cnllm.probe.facts import USUAL, Fact
+from cnllm.probe.facts import USUAL, FlagFact
 from cnllm.probe.questions import QUESTIONS
 
 __all__ = ["differences", "estimate", "plan_text", "report", "sentence"]
@@ -19,12 +19,12 @@ _MOST_WORDS = 300
 _wrap = textwrap.TextWrapper(78, break_on_hyphens=False, break_long_words=False).wrap
 
 
-def differences(facts: Iterable[Fact]) -> list[Fact]:
+def differences(facts: Iterable[FlagFact]) -> list[FlagFact]:
     """Return the facts that differ from what the protocol's documentation lets a client expect."""
     return [fact for fact in facts if _differs(fact)]
 
 
-def _differs(fact: Fact) -> bool:
+def _differs(fact: FlagFact) -> bool:
     if fact.answer == "unknown":
         return False
     if fact.answer == "ignored":
@@ -35,7 +35,7 @@ def _differs(fact: Fact) -> bool:
     return fact.answer == "refused" and not fact.flag.startswith(("reasoning.mode", "limits."))
 
 
-def sentence(fact: Fact) -> str:
+def sentence(fact: FlagFact) -> str:
     """Return a fact as a line: the flag, its value, and how the endpoint answered."""
     if fact.answer == "unknown":
         return f"{fact.flag}: unknown"
@@ -46,7 +46,13 @@ def sentence(fact: Fact) -> str:
 
 
 def report(
-    url: str, id: str, facts: Sequence[Fact], exchanges: Sequence[ProbeExchange], *, date: str, left: Sequence[str] = ()
+    url: str,
+    id: str,
+    facts: Sequence[FlagFact],
+    exchanges: Sequence[ProbeExchange],
+    *,
+    date: str,
+    left: Sequence[str] = (),
 ) -> str:
     """Return the report as Markdown. It holds no key: requests are shown without their headers."""
     differ = differences(facts)

@@ -19,7 +19,7 @@ from cnllm.errors import CnllmError
 from cnllm.probe import report as reports
 from cnllm.probe.approach import ProbedEndpoint
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import Fact, leaf_facts
+from cnllm.probe.facts import FlagFact, leaf_facts
 from cnllm.probe.observed import is_assumed
 from cnllm.probe.overlay import overlay, provider_name
 from cnllm.probe.place import PROVIDER, ProbeTarget, bare_address, model_at
@@ -51,7 +51,7 @@ class Report(Struct, frozen=True):
     """
 
     overlay: str
-    facts: list[Fact]
+    facts: list[FlagFact]
     requests: int
     stopped: str = ""
     exchanges: tuple[ProbeExchange, ...] = ()

@@ -17,7 +17,7 @@ from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import collect, with_claims
 from cnllm.probe.claims import is_same
 from cnllm.probe.exchange import ProbeExchange
-from cnllm.probe.facts import USUAL, Fact, Finding
+from cnllm.probe.facts import USUAL, Finding, FlagFact
 from cnllm.probe.joint import joint_answers
 from cnllm.probe.observed import is_proven, observed
 from cnllm.probe.place import ProbeTarget, assumed_at, model_at
@@ -43,7 +43,7 @@ class ProbeStep(Struct, frozen=True):
     """The results of one question: the facts that are new, the requests so far and the most of them."""
 
     question: str
-    findings: tuple[Fact, ...]
+    findings: tuple[FlagFact, ...]
     requests: int
     most: int
 
@@ -56,7 +56,7 @@ class ProbeOutcome(Struct, frozen=True):
     """
 
     found: ProbedEndpoint | None
-    facts: tuple[Fact, ...]
+    facts: tuple[FlagFact, ...]
     exchanges: tuple[ProbeExchange, ...]
     stopped: str = ""
     remarks: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def investigate(
     Raises `CnllmError` where the endpoint cannot be asked anything.
     """
     run = ProbeState(registry, target, max_requests=max_requests, max_cost=max_cost)
-    facts: dict[str, Fact] = {}
+    facts: dict[str, FlagFact] = {}
     stopped = ""
     try:
         run.found = yield from approach(registry, target, run.exchange, thorough=max_requests >= _THOROUGH)
@@ -132,7 +132,9 @@ class _Interview:
     endpoint of the wire: at the end of the budget, what was asked has taught the most.
     """
 
-    def __init__(self, run: ProbeState, facts: dict[str, Fact], on_step: Callable[[ProbeStep], object] | None) -> None:
+    def __init__(
+        self, run: ProbeState, facts: dict[str, FlagFact], on_step: Callable[[ProbeStep], object] | None
+    ) -> None:
         assert run.found is not None
         self.run = run
         self.facts = facts
@@ -281,34 +283,34 @@ def _is_assumed(finding: Finding, flags: Mapping[str, Any], assumed: Flags) -> b
     known = get(flags, finding.flag)
     if known is None:
         known = USUAL.get(finding.flag)
-    fact = Fact(finding.flag, finding.value, finding.answer)
+    fact = FlagFact(finding.flag, finding.value, finding.answer)
     return known is not None and is_same(finding.flag, known, fact)
 
 
-def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[Fact]:
+def _agreed(question: Question, runs: Sequence[Sequence[Finding]], exchanges: tuple[int, ...]) -> list[FlagFact]:
     """Return a fact for each flag of a question and each finding; unknown where no two runs agree."""
     votes: dict[str, dict[str, list[Finding]]] = {}
     for findings in runs:
         for finding in findings:
             key = json.dumps([finding.value, finding.answer], sort_keys=True, default=str)
             votes.setdefault(finding.flag, {}).setdefault(key, []).append(finding)
-    facts: list[Fact] = []
+    facts: list[FlagFact] = []
     for flag in dict.fromkeys([*votes, *question.flags]):
         best = max(votes.get(flag, {}).values(), key=len, default=[])
         if len(best) < 2:
-            facts.append(Fact(flag, None, "unknown", exchanges))
+            facts.append(FlagFact(flag, None, "unknown", exchanges))
         else:
-            facts.append(Fact(flag, best[0].value, best[0].answer, exchanges, best[0].quote))
+            facts.append(FlagFact(flag, best[0].value, best[0].answer, exchanges, best[0].quote))
     return facts
 
 
-def _repeats_mode(fact: Fact, known: Mapping[str, Any]) -> bool:
+def _repeats_mode(fact: FlagFact, known: Mapping[str, Any]) -> bool:
     """Whether a fact of one mode says what holds in every mode."""
     mode, _, flag = fact.flag.removeprefix("when.").partition(".")
     return fact.flag.startswith("when.") and bool(mode) and flag in known and known[flag] == fact.value
 
 
-def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact]:
+def _by_mode(facts: dict[str, FlagFact], known: Mapping[str, Any]) -> dict[str, FlagFact]:
     """Return the facts, those of requests in one mode of reasoning under that mode where nobody asked in the other one.
 
     A model that reasons by itself was asked while it did, unless a switch for off was found.
@@ -320,7 +322,7 @@ def _by_mode(facts: dict[str, Fact], known: Mapping[str, Any]) -> dict[str, Fact
     else:
         return facts
 
-    def name(fact: Fact) -> str:
+    def name(fact: FlagFact) -> str:
         flag = fact.flag
         topic = next((topic for topic in _TOPICS if flag.startswith(topic) and fact.answer != "unknown"), None)
         if topic is None or any(key.startswith((f"{SAME}{topic}", f"when.reasoning.{topic}")) for key in known):
@@ -347,7 +349,7 @@ def _since_pass(exchanges: Sequence[ProbeExchange]) -> bool:
     return len(exchanges) - _last_pass(exchanges) >= _MOST_REFUSED
 
 
-def _supported(fact: Fact, passed: int) -> bool:
+def _supported(fact: FlagFact, passed: int) -> bool:
     """Whether a fact was seen before the endpoint stopped answering."""
     return fact.answer == "unknown" or not fact.exchanges or max(fact.exchanges) <= passed
 

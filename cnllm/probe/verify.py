@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.probe.claims import ClaimVerdict, judged
-from cnllm.probe.facts import Fact
+from cnllm.probe.facts import FlagFact
 from cnllm.probe.overlay import overlay
 from cnllm.probe.place import EndpointPlace, ProbeTarget
 from cnllm.probe.questions import QUESTIONS
@@ -70,12 +70,12 @@ def verify(registry: Registry, model: Model, target: ProbeTarget, settings: Prob
 
 def patch(found: Any, verdicts: Iterable[ClaimVerdict], model: Model) -> str:
     """Return a registry file that says what was seen where the registry was contradicted."""
-    facts = [Fact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in verdicts]
+    facts = [FlagFact(verdict.flag, verdict.seen, verdict.answer, quote=verdict.quote) for verdict in verdicts]
     today = datetime.date.today()
     return overlay(found, facts, provider=model.provider, keys=(), date=today, parent=None, new=False)
 
 
-def _not_asked(model: Model, facts: Iterable[Fact]) -> Iterable[str]:
+def _not_asked(model: Model, facts: Iterable[FlagFact]) -> Iterable[str]:
     """Yield the claimed flags that a question is about and that no two runs answered."""
     known = {fact.flag for fact in facts if fact.answer != "unknown"}
     about = {flag for question in QUESTIONS for flag in question.flags}

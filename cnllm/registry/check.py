@@ -16,10 +16,22 @@ from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
 from cnllm.jsonpath import path_fault
 from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
-from cnllm.registry.flags import Call, Citation, File, Flags, Leak, Param, Reasoning, Simulator, Source, Table, about
+from cnllm.registry.flags import (
+    CallFlags,
+    Flags,
+    Leak,
+    Param,
+    ReasoningFlags,
+    RegistryFile,
+    Simulator,
+    Source,
+    SourceFacts,
+    Table,
+    about,
+)
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
-from cnllm.registry.problem import Fault, Problem, did_you_mean, dotted_path, write_hint
+from cnllm.registry.problem import Problem, ValueProblem, did_you_mean, dotted_path, write_hint
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
@@ -74,10 +86,10 @@ def type_problems(document: Document) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-def _file_faults(document: Document) -> Iterator[Fault]:
+def _file_faults(document: Document) -> Iterator[ValueProblem]:
     """Yield the faults of a whole file by the rules for its kind."""
     if not document.is_data:
-        yield from _check_table(document.data, File, [])
+        yield from _check_table(document.data, RegistryFile, [])
         return
     from cnllm.registry.data_rules import DataFile, data_faults
 
@@ -85,30 +97,30 @@ def _file_faults(document: Document) -> Iterator[Fault]:
     yield from data_faults(document.data)
 
 
-def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Fault]:
+def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for everything in `data` that `cls` does not allow."""
     name = dotted_path(path) or "the file"
     if type(data) is not dict:
-        yield Fault(path, f"{name} must be a table, not {_type_name(data)}")
+        yield ValueProblem(path, f"{name} must be a table, not {_type_name(data)}")
         return
     fields = _fields(cls)
     for key, value in data.items():
         key_path = [*path, key]
         if key not in fields:
-            yield Fault(
+            yield ValueProblem(
                 key_path, f"{name} has no flag '{key}'{_misplaced(key_path, cls) or _suggest_flag(key_path, cls)}"
             )
-        elif cls is File and key == "models" and type(value) is dict:
+        elif cls is RegistryFile and key == "models" and type(value) is dict:
             for model, table in value.items():
                 if "/" in model:
                     yield from _check_value(table, Table, [*key_path, model])
                 else:
                     yield unnamed_model(model, table)
-        elif cls is File and key == "sources" and type(value) is dict:
+        elif cls is RegistryFile and key == "sources" and type(value) is dict:
             for source, table in value.items():
                 if type(table) is str:
                     form = '"HOW DAY URL PATH", such as "docs 2026-11-20 https://example.org/docs"'
-                    yield Fault([*key_path, source], f"sources.{source} must be a table or {form}")
+                    yield ValueProblem([*key_path, source], f"sources.{source} must be a table or {form}")
                 else:
                     yield from _check_value(table, Source, [*key_path, source])
         elif cls is Table and key in ("on", "when", "families"):
@@ -117,20 +129,20 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Faul
             for flag in value:
                 yield from _check_value(flag, str, key_path) if type(flag) is not str else _check_unset(flag, key_path)
         else:
-            yield from _check_value(value, Call if fields[key].name == "call" else fields[key].type, key_path)
+            yield from _check_value(value, CallFlags if fields[key].name == "call" else fields[key].type, key_path)
             if (use := about(fields[key].type).get("path")) is not None:
                 yield from _check_paths(value, key_path, written=use == "write")
             if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
-                yield Fault(
+                yield ValueProblem(
                     key_path,
                     f"{dotted_path(key_path)} holds a value that is not a name of an environment variable; a key "
                     "itself does not belong here",
                 )
     for key, field in fields.items():
         if field.required and key not in data:
-            yield Fault(path, f"{name} lacks '{key}'")
-    if cls is Citation and "url" in data:
-        yield from (Fault(path, f"{name} lacks '{key}'") for key in ("seen", "how") if key not in data)
+            yield ValueProblem(path, f"{name} lacks '{key}'")
+    if cls is SourceFacts and "url" in data:
+        yield from (ValueProblem(path, f"{name} lacks '{key}'") for key in ("seen", "how") if key not in data)
     yield from _check_markers(data, cls, path)
 
 
@@ -140,7 +152,7 @@ def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(cls)}
 
 
-def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[Fault]:
+def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[ValueProblem]:
     """Yield (path, fault) for the paths in a value that name nothing."""
     if type(value) is dict:
         for key, inner in value.items():
@@ -148,22 +160,22 @@ def _check_paths(value: Any, path: list[str], *, written: bool) -> Iterator[Faul
         return
     for one in value if type(value) is list else [value]:
         if type(one) is str and (fault := path_fault(one, written=written)) is not None:
-            yield Fault(path, f"{dotted_path(path)}: '{one}' is not a path: {fault}")
+            yield ValueProblem(path, f"{dotted_path(path)}: '{one}' is not a path: {fault}")
 
 
-def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:
+def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for lists of markers that are empty or incomplete, and for tags without a partner."""
-    tags = data.get("tags") if cls is Reasoning else None
+    tags = data.get("tags") if cls is ReasoningFlags else None
     if type(tags) is list and (len(tags) % 2 or not all(tags[1::2])):
         message = f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
-        yield Fault([*path, "tags"], f'{message}; an opening tag that the model never writes is ""')
+        yield ValueProblem([*path, "tags"], f'{message}; an opening tag that the model never writes is ""')
     elif type(tags) is list and "" in tags and data.get("tags_at") in ("start", "anywhere"):
         message = f"{dotted_path([*path, 'tags_at'])} has no effect: a text whose opening tag is empty begins inside it"
-        yield Fault([*path, "tags_at"], message)
+        yield ValueProblem([*path, "tags_at"], message)
     if cls is Leak:
         for key in ("open", "close", "format", "parts"):
             if type(items := data.get(key)) is list and not (items and all(items)):
-                yield Fault([*path, key], f"{dotted_path([*path, key])} must hold something")
+                yield ValueProblem([*path, key], f"{dotted_path([*path, key])} must hold something")
         formats, parts = data.get("format"), data.get("parts")
         for grammar, keywords in _KEYWORDS.items():
             items = parts.get(grammar) if type(parts) is dict else parts
@@ -172,7 +184,7 @@ def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> 
                 and grammar in formats
                 and not (type(items) is list and len(items) == len(keywords))
             ):
-                yield Fault(path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]")
+                yield ValueProblem(path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]")
 
 
 def _may_be_variable(name: Any) -> bool:
@@ -183,7 +195,7 @@ def _may_be_variable(name: Any) -> bool:
     return name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64 and not is_key
 
 
-def _check_unset(flag: str, path: list[str]) -> Iterator[Fault]:
+def _check_unset(flag: str, path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for an item of `unset` that is not a flag."""
     kind: Any = Flags
     keys = unset_path(flag)
@@ -193,26 +205,26 @@ def _check_unset(flag: str, path: list[str]) -> Iterator[Fault]:
         fields = _fields(kind)
         if key not in fields:
             suggestion = _suggest_flag([*keys[:index], key], kind)
-            yield Fault(path, f"{dotted_path(path)}: there is no flag '{flag}'{suggestion}")
+            yield ValueProblem(path, f"{dotted_path(path)}: there is no flag '{flag}'{suggestion}")
             return
         kind = bare_type(fields[key].type)
 
 
-def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[Fault]:
+def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for the tables in `on`, `when` or `families`."""
     if type(value) is not dict:
-        yield Fault(path, f"{dotted_path(path)} must be a table, not {_type_name(value)}")
+        yield ValueProblem(path, f"{dotted_path(path)} must be a table, not {_type_name(value)}")
         return
     conditions: set[str] = set()
     for name, table in value.items():
         if key == "when":
             if canonical_condition(name) in conditions:
-                yield Fault([*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice")
+                yield ValueProblem([*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice")
             conditions.add(canonical_condition(name))
             atoms = {a for atom in ATOMS for a in (atom, f"no-{atom}")}
             for atom in name.split("+"):
                 if atom.strip() not in atoms:
-                    yield Fault(
+                    yield ValueProblem(
                         [*path, name],
                         f"{dotted_path(path)} knows no condition '{atom}'{did_you_mean(atom, atoms)}",
                     )
@@ -220,11 +232,11 @@ def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[Fault]:
             for option in _MODE_OPTIONS & set(call if type(call) is dict else ()):
                 option_path = [*path, name, "call", option]
                 message = f"{dotted_path(option_path)}: {option} decides the mode, so it cannot depend on one"
-                yield Fault(option_path, message)
+                yield ValueProblem(option_path, message)
         yield from _check_table(table, Flags if key == "when" else Table, [*path, name])
 
 
-def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
+def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[ValueProblem]:
     """Yield (path, fault) for a value that its type does not allow."""
     kind = bare_type(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
@@ -244,7 +256,7 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
         yield from _check_value(value, lists[0], path)
     elif type(value) is str and Param in args and value in _STATE_WORDS:
         message = f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
-        yield Fault(path, message)
+        yield ValueProblem(path, message)
     else:
         try:
             msgspec.convert(value, kind)
@@ -252,7 +264,9 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
             excerpt = "…" if {"headers", "auth"} & set(path) else _excerpt(value)  # the value may be a password
             is_secret = excerpt == "…"
             meant = None if is_secret else corrected_value(value, kind)
-            yield Fault(path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=meant)
+            yield ValueProblem(
+                path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=meant
+            )
 
 
 def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
@@ -306,7 +320,7 @@ def _struct(kind: Any) -> type[Struct] | None:
 def _misplaced(path: list[str], cls: type[Struct]) -> str:
     """Return where a key belongs that stands below the head of another table; "" where it does not."""
     *tables, key = path
-    if cls is not File and tables and key in _fields(File) and key not in ("models", "providers"):
+    if cls is not RegistryFile and tables and key in _fields(RegistryFile) and key not in ("models", "providers"):
         return ": it belongs at the top of the file, above the first table in brackets"
     if cls is not Table and len(tables) > 2 and tables[0] in ("providers", "models") and key in _fields(Table):
         return f": it belongs to [{dotted_path(tables[:2])}], above [{dotted_path(tables)}]"
@@ -349,37 +363,39 @@ _PATHS = re.compile(r"/(?:chat/completions|messages|responses|models|completions
 _LOCAL = re.compile(r"(?:localhost|127\.|0\.0\.0\.0|192\.168\.|10\.|\[?::1)")
 
 
-def value_faults(data: dict[str, Any]) -> Iterator[Fault]:
+def value_faults(data: dict[str, Any]) -> Iterator[ValueProblem]:
     """Yield the faults of values in a file's data."""
     schema = data.get("schema")
     if type(schema) is int and schema != SCHEMA:
-        yield Fault(["schema"], f"schema = {schema}; this program reads schema {SCHEMA}", meant=SCHEMA)
+        yield ValueProblem(["schema"], f"schema = {schema}; this program reads schema {SCHEMA}", meant=SCHEMA)
     yield from _walk(data, [])
 
 
-def _walk(table: dict[str, Any], path: list[str]) -> Iterator[Fault]:
+def _walk(table: dict[str, Any], path: list[str]) -> Iterator[ValueProblem]:
     for key, value in table.items():
         if type(value) is dict:
             yield from _walk(value, [*path, key])
         elif key == "base_url" and type(value) is str:
             yield from _url_faults(value, [*path, key], has_path="path" in table)
         elif path and path[-1] in ("limits", "price") and type(value) in (int, float) and value < 0:
-            yield Fault([*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=-value)
+            yield ValueProblem(
+                [*path, key], f"{dotted_path([*path, key])} = {value}; it cannot be negative", meant=-value
+            )
 
 
-def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[Fault]:
+def _url_faults(url: str, path: list[str], *, has_path: bool) -> Iterator[ValueProblem]:
     name = dotted_path(path)
     if not re.match(r"https?://", url, re.IGNORECASE):
         scheme = "http" if _LOCAL.match(url) else "https"
         bare = url.removeprefix("//")
         meant = f"{scheme}://{bare}" if "://" not in url and "@" not in url else None
-        yield Fault(path, f"{name} does not begin with http:// or https://", meant=meant)
+        yield ValueProblem(path, f"{name} does not begin with http:// or https://", meant=meant)
     elif (match := _PATHS.search(url)) and not has_path:
         meant = url[: match.start()] if "@" not in url else None
-        yield Fault(path, f"{name} ends with {match[0]}, which cnllm adds to each request", meant=meant)
+        yield ValueProblem(path, f"{name} ends with {match[0]}, which cnllm adds to each request", meant=meant)
 
 
-def unnamed_model(name: str, table: Any) -> Fault:
+def unnamed_model(name: str, table: Any) -> ValueProblem:
     """Return the fault of a model whose name has no provider: its head lacks quotes, or the provider."""
     keys = [name]
     flags = _fields(Table).keys()
@@ -390,4 +406,4 @@ def unnamed_model(name: str, table: Any) -> Fault:
     provider, _, rest = id.partition(".")
     is_dotted = len(keys) > 1 and not rest[:1].isdigit()
     meant = f'[models."{provider}/{rest}"]' if is_dotted else f'[models."PROVIDER/{id}"]'
-    return Fault(["models", name], f'models.{id}: a model is named "provider/id", in quotes', corrected=meant)
+    return ValueProblem(["models", name], f'models.{id}: a model is named "provider/id", in quotes', corrected=meant)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.describe import Base, flag
 from cnllm.registry.flags.endpoint import Status
-from cnllm.registry.problem import Fault
+from cnllm.registry.problem import ValueProblem
 
 __all__ = [
     "INPUT_KINDS",
@@ -100,25 +100,27 @@ class DataFile(Base, frozen=True):
     models: Annotated[dict[str, DataModel] | None, flag('The models, by "provider/id-on-the-wire".')] = None
 
 
-def data_faults(data: dict[str, Any]) -> Iterator[Fault]:
+def data_faults(data: dict[str, Any]) -> Iterator[ValueProblem]:
     """Yield the values of a data file that have the right type and cannot be meant."""
     serial = _table(data, "release").get("serial")
     if type(serial) is int and not 0 < serial <= MAX_LIMIT:
-        yield Fault(["release", "serial"], f"release.serial = {serial}; it is a number from 1")
+        yield ValueProblem(["release", "serial"], f"release.serial = {serial}; it is a number from 1")
     for name, table in _table(data, "models").items():
         path = ["models", name]
         if not MODEL_NAME.match(name):
-            yield Fault(path, f"models.{name!a}: no model has such a name in a data file")
+            yield ValueProblem(path, f"models.{name!a}: no model has such a name in a data file")
         for key, most in (("limits", MAX_LIMIT), ("price", MAX_PRICE)):
             for flag_name, value in _table(table, key).items():
                 if type(value) in (int, float) and not is_amount(value, most, zero=key == "price"):
-                    yield Fault([*path, key, flag_name], f"{key}.{flag_name} = {value}; no model has such a value")
+                    yield ValueProblem(
+                        [*path, key, flag_name], f"{key}.{flag_name} = {value}; no model has such a value"
+                    )
         use = _table(table, "status").get("use")
         if type(use) is str and not MODEL_NAME.match(use):
-            yield Fault([*path, "status", "use"], "status.use is not a name of a model")
+            yield ValueProblem([*path, "status", "use"], "status.use is not a name of a model")
         currency = _table(table, "price").get("currency")
         if type(currency) is str and not re.fullmatch("[A-Z]{3}", currency):
-            yield Fault([*path, "price", "currency"], "price.currency is an ISO 4217 code")
+            yield ValueProblem([*path, "price", "currency"], "price.currency is an ISO 4217 code")
 
 
 def is_amount(value: float, most: float, *, zero: bool) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 
-__all__ = ["Fault", "Problem", "did_you_mean", "dotted_path", "problem_from_error", "write_hint"]
+__all__ = ["Problem", "ValueProblem", "did_you_mean", "dotted_path", "problem_from_error", "write_hint"]
 
 _WRITE = "write: "
 
@@ -55,7 +55,7 @@ def dotted_path(path: list[str]) -> str:
     return ".".join(f'"{k}"' if "/" in k or "." in k or "+" in k else k for k in path)
 
 
-class Fault(NamedTuple):
+class ValueProblem(NamedTuple):
     """The path of a value, what is wrong with it, and, where that is known, the value or the line that was meant."""
 
     path: list[str]

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from cnllm.registry.flags import Reasoning
+from cnllm.registry.flags import ReasoningFlags
 
 __all__ = ["BOTH", "form", "is_replayed", "place", "text_place"]
 
 BOTH = "details-and-field"
 
 
-def is_replayed(rules: Reasoning | None) -> bool:
+def is_replayed(rules: ReasoningFlags | None) -> bool:
     """Whether reasoning goes back at all. Where the endpoint's demand is unknown, none does."""
     return rules is not None and rules.replay not in (None, "never", "unknown")
 
 
-def form(rules: Reasoning) -> str:
+def form(rules: ReasoningFlags) -> str:
     """Return the form in which reasoning goes back: a value of `replay_as`."""
     return rules.replay_as or rules.shape or "field"
 
 
-def place(rules: Reasoning) -> str | None:
+def place(rules: ReasoningFlags) -> str | None:
     """Return the key under which reasoning goes back; None where no key is known."""
     return rules.replay_field or (rules.fields[0] if rules.fields else None)
 
 
-def text_place(rules: Reasoning) -> str | None:
+def text_place(rules: ReasoningFlags) -> str | None:
     """Return the key that must hold reasoning which goes back: of two keys, the one of the text."""
     return rules.fields[0] if form(rules) == BOTH and rules.fields else place(rules)

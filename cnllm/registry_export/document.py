@@ -23,7 +23,7 @@ from cnllm.registry.model import Fact, Model
 from cnllm.registry.registry import Registry
 from cnllm.registry_files.schema import tidy
 
-__all__ = ["Document", "build_document", "document_schema", "encode_document", "licenses", "value_reference"]
+__all__ = ["ExportDocument", "build_document", "document_schema", "encode_document", "licenses", "value_reference"]
 
 FORMAT = "1.0.0"  # semantic: a reader of 1.x reads every 1.y
 UNKNOWN: Literal["unknown"] = "unknown"
@@ -62,23 +62,23 @@ class FlagInfo(Struct, frozen=True):
     schema: dict[str, Any]
 
 
-class Part(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class FactTable(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A table: facts by flag, and the flags of the tables below it that do not hold."""
 
     facts: dict[str, ExportFact]
     without: list[str] = []
 
 
-class Family(Part, frozen=True, kw_only=True):
+class Family(FactTable, frozen=True, kw_only=True):
     """A family: what belongs to its weights, on every server. `match`: patterns of the ids."""
 
     match: list[str]
 
 
-class Endpoint(Part, frozen=True, omit_defaults=True, kw_only=True):
+class WirePart(FactTable, frozen=True, omit_defaults=True, kw_only=True):
     """A provider on one wire, with a part for each family that it serves in its own way."""
 
-    families: dict[str, Part] = {}
+    families: dict[str, FactTable] = {}
 
 
 class Provider(Struct, frozen=True):
@@ -86,10 +86,10 @@ class Provider(Struct, frozen=True):
 
     title: str
     described: bool
-    wires: dict[str, Endpoint]
+    wires: dict[str, WirePart]
 
 
-class ExportModel(Part, frozen=True, omit_defaults=True, kw_only=True):
+class ExportModel(FactTable, frozen=True, omit_defaults=True, kw_only=True):
     """A model: its difference on its own wire, and in `wires` that on others. `can` is derived from the facts."""
 
     provider: str
@@ -99,10 +99,10 @@ class ExportModel(Part, frozen=True, omit_defaults=True, kw_only=True):
     status: Literal["current", "preview", "retired", "unknown"]
     described: bool
     can: dict[str, bool | Literal["unknown"]]
-    wires: dict[str, Part] = {}
+    wires: dict[str, FactTable] = {}
 
 
-class Document(Struct, frozen=True, kw_only=True):
+class ExportDocument(Struct, frozen=True, kw_only=True):
     """The registry. `format` is the version of this form; `version` that of cnllm, with a digest of the data."""
 
     schema_file: str = field(name="$schema", default="registry-export.schema.json")
@@ -114,7 +114,7 @@ class Document(Struct, frozen=True, kw_only=True):
     sources: dict[str, ExportSource]
     values: dict[str, Any]
     flags: dict[str, FlagInfo]
-    wires: dict[str, Part]
+    wires: dict[str, FactTable]
     families: dict[str, Family]
     providers: dict[str, Provider]
     models: dict[str, ExportModel]
@@ -128,19 +128,19 @@ def licenses() -> dict[str, str]:
 
 def document_schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **tidy(msgspec.json.schema(Document))}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **tidy(msgspec.json.schema(ExportDocument))}
 
 
-def value_reference(document: Document, value: Any) -> str | None:
+def value_reference(document: ExportDocument, value: Any) -> str | None:
     """Return the name of a long value among those of the document; None for any other."""
     name = _name(_text(value))
     return name if name in document.values else None
 
 
-def encode_document(document: Document) -> bytes:
+def encode_document(document: ExportDocument) -> bytes:
     """Return the document as JSON: keys in order, and a line for each entry, so that two versions can be compared."""
     parts: list[bytes] = []
-    for member in fields(Document):
+    for member in fields(ExportDocument):
         value = getattr(document, member.name)
         text = _text(value)
         if isinstance(value, dict):
@@ -149,7 +149,7 @@ def encode_document(document: Document) -> bytes:
     return b"{\n" + b",\n".join(parts) + b"\n}\n"
 
 
-def build_document(registry: Registry, *, catalogue: bool = False, providers: Collection[str] = ()) -> Document:
+def build_document(registry: Registry, *, catalogue: bool = False, providers: Collection[str] = ()) -> ExportDocument:
     """Return the document of a registry, with the catalogue if that is asked for, of these providers or of all."""
     tables = _Tables()
     described, names = set(registry.names()), registry.names(catalogue=catalogue)
@@ -161,18 +161,18 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
     unlisted = {name: _rows(registry, tables, f"{name}/{_UNLISTED}") for name in origins}
     models = {name: _rows(registry, tables, name) for name in names}
     # a model may have a wire of its own, which its provider does not have for others
-    endpoints = {(model.provider, wire): Part(facts={}) for model, rows in models.values() for wire in rows}
+    endpoints = {(model.provider, wire): FactTable(facts={}) for model, rows in models.values() for wire in rows}
     for name, (_, rows) in unlisted.items():
         endpoints |= {(name, wire): tables.difference(tables.wires[wire], wire, row) for wire, row in rows.items()}
-    shared: dict[tuple[str, str, str], tuple[Part, dict[str, ExportFact]]] = {}
+    shared: dict[tuple[str, str, str], tuple[FactTable, dict[str, ExportFact]]] = {}
 
-    def own_part(model: Model, family: str, wire: str, row: _Row) -> Part:
+    def own_part(model: Model, family: str, wire: str, row: _Row) -> FactTable:
         key = (model.provider, wire, family)
         if key not in shared:
             under = {**tables.wires[wire], **tables.families.get(family, {})}
             under = _over(under, endpoints[model.provider, wire])
             facts = {flag: fact for flag, fact in tables.parts.get(key, {}).items() if under.get(flag) is not fact}
-            shared[key] = Part(facts=dict(sorted(facts.items()))), {**under, **facts}
+            shared[key] = FactTable(facts=dict(sorted(facts.items()))), {**under, **facts}
         return tables.difference(shared[key][1], wire, row)
 
     out: dict[str, ExportModel] = {}
@@ -195,14 +195,14 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
             without=own.without,
             wires=parts,
         )
-    document = Document(
+    document = ExportDocument(
         version=VERSION,
         read=max((source.seen for source in tables.sources.values() if source.seen != UNKNOWN), default=UNKNOWN),
         licenses=licenses(),
         sources=tables.sources,
         values=tables.values,
         flags=dict(_vocabulary(registry)),
-        wires={wire: Part(facts=facts) for wire, facts in tables.wires.items()},
+        wires={wire: FactTable(facts=facts) for wire, facts in tables.wires.items()},
         families={
             name: Family(match=patterns, facts=tables.families.get(name, {}))
             for name, patterns in registry.families.items()
@@ -212,7 +212,7 @@ def build_document(registry: Registry, *, catalogue: bool = False, providers: Co
                 title=unlisted[name][0].flags.title or name,
                 described=described,
                 wires={
-                    wire: Endpoint(
+                    wire: WirePart(
                         facts=endpoints[name, wire].facts,
                         without=endpoints[name, wire].without,
                         families={
@@ -281,12 +281,12 @@ class _Tables:
         known = frozenset(flags)
         return _Row(own, self._flags.setdefault(known, known))
 
-    def difference(self, under: Mapping[str, ExportFact], wire: str, row: _Row) -> Part:
+    def difference(self, under: Mapping[str, ExportFact], wire: str, row: _Row) -> FactTable:
         """Return the table that makes the row of `under`."""
         base = self.wires[wire]
         facts = ((flag, row.facts.get(flag) or base[flag]) for flag in sorted(row.flags))
         own = {flag: fact for flag, fact in facts if under.get(flag) is not fact}
-        return Part(facts=own, without=sorted(under.keys() - row.flags))
+        return FactTable(facts=own, without=sorted(under.keys() - row.flags))
 
     def _fact(self, said: Fact) -> ExportFact:
         value = said.value
@@ -331,7 +331,7 @@ def _rows(registry: Registry, tables: _Tables, name: str) -> tuple[Model, dict[s
     }
 
 
-def _over(under: Mapping[str, ExportFact], part: Part) -> dict[str, ExportFact]:
+def _over(under: Mapping[str, ExportFact], part: FactTable) -> dict[str, ExportFact]:
     """Return the facts of a table over those below it."""
     return {**{flag: fact for flag, fact in under.items() if flag not in part.without}, **part.facts}
 

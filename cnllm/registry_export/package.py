@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
-from cnllm.registry_export.document import Document, document_schema, encode_document
+from cnllm.registry_export.document import ExportDocument, document_schema, encode_document
 
 __all__ = ["package_files"]
 
@@ -15,7 +15,7 @@ _FILES = ("index.js", "index.d.ts", "data.js", "data.d.ts", "README.md")
 _TYPES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
-def package_files(document: Document) -> Iterator[tuple[str, bytes]]:
+def package_files(document: ExportDocument) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file."""
     folder = resources.files(__package__).joinpath("npm")
     for name in _FILES:
@@ -32,7 +32,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _manifest(document: Document) -> dict[str, Any]:
+def _manifest(document: ExportDocument) -> dict[str, Any]:
     entry = {"types": "./index.d.ts", "default": "./index.js"}
     return {
         "name": "cnllm-registry",
@@ -51,7 +51,7 @@ def _manifest(document: Document) -> dict[str, Any]:
     }
 
 
-def _values(document: Document) -> str:
+def _values(document: ExportDocument) -> str:
     """Return the type of each flag's known value, with its meaning."""
     lines = ["/** The type of each flag's value, where it is known. */", "export interface Values {"]
     for flag, info in sorted(document.flags.items()):

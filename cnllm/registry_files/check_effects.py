@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cnllm.errors import CnllmError
-from cnllm.registry.flags import Reasoning
+from cnllm.registry.flags import ReasoningFlags
 from cnllm.registry.merge import find_path
 from cnllm.registry.problem import Problem, dotted_path
 
@@ -36,7 +36,7 @@ def effect_problems(document: Document, registry: Registry) -> Iterator[Problem]
                     yield Problem(document.label, document.line(where), message)
                 model = _model(section, name, wire, registry)
                 protocol = wire or ("" if model is None else model.protocol)
-                rules = None if model is None else model.flags.reasoning or Reasoning()
+                rules = None if model is None else model.flags.reasoning or ReasoningFlags()
                 for flag, reason in _no_effects(flags, rules, registry._layers.unread(protocol)):
                     where = [*path, *flag.split(".")]
                     message = f"{dotted_path(where)} has no effect on {protocol}: {reason}"
@@ -62,7 +62,9 @@ def _model(section: str, name: str, wire: str | None, registry: Registry) -> Mod
         return None  # another check names the reason
 
 
-def _no_effects(flags: dict[str, Any], rules: Reasoning | None, unread: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _no_effects(
+    flags: dict[str, Any], rules: ReasoningFlags | None, unread: dict[str, str]
+) -> Iterator[tuple[str, str]]:
     """Yield (flag, reason) for the flags of a table that do nothing; `rules` are the model's for reasoning."""
     for flag, reason in unread.items():
         if find_path(flags, flag.split(".")) is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.registry.flags import Call, File, Flags, Table
+from cnllm.registry.flags import CallFlags, Flags, RegistryFile, Table
 from cnllm.registry.model import ATOMS
 
 __all__ = ["json_schema", "tidy"]
@@ -18,8 +18,8 @@ __all__ = ["json_schema", "tidy"]
 
 def json_schema() -> dict[str, Any]:
     """Return the schema, generated from the classes in `cnllm.registry.flags`."""
-    (top,), parts = msgspec.json.schema_components([File], ref_template="#/$defs/{name}")
-    parts |= msgspec.json.schema_components([Call, Flags, Table], ref_template="#/$defs/{name}")[1]
+    (top,), parts = msgspec.json.schema_components([RegistryFile], ref_template="#/$defs/{name}")
+    parts |= msgspec.json.schema_components([CallFlags, Flags, Table], ref_template="#/$defs/{name}")[1]
     table: dict[str, Any] = parts["Table"]["properties"]
     for key, name in (("on", "Table"), ("when", "Flags"), ("families", "Table")):
         table[key] = {
@@ -29,11 +29,11 @@ def json_schema() -> dict[str, Any]:
         }
     for name in ("Flags", "Table"):
         call = parts[name]["properties"]["call"]
-        parts[name]["properties"]["call"] = {"description": call["description"], "$ref": "#/$defs/Call"}
-    parts["File"]["properties"]["sources"]["anyOf"][0]["additionalProperties"] = {
+        parts[name]["properties"]["call"] = {"description": call["description"], "$ref": "#/$defs/CallFlags"}
+    parts["RegistryFile"]["properties"]["sources"]["anyOf"][0]["additionalProperties"] = {
         "anyOf": [{"$ref": "#/$defs/Source"}, {"type": "string", "pattern": r"^[a-z]+ \d{4}-\d\d-\d\d \S+( \S+)?$"}]
     }
-    parts["Citation"]["dependentRequired"] = {"url": ["seen", "how"]}  # it stands for itself
+    parts["SourceFacts"]["dependentRequired"] = {"url": ["seen", "how"]}  # it stands for itself
     atom = f"(no-)?({'|'.join(ATOMS)})"
     table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}
     return {

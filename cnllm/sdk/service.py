@@ -28,7 +28,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import Steps, keep_turn, restored_request
-from cnllm.gateway.store import Store, open_store
+from cnllm.gateway.store import StateStore, open_store
 from cnllm.protocols import server_api
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.delivered import Diverged
@@ -52,7 +52,7 @@ _LEAST_SECONDS = 0.001
 
 
 @functools.cache
-def process_store() -> Store:
+def process_store() -> StateStore:
     """Return the store that all clients of this process share."""
     return open_store(None)
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get, set_value
-from cnllm.registry.flags import Flags, Reasoning
+from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import BOTH, form
 from cnllm.simulator.chat_paths import place_choice, place_message
@@ -130,7 +130,7 @@ def _steps(text: str, *, cumulative: bool) -> Iterator[str]:
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def _shape(reasoning: Reasoning | None) -> _Shape:
+def _shape(reasoning: ReasoningFlags | None) -> _Shape:
     if reasoning is None:
         return _Shape("none")
     if reasoning.shape == "content-parts" and reasoning.part:

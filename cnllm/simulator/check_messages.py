@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Patch, Reasoning
+from cnllm.registry.flags import Patch, ReasoningFlags
 from cnllm.registry.reasoning_form import BOTH, form, is_replayed, place, text_place
 from cnllm.schemas import whole_matcher
 from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
@@ -259,12 +259,12 @@ def _reasoning(context: RequestContext) -> Iterator[Violation]:
                 yield Violation("reasoning-sent", message, param=f"messages[{index}].{field}", index=index)
 
 
-def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
+def _demands_reasoning(context: RequestContext, rules: ReasoningFlags) -> bool:
     """Whether the endpoint refuses a message without its reasoning. Not if the registry allows to omit it."""
     return "reasoning-missing" in context.worded or (context.strict and rules.if_missing not in (None, "omit"))
 
 
-def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
+def _forbidden_fields(context: RequestContext, rules: ReasoningFlags) -> list[str]:
     """Return the fields of reasoning, except the one in which it is sent back; none where replay is unknown."""
     if rules.replay == "unknown":
         return []
@@ -274,7 +274,7 @@ def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
     return [f for f in rules.fields or [] if not takes_fields or f not in (place(rules), text_place(rules))]
 
 
-def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int]:
+def _turns_with_reasoning(context: RequestContext, rules: ReasoningFlags) -> list[int]:
     """Return the indexes of messages that must carry their reasoning.
 
     Under `always` a message with calls must carry it in any case, and the others if any of them does: a history without
@@ -297,7 +297,7 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
             return []
 
 
-def _has_part(turn: ParsedMessage, rules: Reasoning) -> bool:
+def _has_part(turn: ParsedMessage, rules: ReasoningFlags) -> bool:
     """Whether a message has a part of reasoning, with the form in which the endpoint writes it."""
     content = turn.wire.get("content")
     parts = [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
@@ -305,7 +305,7 @@ def _has_part(turn: ParsedMessage, rules: Reasoning) -> bool:
     return bool(values) and all(isinstance(value, str if rules.part_form == "text" else list) for value in values)
 
 
-def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
+def _has_reasoning(turn: ParsedMessage, rules: ReasoningFlags) -> bool:
     """Whether a message carries its reasoning, in the form that the endpoint requires."""
     path = text_place(rules)
     value = get(turn.wire, path) if path else None

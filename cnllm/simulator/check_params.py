@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
-from cnllm.registry.flags import LEVELS, Budget, Flags, Param, Reasoning
+from cnllm.registry.flags import LEVELS, BudgetFlags, Flags, Param, ReasoningFlags
 from cnllm.simulator.request import input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
 from cnllm.simulator.violations import RequestContext, Violation
 
@@ -115,7 +115,7 @@ def reasoning_violations(context: RequestContext) -> Iterator[Violation]:
         yield from _budget(context, reasoning, reasoning.budget, reasoning.budget.at)
 
 
-def _effort(context: RequestContext, reasoning: Reasoning) -> Iterator[Violation]:
+def _effort(context: RequestContext, reasoning: ReasoningFlags) -> Iterator[Violation]:
     effort = reasoning.effort
     if effort is None or not effort.at or (effort_word := get(context.body, effort.at)) is None:
         return
@@ -134,7 +134,7 @@ def _effort(context: RequestContext, reasoning: Reasoning) -> Iterator[Violation
         yield Violation("param", message, param=effort.at, value=effort_word)
 
 
-def _budget(context: RequestContext, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Violation]:
+def _budget(context: RequestContext, reasoning: ReasoningFlags, budget: BudgetFlags, path: str) -> Iterator[Violation]:
     tokens = get(context.body, path)
     if tokens is None:
         return
@@ -166,7 +166,7 @@ _BOUNDS = (
 )
 
 
-def _bound_problem(rule: Param | Budget, value: Any) -> str | None:
+def _bound_problem(rule: Param | BudgetFlags, value: Any) -> str | None:
     """Return the bound that a value breaks, in words, or None."""
     own = {name: bound for name, *_ in _BOUNDS if (bound := getattr(rule, name, None)) is not None}
     bounds = [(own[name], breaks, words) for name, breaks, words in _BOUNDS if name in own]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from cnllm.protocols import server_codec
-from cnllm.registry.flags import Flags, Refusal
+from cnllm.registry.flags import Flags, RefusalWords
 from cnllm.registry.model import Model
 from cnllm.simulator import check_messages
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
@@ -69,7 +69,7 @@ def check_key(model: Model, headers: Mapping[str, str]) -> ErrorResponse | None:
     return None if violation is None else error_response(violation, refusals_of(model.flags), model)
 
 
-def error_response(violation: Violation, refusals: list[Refusal], model: Model | None = None) -> ErrorResponse:
+def error_response(violation: Violation, refusals: list[RefusalWords], model: Model | None = None) -> ErrorResponse:
     """Format a violation: as the first refusal of its kind, else as the wire's plain error object."""
     for refusal in refusals:
         if refusal.on == violation.on:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import LEVELS, Flags, Reasoning
+from cnllm.registry.flags import LEVELS, Flags, ReasoningFlags
 from cnllm.simulator.command_tools import command_tool, own_words, with_harmless_command
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
@@ -210,7 +210,7 @@ def _schema_in_text(text: str) -> dict[str, Any] | None:
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def _reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str, step: str) -> str:
+def _reasoning_text(reasoning: ReasoningFlags | None, body: dict[str, Any], start: str, step: str) -> str:
     """Return `start` and further steps: more for a higher effort or a larger budget, within the budget."""
     budget = reasoning.budget if reasoning is not None else None
     tokens = get(body, budget.at) if budget is not None and budget.at else None
@@ -221,7 +221,7 @@ def _reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: st
     return "".join(split_pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
 
 
-def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:
+def _effort_steps(reasoning: ReasoningFlags | None, body: dict[str, Any]) -> int:
     effort = reasoning.effort if reasoning is not None else None
     word = get(body, effort.at) if effort is not None and effort.at else None
     if effort is None or not isinstance(word, str):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.jsonpath import contains, get, leaves
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags, Reasoning
+from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.model import Model, conditions
 from cnllm.simulator.tokenize import split_pieces
 
@@ -133,7 +133,7 @@ def flags_for(model: Model, request: ParsedRequest) -> tuple[Flags, bool | None]
     return model.flags_for(conditions(reasoning=thinks, **atoms)), thinks
 
 
-def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | None:
+def is_thinking(reasoning: ReasoningFlags | None, body: dict[str, Any]) -> bool | None:
     """Whether the model thinks, by the body and the model's default. None if neither decides it."""
     if reasoning is None:
         return None
@@ -146,7 +146,7 @@ def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | Non
     return None if reasoning.default is None else reasoning.default == "on"
 
 
-def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+def turns_reasoning_off(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool:
     """Whether the body turns reasoning off: by its patch, or by an effort or a budget of nothing.
 
     If the flags declare no patch for off, another value at a path of the patch for on counts too.
@@ -165,7 +165,7 @@ def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     return type(actual) is int and actual == 0
 
 
-def turns_reasoning_on(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+def turns_reasoning_on(reasoning: ReasoningFlags, body: dict[str, Any]) -> bool:
     """Whether the body turns reasoning on: by its patch, an effort or a budget."""
     if reasoning.on is not None and reasoning.on.set and contains(body, reasoning.on.set):
         return True

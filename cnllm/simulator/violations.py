@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.registry.flags import Flags, Refusal
+from cnllm.registry.flags import Flags, RefusalWords
 from cnllm.registry.model import Model
 from cnllm.simulator.request import ParsedRequest
 
@@ -61,6 +61,6 @@ class Violation(Struct, frozen=True):
     choice: str | None = None
 
 
-def refusals_of(flags: Flags) -> list[Refusal]:
+def refusals_of(flags: Flags) -> list[RefusalWords]:
     """Return the endpoint's own words of refusal."""
     return (flags.simulator.refusals if flags.simulator is not None else None) or []

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.config import redact
-from cnllm.store.records import Failure, PrefixRecord, bill_column, price_column
+from cnllm.store.records import PrefixRecord, TurnError, bill_column, price_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Cost, Note, Usage
 
@@ -40,7 +40,7 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     cost: Cost | None = None
     seconds: float = 0.0
-    error: Failure | None = None
+    error: TurnError | None = None
     notes: Sequence[Note] = ()
     registry: str = ""
     reply_id: str | None = None

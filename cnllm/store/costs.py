@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from cnllm.errors import ERRORS, EndpointError
-from cnllm.store.records import Failure, stored_cost, sum_by_currency
+from cnllm.store.records import TurnError, stored_cost, sum_by_currency
 from cnllm.store.text import as_text, from_json
 from cnllm.types import Cost, Note, Usage
 from cnllm.types.totals import UNKNOWN_REQUEST
@@ -168,7 +168,7 @@ def _sums(turns: list[_TurnCost]) -> list[Cost]:
 
 def _is_free(error: object) -> bool:
     """Whether a turn ended with an error that no endpoint charges."""
-    failure = _decode(error, Failure)
+    failure = _decode(error, TurnError)
     if failure is None or failure.charged:
         return False
     return failure.type in _FREE or (failure.charged is False and failure.type not in _ANSWERED)

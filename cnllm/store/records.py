@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConversationSummary",
-    "Failure",
     "Origin",
     "PrefixRecord",
     "RecordedConversation",
     "RecordedTurn",
     "SearchHit",
     "State",
+    "TurnError",
     "bill_column",
     "price_column",
     "state_of",
@@ -40,7 +40,7 @@ Origin = Literal["endpoint", "simulated", "replayed"]
 """The source of the answer."""
 
 
-class Failure(Struct, frozen=True, omit_defaults=True):
+class TurnError(Struct, frozen=True, omit_defaults=True):
     """The error of a turn. `charged`: whether the endpoint may charge it; null is what errors of its type say."""
 
     type: str
@@ -82,7 +82,7 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     cost: Cost | None = None
     seconds: float | None = None
-    error: Failure | None = None
+    error: TurnError | None = None
     notes: list[Note] = []
     incomplete: list[ToolCall] = []
     registry: str | None = None

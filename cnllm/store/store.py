@@ -218,7 +218,7 @@ class Store:
                 )
 
     def _turn(self, columns: Sequence[Any], *, exchanges: bool) -> RecordedTurn:
-        from cnllm.store.records import Failure, PrefixRecord, RecordedTurn, state_of
+        from cnllm.store.records import PrefixRecord, RecordedTurn, TurnError, state_of
         from cnllm.types import Note, ToolCall, Usage
 
         row = dict(zip(_COLUMNS, columns, strict=True))
@@ -236,7 +236,7 @@ class Store:
             usage=self._json(row["usage"], Usage, None, place, "the usage"),
             cost=self._cost(row["cost"], row["currency"], row["bill"], place),
             seconds=seconds if isinstance(seconds, int | float) else None,
-            error=self._json(row["error"], Failure, None, place, "the error"),
+            error=self._json(row["error"], TurnError, None, place, "the error"),
             notes=self._json(row["notes"], list[Note], [], place, "the notes"),
             incomplete=self._json(row["incomplete"], list[ToolCall], [], place, "the incomplete calls"),
             prefix=self._json(row["prefix"], PrefixRecord, None, place, "the prefix"),

@@ -11,7 +11,7 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
-from cnllm.store.records import Failure, bill_column
+from cnllm.store.records import TurnError, bill_column
 from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Cost, Message, Reply, ToolResult
 
@@ -169,10 +169,10 @@ def add_messages(
         )
 
 
-def _failure(error: BaseException) -> Failure:
+def _failure(error: BaseException) -> TurnError:
     """Return the record of an error."""
     charged = error.meaning.charged if isinstance(error, CnllmError) else None
-    return Failure(type(error).__name__, str(error), charged)
+    return TurnError(type(error).__name__, str(error), charged)
 
 
 def _cost_columns(cost: Cost | None) -> dict[str, str | None]:

@@ -357,7 +357,7 @@ def _end_after(parent: int) -> None:
 # ── Workers ──────────────────────────────────────────────────────────────────
 
 
-class Job(Protocol):
+class WorkerJob(Protocol):
     """Describe work that several processes do."""
 
     lock: threading.Lock
@@ -374,7 +374,7 @@ class Job(Protocol):
         """Forget a process that has ended."""
 
 
-def run_workers(job: Job, count: int, on_ready: Callable[[], None] | None = None) -> None:
+def run_workers(job: WorkerJob, count: int, on_ready: Callable[[], None] | None = None) -> None:
     """Run several processes, and replace those that die, until SIGTERM or SIGINT has ended all.
 
     Raises `CnllmError` where the workers end as soon as they start.
@@ -442,7 +442,7 @@ def run_workers(job: Job, count: int, on_ready: Callable[[], None] | None = None
         start()
 
 
-def _work(job: Job, mask: Iterable[int], report: int) -> NoReturn:
+def _work(job: WorkerJob, mask: Iterable[int], report: int) -> NoReturn:
     """Run a job in a worker, then end its process. `mask` are the signals to block until it can handle them."""
     status = 1
     try:

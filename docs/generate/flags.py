@@ -121,7 +121,7 @@ def _rows(struct: type[Struct], prefix: str = "") -> Iterator[Flag]:
         if _is_struct(kind) and kind is not PATCH:
             yield from _rows(kind, f"{name}.")
         elif name == CALL:
-            yield Flag((name,), _keys(flags.Call), text, flags.Call)
+            yield Flag((name,), _keys(flags.CallFlags), text, flags.CallFlags)
         else:
             structs = [one for one in _within(kind) if _is_struct(one) and one is not PATCH]
             yield Flag((OPEN.get(name, name),), _open(name, kind), text, structs[0] if structs else None)
@@ -233,10 +233,10 @@ def page() -> str:
         "precise ones, the nearest: the model's own, then the provider's, then the file's.",
         '`NAME = { backs = ["limits"], how = "code" }` says what differs; a list may hold both forms. In a '
         "small file a citation may name its own `url`, and then needs no entry in `[sources]`.",
-        _keys_table(flags.Citation),
+        _keys_table(flags.SourceFacts),
     ]
     parts += ["## What a table may hold besides", _keys_table(flags.Table, flags.Flags)]
-    parts += ["## A registry file", _keys_table(flags.File)]
+    parts += ["## A registry file", _keys_table(flags.RegistryFile)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -13,7 +13,7 @@ from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.text_tool_calls import text_call_filters
 from cnllm.engine.options import read_options
 from cnllm.protocols.pieces import ReasoningPiece, TextPiece
-from cnllm.registry.flags import Flags, Stream
+from cnllm.registry.flags import Flags, StreamFlags
 from cnllm.registry.model import Model
 
 from ..given import given, pack
@@ -33,7 +33,7 @@ def _models() -> tuple[tuple[Model, Flags], ...]:
 
 def _incremental(flags: Flags) -> Flags:
     return msgspec.structs.replace(
-        flags, stream=msgspec.structs.replace(flags.stream or Stream(), deltas="incremental")
+        flags, stream=msgspec.structs.replace(flags.stream or StreamFlags(), deltas="incremental")
     )
 
 

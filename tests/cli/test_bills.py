@@ -20,7 +20,7 @@ import pytest
 from cnllm.bills import built_in_exports
 from cnllm.registry.flags import Price
 from cnllm.store import Store
-from cnllm.store.records import Failure, price_column
+from cnllm.store.records import TurnError, price_column
 from cnllm.store.text import as_json
 from cnllm.types import Cost, Usage
 
@@ -46,7 +46,7 @@ def log(machine: Machine) -> Log:
         reply_id: str | None = None,
         reply_model: str | None = None,
         origin: str = "endpoint",
-        error: Failure | None = None,
+        error: TurnError | None = None,
     ) -> None:
         known = Cost(Decimal(cost), price.currency or "") if isinstance(cost, str) else cost
         with Store.open(machine.data / "conversations.db") as store, store.file.writing() as file:
@@ -457,12 +457,12 @@ def test_fees_in_rows_of_their_own_are_told(machine: Machine, log: Log) -> None:
 def test_failed_requests_count_where_the_endpoint_may_charge_them(machine: Machine, log: Log) -> None:
     known = Cost(Decimal(2), "CNY", complete=False, missing=("request",))
     log(DAY, MODEL, MILLION, known)
-    log(DAY, MODEL, None, None, error=Failure("RateLimited", "slow down"))
+    log(DAY, MODEL, None, None, error=TurnError("RateLimited", "slow down"))
     path = machine.file("cost.csv", COST_HEAD + costs(1, "3"))
     (row,) = against(machine, path, status=3)["rows"]
     assert (row["state"], row["ours"], row["calls"]) == ("different", "2", 1)
     assert row["causes"][0]["detail"] == "the log leaves out requests that were made again"
-    log(DAY, MODEL, None, None, error=Failure("RateLimited", "slow down", charged=True))
+    log(DAY, MODEL, None, None, error=TurnError("RateLimited", "slow down", charged=True))
     (row,) = against(machine, path, status=3)["rows"]
     assert row["calls"] == 2
     assert row["causes"][0]["detail"] == "the log does not know the cost of 1 call"

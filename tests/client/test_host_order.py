@@ -5,22 +5,30 @@ from collections import deque
 
 import pytest
 
-from cnllm.estimates.host_order import MOST_TURNS, Host, HostOrder, ReportedTurns, RouteState, Turn, order_hosts
+from cnllm.estimates.host_order import (
+    MOST_TURNS,
+    HostOrder,
+    HostRecord,
+    HostTurn,
+    ReportedTurns,
+    RouteState,
+    order_hosts,
+)
 
 
-def seen(turns: int, failed: int = 0, until: float = 1000.0, first: float | None = None) -> list[Turn]:
+def seen(turns: int, failed: int = 0, until: float = 1000.0, first: float | None = None) -> list[HostTurn]:
     """Turns of a host, one a second, those that failed evenly among them."""
     marks = [(number + 1) * failed // turns > number * failed // turns for number in range(turns)]
-    return [Turn(until - turns + number, "tool" if mark else "", first) for number, mark in enumerate(marks)]
+    return [HostTurn(until - turns + number, "tool" if mark else "", first) for number, mark in enumerate(marks)]
 
 
-def first_of(*hosts: Host, now: float = 1001.0, **options: object) -> str:
+def first_of(*hosts: HostRecord, now: float = 1001.0, **options: object) -> str:
     order = order_hosts(hosts, RouteState(credit=-1.0), now, **options)  # type: ignore[arg-type]
     return hosts[order.numbers[0]].name
 
 
 def test_without_turns_the_order_is_that_of_the_list() -> None:
-    order = order_hosts([Host("a"), Host("b"), Host("c")], RouteState(), 0.0)
+    order = order_hosts([HostRecord("a"), HostRecord("b"), HostRecord("c")], RouteState(), 0.0)
     assert order.numbers == (0, 1, 2)
     assert order.reason == "no other host is shown to be better"
     assert [str(score) for score in order.scores] == [f"{name}: no turns yet" for name in "abc"]
@@ -40,40 +48,40 @@ def test_without_turns_the_order_is_that_of_the_list() -> None:
         (seen(300, 300, until=-3000), seen(40, 8), "a"),  # more than an hour ago
     ],
 )
-def test_what_decides_and_what_does_not(a: list[Turn], b: list[Turn], first: str) -> None:
-    assert first_of(Host("a", a), Host("b", b)) == first
+def test_what_decides_and_what_does_not(a: list[HostTurn], b: list[HostTurn], first: str) -> None:
+    assert first_of(HostRecord("a", a), HostRecord("b", b)) == first
 
 
 def test_a_host_that_costs_less_and_is_no_worse_comes_first() -> None:
-    dear, cheap = Host("a", seen(60), None, 2.0), Host("b", seen(60), None, 1.0)
+    dear, cheap = HostRecord("a", seen(60), None, 2.0), HostRecord("b", seen(60), None, 1.0)
     assert first_of(dear, cheap) == "b"
-    assert first_of(dear, Host("b", seen(60, 30), None, 1.0)) == "a"
-    assert first_of(dear, Host("b", seen(60))) == "a"  # an unknown price is not a low one
-    assert first_of(dear, Host("b", seen(5), None, 1.9)) == "a"  # too few turns for so small a difference
+    assert first_of(dear, HostRecord("b", seen(60, 30), None, 1.0)) == "a"
+    assert first_of(dear, HostRecord("b", seen(60))) == "a"  # an unknown price is not a low one
+    assert first_of(dear, HostRecord("b", seen(5), None, 1.9)) == "a"  # too few turns for so small a difference
 
 
 def test_a_slow_host_loses_to_a_quick_one() -> None:
-    assert first_of(Host("a", seen(60, first=9.0)), Host("b", seen(60, first=0.4))) == "b"
+    assert first_of(HostRecord("a", seen(60, first=9.0)), HostRecord("b", seen(60, first=0.4))) == "b"
 
 
 def test_a_report_decides_until_enough_was_seen() -> None:
     lossy, whole = ReportedTurns(200, 20), ReportedTurns(200, 0)
-    assert first_of(Host("a", (), lossy), Host("b", (), whole)) == "b"
-    assert first_of(Host("a", seen(250), lossy), Host("b", seen(250, 25), whole)) == "a"
+    assert first_of(HostRecord("a", (), lossy), HostRecord("b", (), whole)) == "b"
+    assert first_of(HostRecord("a", seen(250), lossy), HostRecord("b", seen(250, 25), whole)) == "a"
 
 
 def test_the_host_with_the_warm_cache_is_kept_unless_another_is_better() -> None:
     prices = {"cost": 1.0, "warm_cost": 0.2, "cold_cost": 1.6}
-    best, other = Host("a", seen(60), **prices), Host("b", seen(60, 3), **prices)  # type: ignore[arg-type]
+    best, other = HostRecord("a", seen(60), **prices), HostRecord("b", seen(60, 3), **prices)  # type: ignore[arg-type]
     assert first_of(best, other) == "a"
     assert first_of(best, other, warm=[1], is_begun=True) == "b"
-    broken = Host("b", seen(60, 55), **prices)  # type: ignore[arg-type]
+    broken = HostRecord("b", seen(60, 55), **prices)  # type: ignore[arg-type]
     assert first_of(best, broken, warm=[1], is_begun=True) == "a"
     assert first_of(best, other, warm=[1, 0], is_begun=True) == "a"  # the best one has the conversation, too
 
 
 def test_the_host_that_takes_over_is_one_that_is_known_to_work() -> None:
-    hosts = Host("a", seen(60)), Host("b"), Host("c", seen(60, 40)), Host("d", seen(60, 1))
+    hosts = HostRecord("a", seen(60)), HostRecord("b"), HostRecord("c", seen(60, 40)), HostRecord("d", seen(60, 1))
     assert order_hosts(hosts, RouteState(credit=-1.0), 1001.0).numbers == (0, 3, 2, 1)
 
 
@@ -85,7 +93,7 @@ class Replay:
 
     def __init__(self, seed: int, hosts: int = 3) -> None:
         self.rng = random.Random(seed)
-        self.turns: list[deque[Turn]] = [deque(maxlen=MOST_TURNS) for _ in range(hosts)]
+        self.turns: list[deque[HostTurn]] = [deque(maxlen=MOST_TURNS) for _ in range(hosts)]
         self.state = RouteState()
         self.now = 0.0
         self.failed = self.count = self.changes = self.others = 0
@@ -97,14 +105,14 @@ class Replay:
         for _ in range(turns):
             self.now += self.rng.expovariate(0.1)
             chance = self.rng.random()
-            hosts = [Host(str(number), list(seen), None, 1.0) for number, seen in enumerate(self.turns)]
+            hosts = [HostRecord(str(number), list(seen), None, 1.0) for number, seen in enumerate(self.turns)]
             order = order_hosts(hosts, self.state, self.now)
             assert sorted(order.numbers) == list(range(len(hosts)))
             self.changes += order.state.best != self.state.best
             self.state = order.state
             first = order.numbers[0]
             self.others += first != order.state.best
-            self.turns[first].append(Turn(self.now, "tool" if chance < shares[first] else ""))
+            self.turns[first].append(HostTurn(self.now, "tool" if chance < shares[first] else ""))
             self.failed += chance < shares[first]
             self.alone = [count + (chance < share) for count, share in zip(self.alone, shares, strict=True)]
             self.count += 1

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import completed
 
 from cnllm import CnllmError, Registry
-from cnllm.comparison import FIGURES, Comparison, TaskResult, compare, make_tasks, read_report
+from cnllm.comparison import FIGURES, Comparison, ComparisonResult, compare, make_tasks, read_report
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.figures import find_verdicts
-from cnllm.comparison.run import Budget, Exchange, Host, LiveExchanges, first_request
+from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request
 from cnllm.comparison.simulated import simulated_transport
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
@@ -170,7 +170,8 @@ def test_a_slow_host_is_named(registry: Registry) -> None:
     for host, seconds in (("home/m", 0.2), ("away/m", 0.5)):
         rng = random.Random(host)
         results[host] = [
-            TaskResult(f"t{n}", "call", {"answered": True}, None, first=seconds + rng.random() * 0.1) for n in range(40)
+            ComparisonResult(f"t{n}", "call", {"answered": True}, None, first=seconds + rng.random() * 0.1)
+            for n in range(40)
         ]
     assert [v.figure for v in find_verdicts(results, 0.01) if v.verdict == "worse"] == ["first"]
 
@@ -182,7 +183,7 @@ def test_a_faithful_host_is_hardly_ever_accused() -> None:
     for _ in range(500):
         results = {
             host: [
-                TaskResult(
+                ComparisonResult(
                     f"t{n}", "call", {figure: rng.random() > 0.04 for figure in figures}, None, first=rng.random()
                 )
                 for n, figures in enumerate(_figures())
@@ -213,7 +214,7 @@ def test_hosts_are_asked_in_turns_and_a_request_that_cnllm_changed_is_in_no_pair
     assert {log.count(name) for name in NAMES} == {len(log) // 2}
     assert max(abs(log[:n].count("home/m") - log[:n].count("away/m")) for n in range(len(log))) <= 3
     results = {
-        name: [TaskResult("t", "call", {"call": name == "home/m"}, None, notes=notes)]
+        name: [ComparisonResult("t", "call", {"call": name == "home/m"}, None, notes=notes)]
         for name, notes in (("home/m", ()), ("away/m", ("schema-adapted",)))
     }
     assert [verdict for verdict in find_verdicts(results, 0.01) if verdict.pairs] == []
@@ -290,7 +291,7 @@ def test_hosts_are_asked_over_sockets_each_with_its_key_and_a_report_holds_none(
     assert again.returncode == 0, again.stderr
 
 
-def exchanges(folder: Path, url: str, count: int) -> list[Exchange]:
+def exchanges(folder: Path, url: str, count: int) -> list[RecordedExchange]:
     """The exchanges of a host with so many requests, one after the other."""
     path = folder / "overlay.toml"
     path.write_text(OVERLAY.replace("https://home.test/v1", url))

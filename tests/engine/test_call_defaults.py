@@ -12,7 +12,7 @@ from cases import each
 import cnllm
 from cnllm import engine
 from cnllm.engine.options import _KNOWN
-from cnllm.registry.flags import Call
+from cnllm.registry.flags import CallFlags
 
 from .conftest import Home
 from .support import Json, overlay_text
@@ -251,7 +251,7 @@ def test_a_choice_of_the_caller_goes_before_a_default_reasoning(home: Home) -> N
 
 
 def test_whatever_a_call_may_say_may_be_a_default_but_for_keys_and_the_transports_business() -> None:
-    assert {f.encode_name for f in msgspec.structs.fields(Call)} == {"stream", *_KNOWN} - {
+    assert {f.encode_name for f in msgspec.structs.fields(CallFlags)} == {"stream", *_KNOWN} - {
         "api_key",
         "fallback",
         "limits",

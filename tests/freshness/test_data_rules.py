@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cnllm import Registry, RegistryError
-from cnllm.registry.flags import File, Flags, Table
+from cnllm.registry.flags import Flags, RegistryFile, Table
 from cnllm.registry_files.check import check
 
 from .support import NAME, write_data, write_own
@@ -35,7 +35,7 @@ def test_no_other_flag_can_stand_in_a_data_file(flag: str) -> None:
     assert error.hint == "bring the file before it back: cnllm registry rollback updates"
 
 
-@pytest.mark.parametrize("section", sorted(set(File.__struct_fields__) - IN_A_FILE))
+@pytest.mark.parametrize("section", sorted(set(RegistryFile.__struct_fields__) - IN_A_FILE))
 def test_no_other_section_can_stand_in_a_data_file(section: str) -> None:
     assert f"has no flag '{section}'" in fault(f"[{section}]\n").message
 

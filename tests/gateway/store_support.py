@@ -10,35 +10,35 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from cnllm.gateway.store import Ambiguous, AsyncStore, Store, Turn, encode_turn
+from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, TurnRecord, encode_turn
 from cnllm.types import Reasoning, Seal, ToolCall
 
 ROOT = Path(__file__).parent.parent.parent
 SEAL = Seal("anthropic-messages", "zai", "glm-4.7", {"signature": "c2lnbmVk", "list": [1, None, {"deep": 1.5}]})
 
 
-def turn(text: str = "hm", size: int = 0) -> Turn:
+def turn(text: str = "hm", size: int = 0) -> TurnRecord:
     """A turn whose content depends on the text."""
     parts = (Reasoning(text + "." * size, SEAL), ToolCall("call_1", "run", {"a": text}, seal=SEAL))
-    return Turn("zai", "glm-4.7", "anthropic-messages", parts)
+    return TurnRecord("zai", "glm-4.7", "anthropic-messages", parts)
 
 
-def turn_by_call(store: Store, identity: str, call_id: str) -> Turn | None:
+def turn_by_call(store: StateStore, identity: str, call_id: str) -> TurnRecord | None:
     """The turn that made a call."""
     return store.find_turns(identity, call_ids=[call_id]).by_call.get(call_id)
 
 
-def turn_at_end(store: Store, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+def turn_at_end(store: StateStore, identity: str, prefix: bytes) -> TurnRecord | Ambiguous | None:
     """The turn at the end of a conversation."""
     return store.find_turns(identity, prefixes=[prefix]).by_prefix.get(prefix)
 
 
-async def async_turn_by_call(store: AsyncStore, identity: str, call_id: str) -> Turn | None:
+async def async_turn_by_call(store: AsyncStore, identity: str, call_id: str) -> TurnRecord | None:
     """The same, awaited."""
     return (await store.find_turns(identity, call_ids=[call_id])).by_call.get(call_id)
 
 
-async def async_turn_at_end(store: AsyncStore, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+async def async_turn_at_end(store: AsyncStore, identity: str, prefix: bytes) -> TurnRecord | Ambiguous | None:
     """The same, awaited."""
     return (await store.find_turns(identity, prefixes=[prefix])).by_prefix.get(prefix)
 
@@ -53,18 +53,18 @@ class Expected:
     """What a store of these operations holds: each key's contents, in any order."""
 
     def __init__(self) -> None:
-        self.contents: dict[tuple[str, str | bytes], dict[bytes, Turn]] = defaultdict(dict)
+        self.contents: dict[tuple[str, str | bytes], dict[bytes, TurnRecord]] = defaultdict(dict)
         self.responses: dict[tuple[str, str], bytes] = {}
 
-    def keep(self, identity: str, kept: Turn, call_ids: Sequence[str], prefix: bytes | None) -> None:
+    def keep(self, identity: str, kept: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> None:
         keys: list[str | bytes] = [*call_ids, *([] if prefix is None else [prefix])]
         for key in keys:
             self.contents[identity, key][encode_turn(kept)] = kept
 
-    def check(self, store: Store) -> None:
+    def check(self, store: StateStore) -> None:
         for identity in IDENTITIES:
-            ends: dict[bytes, Turn | Ambiguous] = {}
-            calls: dict[str, Turn] = {}
+            ends: dict[bytes, TurnRecord | Ambiguous] = {}
+            calls: dict[str, TurnRecord] = {}
             for call_id in CALLS:
                 kept = self.contents[identity, call_id]
                 expected = next(iter(kept.values())) if len(kept) == 1 else None
@@ -85,7 +85,7 @@ class Expected:
                 assert store.response(identity, id_) == self.responses.get((identity, id_))
 
 
-def random_operations(store: Store, seed: int, count: int = 30) -> None:
+def random_operations(store: StateStore, seed: int, count: int = 30) -> None:
     """Do any operations in any order, and compare what the store holds with what it must hold."""
     chance = random.Random(seed)
     expected = Expected()

@@ -9,7 +9,7 @@ import pytest
 
 from cnllm.gateway import access_log, admission, asgi, bounds, http_protocol, name_bounds, request_body, service, tokens
 from cnllm.gateway.monitoring import recent
-from cnllm.gateway.store import Bounds as StoreBounds
+from cnllm.gateway.store import StoreBounds as StoreBounds
 
 from .store_support import ROOT
 

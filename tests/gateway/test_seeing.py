@@ -23,7 +23,7 @@ import yaml
 
 from cnllm import AsyncClient, Message
 from cnllm.estimates import host_order
-from cnllm.estimates.host_order import Host, RouteState, Turn, order_hosts
+from cnllm.estimates.host_order import HostRecord, HostTurn, RouteState, order_hosts
 from cnllm.gateway import monitoring
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.monitoring.facts import Round, last_round
@@ -479,10 +479,10 @@ def test_the_page_shows_day_key_and_cost_and_no_path_as_a_model(tmp_path: Path) 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
 def test_the_page_shows_why_a_host_was_asked_first_and_what_the_others_scored(tmp_path: Path) -> None:
     hosts = [
-        Host(name, tuple(Turn(0.0, "tool" if number < failed else "") for number in range(40)), cost=cost)
+        HostRecord(name, tuple(HostTurn(0.0, "tool" if number < failed else "") for number in range(40)), cost=cost)
         for name, failed, cost in (("one/m", 40, 1.0), ("two/m", 0, 1.1))
     ]
-    order = order_hosts([*hosts, Host("three/m", cost=2.0)], RouteState(), 1.0)
+    order = order_hosts([*hosts, HostRecord("three/m", cost=2.0)], RouteState(), 1.0)
     choice = {"time": 1795000000, "first": "two/m", "reason": order.reason, "scores": msgspec.to_builtins(order.scores)}
     code = (
         f"(choice => choice.scores.map(score => hostRow(choice, score).children.map(shown)))({json.dumps(choice)})"

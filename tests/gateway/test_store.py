@@ -15,10 +15,10 @@ import pytest
 from examples import share
 
 from cnllm.errors import CnllmError
-from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, Store, Turn, open_store
+from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, open_store
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
-from cnllm.store import Store as Conversations
+from cnllm.store import StateStore as Conversations
 from cnllm.types import Opaque, Reasoning, ToolCall
 
 from .store_support import (
@@ -34,14 +34,14 @@ from .store_support import (
     turn_by_call,
 )
 
-Make = Callable[..., Store]
+Make = Callable[..., StateStore]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Makes stores of one kind; those of files share one file."""
 
-    def build(bounds: Bounds | None = None, clock: Callable[[], float] = lambda: 0.0) -> Store:
+    def build(bounds: StoreBounds | None = None, clock: Callable[[], float] = lambda: 0.0) -> StateStore:
         if request.param == "memory":
             return MemoryStore(bounds, clock=clock)
         return SqliteStore(tmp_path / "gateway.db", bounds, clock=clock)
@@ -69,7 +69,7 @@ def test_the_order_of_keeps_does_not_matter(make: Make) -> None:
         random.Random(seed).shuffle(kept)
         for identity, text, calls, prefix in kept:
             store.keep_turn(f"{identity}{seed}", turn(text), calls, prefix and prefix + b"%d" % seed)
-        outcome: list[Turn | Ambiguous | None] = []
+        outcome: list[TurnRecord | Ambiguous | None] = []
         for identity in (f"alice{seed}", f"bob{seed}"):
             outcome += [turn_by_call(store, identity, call) for call in "123"]
             outcome += [turn_at_end(store, identity, b"%s%d" % (prefix, seed)) for prefix in (b"p", b"q")]
@@ -105,7 +105,7 @@ def test_a_key_of_one_kind_finds_nothing_of_another(make: Make) -> None:
 
 def test_a_turn_comes_back_as_it_was(make: Make) -> None:
     store = make()
-    whole = Turn(
+    whole = TurnRecord(
         "p",
         "m",
         "openai-chat",
@@ -118,10 +118,10 @@ def test_a_turn_comes_back_as_it_was(make: Make) -> None:
     )
     store.keep_turn("me", whole, ["c"], b"p")
     assert turn_by_call(store, "me", "c") == whole
-    numbers = Turn("p", "m", "w", (Opaque({"inf": float("inf"), "bytes": b"\xff"}),))
+    numbers = TurnRecord("p", "m", "w", (Opaque({"inf": float("inf"), "bytes": b"\xff"}),))
     store.keep_turn("me", numbers, ["d"], None)
     assert turn_by_call(store, "me", "d") == numbers
-    empty = Turn("p", "m", "w")
+    empty = TurnRecord("p", "m", "w")
     store.keep_turn("me", empty, ["e"], None)
     assert turn_by_call(store, "me", "e") == empty
 
@@ -132,7 +132,7 @@ def test_a_turn_without_keys_is_not_kept(make: Make) -> None:
 
 # ── bounds ───────────────────────────────────────────────────────────────────
 def test_the_oldest_go_first(make: Make) -> None:
-    store = make(Bounds(count=40, share=0.5))
+    store = make(StoreBounds(count=40, share=0.5))
     for number in range(100):
         assert store.keep_turn("me", turn(str(number)), [f"a{number}", f"b{number}"], b"%d" % number)
         present = [n for n in range(number + 1) if turn_by_call(store, "me", f"a{n}") is not None]
@@ -143,7 +143,7 @@ def test_the_oldest_go_first(make: Make) -> None:
 
 
 def test_bytes_are_bounded(make: Make) -> None:
-    store = make(Bounds(bytes=100_000, share=0.5))
+    store = make(StoreBounds(bytes=100_000, share=0.5))
     for number in range(60):
         assert store.keep_turn("me", turn(str(number), size=4000), [str(number)], None)
         assert turn_by_call(store, "me", str(number)) is not None
@@ -156,8 +156,8 @@ def test_bytes_are_bounded(make: Make) -> None:
     assert store.failure is None
 
 
-@pytest.mark.parametrize("bounds", [Bounds(count=100), Bounds(bytes=150_000)], ids=["count", "bytes"])
-def test_one_client_does_not_push_the_others_out(make: Make, bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [StoreBounds(count=100), StoreBounds(bytes=150_000)], ids=["count", "bytes"])
+def test_one_client_does_not_push_the_others_out(make: Make, bounds: StoreBounds) -> None:
     store = make(bounds)
     for number in range(5):
         store.keep_turn("quiet", turn(str(number)), [str(number)], None)
@@ -173,7 +173,7 @@ def test_one_client_does_not_push_the_others_out(make: Make, bounds: Bounds) -> 
 
 
 def test_all_clients_together_are_bounded(make: Make) -> None:
-    store = make(Bounds(count=20))
+    store = make(StoreBounds(count=20))
     for number in range(100):
         store.keep_turn(f"client {number}", turn(), ["call"], None)
     present = [n for n in range(100) if turn_by_call(store, f"client {n}", "call") is not None]
@@ -182,7 +182,7 @@ def test_all_clients_together_are_bounded(make: Make) -> None:
 
 def test_state_has_a_time_to_live(make: Make) -> None:
     now = [1000.0]
-    store = make(Bounds(seconds=60), clock=lambda: now[0])
+    store = make(StoreBounds(seconds=60), clock=lambda: now[0])
     store.keep_turn("me", turn(), ["call"], b"prefix")
     store.keep_turn("me", turn("other"), ["x"], b"prefix")
     store.keep_response("me", "id", b"blob")
@@ -201,7 +201,7 @@ def test_state_has_a_time_to_live(make: Make) -> None:
 
 def test_what_is_kept_again_lives_longer(make: Make) -> None:
     now = [1000.0]
-    store = make(Bounds(seconds=60), clock=lambda: now[0])
+    store = make(StoreBounds(seconds=60), clock=lambda: now[0])
     for _ in range(5):
         store.keep_turn("me", turn(), ["call"], b"prefix")
         now[0] += 40
@@ -211,7 +211,7 @@ def test_what_is_kept_again_lives_longer(make: Make) -> None:
 def test_bounds_are_checked() -> None:
     for wrong in ({"count": 0}, {"bytes": -1}, {"seconds": float("nan")}, {"share": 1.5}, {"seconds": float("inf")}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Bounds(**wrong)
+            StoreBounds(**wrong)
 
 
 # ── URLs ─────────────────────────────────────────────────────────────────────
@@ -293,7 +293,7 @@ def test_turns_that_are_kept_at_once_share_a_transaction(tmp_path: Path) -> None
 
 def test_each_turn_of_a_transaction_has_its_own_outcome(tmp_path: Path) -> None:
     async def main() -> None:
-        bounds = Bounds(count=100, bytes=20_000, share=0.5)
+        bounds = StoreBounds(count=100, bytes=20_000, share=0.5)
         store = AsyncStore(SqliteStore(tmp_path / "gateway.db", bounds, clock=lambda: 0.0))
         turns = [turn("a"), turn("b", size=30_000), turn("c"), turn("other"), turn("d")]
         keys = [["1"], ["2"], ["3"], ["1"], ["4"]]
@@ -326,7 +326,7 @@ def test_the_file_is_private_and_survives(tmp_path: Path) -> None:
 def test_the_sums_stay_true(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     now = [0.0]
-    store = SqliteStore(path, Bounds(count=30, bytes=60_000, seconds=50), clock=lambda: now[0])
+    store = SqliteStore(path, StoreBounds(count=30, bytes=60_000, seconds=50), clock=lambda: now[0])
     chance = random.Random(1)
     raw = sqlite3.connect(path)
     for step in range(300):
@@ -410,7 +410,7 @@ def fill(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def use(store: Store) -> None:
+def use(store: StateStore) -> None:
     """Requests go on, whatever is lost, and the next turns are kept."""
     for number in range(40):
         assert turn_by_call(store, "me", str(number)) in (None, turn(str(number), size=1500))

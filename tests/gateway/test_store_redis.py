@@ -19,7 +19,7 @@ from examples import share
 
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
-from cnllm.gateway.store import Ambiguous, AsyncStore, Bounds, StoreFailure, open_store
+from cnllm.gateway.store import Ambiguous, AsyncStore, StoreBounds, StoreFailure, open_store
 from cnllm.gateway.store.redis import RedisStore
 
 from .store_support import (
@@ -115,7 +115,7 @@ def test_any_operations_in_any_order(server: Server, raw: Any) -> None:
 def test_the_sums_stay_true(server: Server, raw: Any) -> None:
     for seed in range(10):
         raw.flushall()
-        store = RedisStore(server.url, Bounds(count=20, bytes=20_000))
+        store = RedisStore(server.url, StoreBounds(count=20, bytes=20_000))
         chance = random.Random(seed)
         for _ in range(60):
             identity, text = chance.choice(IDENTITIES), chance.choice("abc")
@@ -130,7 +130,7 @@ def test_the_sums_stay_true(server: Server, raw: Any) -> None:
 
 @needs_server
 def test_the_oldest_go_first_and_no_client_pushes_the_others_out(server: Server, raw: Any) -> None:
-    store = RedisStore(server.url, Bounds(count=80))
+    store = RedisStore(server.url, StoreBounds(count=80))
     for number in range(5):
         store.keep_turn("quiet", turn(str(number)), [str(number)], None)
     for number in range(100):
@@ -149,7 +149,7 @@ def test_the_oldest_go_first_and_no_client_pushes_the_others_out(server: Server,
 
 @needs_server
 def test_state_has_a_time_to_live(server: Server, raw: Any) -> None:
-    store = RedisStore(server.url, Bounds(seconds=0.2))
+    store = RedisStore(server.url, StoreBounds(seconds=0.2))
     store.keep_turn("me", turn(), ["call"], b"prefix")
     store.keep_turn("me", turn("other"), [], b"prefix")
     store.keep_response("me", "id", b"blob")
@@ -363,7 +363,7 @@ def test_a_full_server_can_be_read(server: Server, raw: Any, caplog: pytest.LogC
 
 @needs_server
 def test_a_server_that_evicts_keys_of_its_own_leaves_no_wrong_sums(server: Server, raw: Any) -> None:
-    store = RedisStore(server.url, Bounds(count=20, bytes=40_000))
+    store = RedisStore(server.url, StoreBounds(count=20, bytes=40_000))
     for name in (":all", ":u", ":i:*", ":k:*", ":o:*"):
         for number in range(60):
             store.keep_turn("me", turn(str(number), 500), [str(number)], b"%d" % number)

@@ -29,7 +29,7 @@ from cnllm.cassette.raw_log import FILES, RawLog
 from cnllm.cli.mcp_servers import Approvals
 from cnllm.config import default_model, keys, log_mode, templates
 from cnllm.gateway.key_file import keys_in_file
-from cnllm.launch.setup import File, Setup, write_files
+from cnllm.launch.setup import ClientFile, Setup, write_files
 from cnllm.mcp_client import Definition
 from cnllm.registry.trusted_files import is_trusted_content, trust
 from cnllm.store import Store
@@ -229,7 +229,7 @@ def test_other_small_files(home: Path) -> None:
     folder = home / "data" / "launch" / "x"
     once, each = folder / "once.json", folder / "deep" / "each.json"
     for content in ("a", "b"):
-        files = {once: File("", content, once=True), each: File("", content)}
+        files = {once: ClientFile("", content, once=True), each: ClientFile("", content)}
         write_files(folder, Setup((), {}, files))
     assert (once.read_text(), each.read_text()) == ("a", "b")
     with ThreadPoolExecutor(8) as pool:

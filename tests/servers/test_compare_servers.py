@@ -12,33 +12,35 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.comparison import Host, Settings, Task
+from cnllm.comparison import ComparisonTask, Host, TaskChoice
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.report import Comparison, ask_hosts, replay
-from cnllm.comparison.tasks import Step
+from cnllm.comparison.tasks import RightStep
 
 from .conftest import FOLDER, Servers
 from .test_llamacpp import ALPHABET, TOOLS
 
 WEATHER: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Bern"})
-STEPS: dict[str, tuple[str, Step]] = {
-    "1": ("needle-8k", Step(words=("Hello there!",))),
-    "2": ("needle-8k", Step(words=("The answer is 42.",))),
-    "3": ("call", Step((WEATHER,))),
-    "6": ("exact", Step(exactly=ALPHABET)),
-    "7": ("needle-8k", Step(words=("你好，世界！🙂",))),
-    "9": ("needle-8k", Step(words=('{"ok": true}',))),
+STEPS: dict[str, tuple[str, RightStep]] = {
+    "1": ("needle-8k", RightStep(words=("Hello there!",))),
+    "2": ("needle-8k", RightStep(words=("The answer is 42.",))),
+    "3": ("call", RightStep((WEATHER,))),
+    "6": ("exact", RightStep(exactly=ALPHABET)),
+    "7": ("needle-8k", RightStep(words=("你好，世界！🙂",))),
+    "9": ("needle-8k", RightStep(words=('{"ok": true}',))),
 }
 """What the model answers by the last character of a prompt. It stands under the kind whose judge reads it."""
 
 
-class TinySettings(Settings, frozen=True):
+class TinySettings(TaskChoice, frozen=True):
     """The tasks that the small model can do: each answer as often as there are turns."""
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[ComparisonTask, ...]:
         return tuple(
-            Task(f"{kind}-{word}-{number}", kind, "en", f"say {word}", (step,), tuple(TOOLS) if step.calls else ())
+            ComparisonTask(
+                f"{kind}-{word}-{number}", kind, "en", f"say {word}", (step,), tuple(TOOLS) if step.calls else ()
+            )
             for number in range(self.turns)
             for word, (kind, step) in STEPS.items()
         )

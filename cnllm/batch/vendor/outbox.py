@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from cnllm.batch.jobs import Job
 from cnllm.batch.rows import InputRow
 from cnllm.batch.vendor.context import VendorContext
-from cnllm.batch.vendor.parts import SUBMITTED, Part
+from cnllm.batch.vendor.parts import SUBMITTED, JobPart
 from cnllm.batch.vendor.submission import NotSubmitted, Packer, UnsureJob, settle_part, submit_part
 from cnllm.errors import CnllmError
 
@@ -27,7 +27,7 @@ class Outbox:
         probe = context.exchange.probe
         self._model = f"{probe.model.name} over {probe.model.protocol}"
         self._held: Job | None = None  # a row that waits for room below the cap
-        self.open: list[Part] = []
+        self.open: list[JobPart] = []
         self.refusal: str | None = None
         self.messages: list[str] = []
         self.cap_reason = ""
@@ -41,7 +41,7 @@ class Outbox:
                     f"{self._model}",
                     hint=f"-m {part.model.partition(' ')[0]} goes on with it; another -o OUT asks all rows anew",
                 )
-            found: Part | None = part
+            found: JobPart | None = part
             if part.state != SUBMITTED:
                 try:
                     found = await settle_part(self._context.exchange, self._parts, part)
@@ -57,7 +57,7 @@ class Outbox:
             else:
                 self.open.append(found)
 
-    def release(self, part: Part) -> list[int]:
+    def release(self, part: JobPart) -> list[int]:
         """Free the rows of a part, and return their lines."""
         rows = self._parts.release(part)
         for row in rows:

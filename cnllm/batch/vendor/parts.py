@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.batch.comparison import Bits
 from cnllm.batch.state import RETRYABLE, BatchState, Record, RowMark
 
-__all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "Part", "VendorParts", "WaitingRow"]
+__all__ = ["FETCHED", "INTENT", "SUBMITTED", "UPLOADED", "JobPart", "VendorParts", "WaitingRow"]
 
 INTENT, UPLOADED, SUBMITTED, FETCHED = "intent", "uploaded", "submitted", "fetched"
 """The states of a part: stored; its file is at the vendor, so that it may be submitted; its job is known; finished."""
@@ -35,7 +35,7 @@ _COLUMNS = "number, mark, model, setting, created, size, state, file, job"
 _MARK_BYTES = 8
 
 
-class Part(Struct, frozen=True, array_like=True):
+class JobPart(Struct, frozen=True, array_like=True):
     """A part. `mark` is what its job carries, `file` the vendor's id of its upload, `job` that of its job."""
 
     number: int
@@ -86,12 +86,12 @@ class VendorParts:
             with state.writing():
                 state.execute("DELETE FROM part_rows WHERE seq NOT IN (SELECT seq FROM rows WHERE state = 0)")
 
-    def open_parts(self) -> list[Part]:
+    def open_parts(self) -> list[JobPart]:
         """Return the parts that are not finished, the oldest first."""
         if not self._exists:
             return []
         query = f"SELECT {_COLUMNS} FROM parts WHERE state != ? ORDER BY number"
-        return [Part(*row) for row in self._state.execute(query, FETCHED).fetchall()]
+        return [JobPart(*row) for row in self._state.execute(query, FETCHED).fetchall()]
 
     def known_jobs(self) -> frozenset[str]:
         """Return the ids of the jobs of all parts, finished ones too."""
@@ -114,11 +114,11 @@ class VendorParts:
             return 0
         return int(self._state.execute("SELECT total(cost) FROM part_rows").fetchone()[0])
 
-    def count(self, part: Part) -> int:
+    def count(self, part: JobPart) -> int:
         """Return the number of rows that wait for a part."""
         return int(self._state.execute("SELECT count(*) FROM part_rows WHERE part = ?", part.number).fetchone()[0])
 
-    def rows_of(self, part: Part) -> list[WaitingRow]:
+    def rows_of(self, part: JobPart) -> list[WaitingRow]:
         """Return the rows that wait for a part, in their order."""
         query = (
             "SELECT position, part_rows.seq, rows.number, rows.identity, part_rows.cost, rows.attempts, place, length "
@@ -130,7 +130,7 @@ class VendorParts:
 
     def intend(
         self, model: str, setting: int, marks: Sequence[RowMark], costs: Sequence[int | None], first_seq: int
-    ) -> tuple[Part, list[int]]:
+    ) -> tuple[JobPart, list[int]]:
         """Store a part and mark its rows. Return it, and the indexes of the rows whose ids earlier rows have."""
         state = self._state
         created, mark = time.time(), secrets.token_hex(_MARK_BYTES)
@@ -148,7 +148,7 @@ class VendorParts:
                 position += 1
                 seq = wanted.seq if record is None else record.seq
                 state.execute("INSERT INTO part_rows VALUES (?, ?, ?, ?)", seq, number, position, costs[index])
-            part = Part(number, mark, model, setting, created, position, INTENT)
+            part = JobPart(number, mark, model, setting, created, position, INTENT)
             state.execute(
                 f"INSERT INTO parts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",
                 *(getattr(part, name) for name in part.__struct_fields__),
@@ -156,7 +156,7 @@ class VendorParts:
         self._exists = True
         return part, doubled
 
-    def advance(self, part: Part, state: str, *, file: str | None = None, job: str | None = None) -> Part:
+    def advance(self, part: JobPart, state: str, *, file: str | None = None, job: str | None = None) -> JobPart:
         """Store the next state of a part, and return the part as it is now."""
         after = replace(part, state=state, file=file or part.file, job=job or part.job)
         with self._state.writing():
@@ -174,7 +174,7 @@ class VendorParts:
         self._state.execute_many("UPDATE rows SET state = ? WHERE seq = ?", [(RETRYABLE, seq) for seq in seqs])
         self.remove_rows(seqs)
 
-    def release(self, part: Part) -> list[WaitingRow]:
+    def release(self, part: JobPart) -> list[WaitingRow]:
         """Finish a part whose rows were not served: they are as if they had not been sent. Return them."""
         rows, state = self.rows_of(part), self._state
         with state.writing():

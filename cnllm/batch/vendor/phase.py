@@ -24,7 +24,7 @@ from cnllm.batch.vendor.context import SessionParts, VendorContext
 from cnllm.batch.vendor.exchange import Interrupted, UnreadableAnswer, VendorConnection
 from cnllm.batch.vendor.interface import discounted_model, discounted_price, require_interface
 from cnllm.batch.vendor.outbox import Outbox
-from cnllm.batch.vendor.parts import Part
+from cnllm.batch.vendor.parts import JobPart
 from cnllm.batch.vendor.results import ResultCollector, fetch_results
 from cnllm.client.credentials import key_for
 from cnllm.engine.encode.plan import Plan
@@ -222,7 +222,7 @@ class VendorRun:
                 await self._exchange.sleep(pause)
                 pause = min(pause * _GROWTH, _LONGEST_POLL)
 
-    async def _ask(self, part: Part) -> VendorJob | None:
+    async def _ask(self, part: JobPart) -> VendorJob | None:
         """Return the job of a part; None where the vendor cannot be reached now."""
         assert part.job is not None
         try:
@@ -240,7 +240,7 @@ class VendorRun:
             raise UnreadableAnswer(f"{url}: the answer is not a job", hint=hint)
         return job
 
-    async def _finish(self, part: Part, job: VendorJob) -> None:
+    async def _finish(self, part: JobPart, job: VendorJob) -> None:
         """Take in a job that has ended."""
         if job.state == "failed":
             self._fail(part, job)
@@ -258,7 +258,7 @@ class VendorRun:
         finally:
             results.close()
 
-    def _fail(self, part: Part, job: VendorJob) -> None:
+    def _fail(self, part: JobPart, job: VendorJob) -> None:
         """Free the rows of a job that the vendor refused as a whole, and say which line was at fault."""
         rows = {row.position: row.number for row in self._context.session.parts.rows_of(part)}
         reasons = []

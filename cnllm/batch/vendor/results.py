@@ -22,7 +22,7 @@ from cnllm.batch.state import RETRYABLE
 from cnllm.batch.vendor.codec import RowResult, VendorJob, fetch_plan, read_result
 from cnllm.batch.vendor.context import VendorContext
 from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
-from cnllm.batch.vendor.parts import FETCHED, Part, WaitingRow
+from cnllm.batch.vendor.parts import FETCHED, JobPart, WaitingRow
 from cnllm.engine.decode.parser import parse_response
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
@@ -38,7 +38,7 @@ _CHUNK = 200
 class Results:
     """The results of a part in a file without a name, found by the position of their row."""
 
-    def __init__(self, batch: Batch, part: Part, folder: Path) -> None:
+    def __init__(self, batch: Batch, part: JobPart, folder: Path) -> None:
         self._batch = batch
         self._part = part
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
@@ -83,7 +83,7 @@ class Results:
         return read_result(self._batch.result, data)
 
 
-async def fetch_results(exchange: VendorConnection, part: Part, job: VendorJob) -> Results:
+async def fetch_results(exchange: VendorConnection, part: JobPart, job: VendorJob) -> Results:
     """Fetch the results of a finished job. Raises `CnllmError` where they do not come whole.
 
     A file with fewer lines than the job says it has is fetched again a few times: it may not be complete yet.
@@ -199,7 +199,7 @@ class ResultCollector:
         self._parts = context.session.parts
         self.collection = Collection(returned=Counter())
 
-    async def collect(self, part: Part, results: Results, state: str) -> None:
+    async def collect(self, part: JobPart, results: Results, state: str) -> None:
         """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
 
         Rows that a job did not serve are asked one by one, but those of one that somebody cancelled wait for the next

@@ -23,7 +23,7 @@ from cnllm.batch.vendor.codec import (
     upload_plan,
 )
 from cnllm.batch.vendor.exchange import UnreadableAnswer, VendorConnection, delay_of
-from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, Part, VendorParts
+from cnllm.batch.vendor.parts import INTENT, SUBMITTED, UPLOADED, JobPart, VendorParts
 from cnllm.batch.vendor.results import fetch_results
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from cnllm.registry.flags.batch import Batch
@@ -99,7 +99,9 @@ class UnsureJob(CnllmError):
     """Nobody can tell whether the vendor has a job of a part."""
 
 
-async def submit_part(exchange: VendorConnection, parts: VendorParts, part: Part, packed: Sequence[Packed]) -> Part:
+async def submit_part(
+    exchange: VendorConnection, parts: VendorParts, part: JobPart, packed: Sequence[Packed]
+) -> JobPart:
     """Upload and submit a part that is stored. Return it with its job.
 
     Raises `NotSubmitted`. After any other error the part stays as it is, and `settle_part` goes on with it.
@@ -130,7 +132,7 @@ async def submit_part(exchange: VendorConnection, parts: VendorParts, part: Part
         await exchange.sleep(delay_of(error, tries))
 
 
-async def _upload(exchange: VendorConnection, part: Part, rows: list[bytes]) -> str:
+async def _upload(exchange: VendorConnection, part: JobPart, rows: list[bytes]) -> str:
     """Upload the rows of a part, and return the id of the file."""
     try:
         answer = await exchange.repeat(upload_plan(exchange.batch, exchange.probe, part.mark, rows))
@@ -143,7 +145,7 @@ async def _upload(exchange: VendorConnection, part: Part, rows: list[bytes]) -> 
     return file
 
 
-async def settle_part(exchange: VendorConnection, parts: VendorParts, part: Part) -> Part | None:
+async def settle_part(exchange: VendorConnection, parts: VendorParts, part: JobPart) -> JobPart | None:
     """Return a part with its job, which is looked for at the vendor. None: there is no such job.
 
     Raises `UnsureJob` where nobody can tell.
@@ -154,7 +156,7 @@ async def settle_part(exchange: VendorConnection, parts: VendorParts, part: Part
     return None if job is None else parts.advance(part, SUBMITTED, job=job.id)
 
 
-def _unsure(part: Part, reason: str) -> UnsureJob:
+def _unsure(part: JobPart, reason: str) -> UnsureJob:
     return UnsureJob(
         f"{part.size:,} rows may be in a job of the vendor with the mark {part.mark}: {reason}",
         hint="look for it at the vendor; --unsure ask asks the rows again, --unsure skip leaves them",
@@ -171,7 +173,7 @@ def _is_refused(error: CnllmError) -> bool:
 # ── the search for a job ─────────────────────────────────────────────────────
 
 
-async def _find_job(exchange: VendorConnection, part: Part, known: frozenset[str]) -> VendorJob | None:
+async def _find_job(exchange: VendorConnection, part: JobPart, known: frozenset[str]) -> VendorJob | None:
     """Find the job of a part in the account's list; None where there is none. `known` are jobs of other parts.
 
     A job that carries a mark is known by it. One without is known by the ids of its rows, which stand in its results:
@@ -204,7 +206,7 @@ async def _find_job(exchange: VendorConnection, part: Part, known: frozenset[str
     return None
 
 
-def _may_be(job: VendorJob, part: Part) -> bool:
+def _may_be(job: VendorJob, part: JobPart) -> bool:
     return job.created is None or job.created >= part.created - _SLACK
 
 
@@ -223,7 +225,7 @@ async def _jobs(exchange: VendorConnection) -> AsyncIterator[VendorJob]:
     raise UnreadableAnswer(f"it has more than {_MOST_PAGES} pages")
 
 
-async def _is_of_part(exchange: VendorConnection, part: Part, job: VendorJob) -> bool:
+async def _is_of_part(exchange: VendorConnection, part: JobPart, job: VendorJob) -> bool:
     """Whether the results of a job are those of a part; waits until it has results."""
     tries = 0
     while job.state == "pending":

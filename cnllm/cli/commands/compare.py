@@ -15,7 +15,7 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
-    from cnllm.comparison import Comparison, Host, Task
+    from cnllm.comparison import Comparison, ComparisonTask, Host
     from cnllm.comparison.figures import Median
     from cnllm.registry import Registry
     from cnllm.registry.flags import Price
@@ -200,7 +200,7 @@ def _price(text: str | None, currency: str | None) -> Price | None:
     return Price(currency=currency, input=values[0], output=values[1])
 
 
-def _print_plan(hosts: Sequence[Host], tasks: Sequence[Task], price: Price | None) -> None:
+def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask], price: Price | None) -> None:
     """Print what would be asked, and the most that it can cost."""
     from cnllm.comparison import plan_costs
 

@@ -13,7 +13,7 @@ from cnllm.cli.output import answer, stdio
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.changes import Change, PublicList
-    from cnllm.registry_files.updates.review import Question
+    from cnllm.registry_files.updates.review import ReviewQuestion
 
 __all__ = ["update"]
 
@@ -126,7 +126,7 @@ def _without_questions(changes: Sequence[Change], accepted: Sequence[str], *, ye
     ]
 
 
-def _ask(changes: Sequence[Change], asked: Sequence[Question], accepted: Sequence[str]) -> list[Change]:
+def _ask(changes: Sequence[Change], asked: Sequence[ReviewQuestion], accepted: Sequence[str]) -> list[Change]:
     """Return the changes that a person wants: the automatic ones together, the others by question or one by one."""
     from cnllm.cli import questions
     from cnllm.registry_files.updates.review import KIND_TITLES, count, value_text

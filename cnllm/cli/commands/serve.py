@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cnllm.gateway.asgi import Gateway
-    from cnllm.gateway.configuration import Configuration, Settings
+    from cnllm.gateway.configuration import Configuration, GatewayFiles
     from cnllm.gateway.limits.book import KeyBook
     from cnllm.gateway.limits.keys import KeyRecord
 
@@ -153,7 +153,7 @@ def serve(context: click.Context, /, **params: Any) -> None:
     from cnllm.client.credentials import untrusted_models
     from cnllm.gateway.access import LOOPBACK
     from cnllm.gateway.bounds import Bounds, Clients
-    from cnllm.gateway.configuration import Configuration, Settings
+    from cnllm.gateway.configuration import Configuration, GatewayFiles
     from cnllm.gateway.limits.book import check_book, open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
     from cnllm.gateway.store import check_store
@@ -191,13 +191,13 @@ def serve(context: click.Context, /, **params: Any) -> None:
         check_store(url)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if params["ui"] and workers > 1 else None
 
-    def read() -> Settings:
+    def read() -> GatewayFiles:
         registry = Registry.load()
         untrusted = {} if params["simulate"] else untrusted_models(registry)
         free, limited = _file_keys(keys_file, key_book)
-        return Settings(registry, (*keys, *free), untrusted, tuple(limited))
+        return GatewayFiles(registry, (*keys, *free), untrusted, tuple(limited))
 
-    def make(settings: Settings) -> Gateway:
+    def make(settings: GatewayFiles) -> Gateway:
         from cnllm.gateway.asgi import Gateway
         from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.monitoring.spans import ServerSpans

@@ -12,7 +12,7 @@ from cnllm.registry_files.updates.review import KIND_TITLES, lines_by_hand, valu
 
 if TYPE_CHECKING:
     from cnllm.registry_files.updates.changes import Action, Change, Kind
-    from cnllm.registry_files.updates.review import Question
+    from cnllm.registry_files.updates.review import ReviewQuestion
 
 __all__ = ["print_changes"]
 
@@ -26,7 +26,7 @@ _ACTION_TITLES: dict[Action, str] = {
 }
 
 
-def print_changes(changes: Sequence[Change], asked: Sequence[Question]) -> None:
+def print_changes(changes: Sequence[Change], asked: Sequence[ReviewQuestion]) -> None:
     """Print the changes on stdout: each question with its changes, then the others by action and kind.
 
     What nothing becomes of, because our source was read later, is counted elsewhere.

@@ -49,7 +49,7 @@ __all__ = [
     "CLASSES",
     "EMPTY_BODY",
     "HINTS",
-    "Fault",
+    "ReportedError",
     "build_error",
     "cut_error",
     "empty_reply_error",
@@ -85,7 +85,7 @@ _MAX_BAD_JSON = 200  # characters of unreadable JSON in a sentence
 _MAX_LINE = 1000  # characters of a first line that replaces a sentence
 
 
-class Fault(Struct, frozen=True):
+class ReportedError(Struct, frozen=True):
     """A reported failure: the endpoint's sentence and code, all its texts, and the body.
 
     `codes` are all codes in lower case, `number` is the HTTP status in the error object, `delay` the wait that the
@@ -101,17 +101,17 @@ class Fault(Struct, frozen=True):
     delay: float | None = None
 
 
-EMPTY_BODY = Fault("", None, "", "")
+EMPTY_BODY = ReportedError("", None, "", "")
 """The fault of an empty body."""
 
 
-def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
+def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> ReportedError:
     """Return the fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
     from cnllm.engine.decode import error_body  # a successful call need not load it
 
     text = body.decode("utf-8", "replace")[:_MAX_BODY]
     if 300 <= status < 400 and headers.get("location"):
-        return Fault(f"redirects to {headers['location']}, which is not followed", None, "", text)
+        return ReportedError(f"redirects to {headers['location']}, which is not followed", None, "", text)
     has_json = False
     for candidate in (body, *_payloads(body)):
         try:
@@ -129,7 +129,7 @@ def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flag
             if excerpt and not has_json
             else _default_message(status)
         )
-    return Fault(line, None, text[:4096], text, number=error_body.find_status(line))
+    return ReportedError(line, None, text[:4096], text, number=error_body.find_status(line))
 
 
 def error_event_fault(data: Any) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def build_error(
     flags = collected.flags
     if fault is None:
         code = reply.raw_finish or "error"
-        fault = Fault(f"the endpoint ended the reply with '{code}'", code, "", "")
-    elif not isinstance(fault, Fault):
+        fault = ReportedError(f"the endpoint ended the reply with '{code}'", code, "", "")
+    elif not isinstance(fault, ReportedError):
         import msgspec
 
         fault = _fault_in_data(
@@ -226,7 +226,7 @@ def _endpoint(collected: Collector, plan: Plan | None) -> str:
     return f"{collected.model.name} at {host}" if host else collected.model.name
 
 
-def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> Fault:
+def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> ReportedError:
     """Return the sentence and the code in decoded data, first from the declared error object."""
     from cnllm.engine.decode import error_body
 
@@ -248,7 +248,7 @@ def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> Fault:
     message = error_body.join_sentences(message or error_body.find_sentence(inner), facts, others)
     if not message and status >= 300:
         message = _first_line(body)
-    return Fault(
+    return ReportedError(
         message,
         None if code is None or type(code) in (dict, list) else str(code),
         "\n".join(facts.texts),
@@ -268,7 +268,7 @@ def _effective_status(status: int, number: int | None) -> int:
     return number if status in (400, 500) and number in _SPECIFIC else status
 
 
-def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
+def _kind(rules: list[ErrorRule], status: int, fault: ReportedError) -> tuple[str, bool]:
     """Return the kind of a fault, and whether the same request may succeed later."""
     from cnllm.engine.decode import error_rules  # a successful call need not load it
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cnllm.engine.decode.cost import MILLION, CostSum, Facts, add_tokens, exact_rate, is_off_peak, possible_rates
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.reported import as_count
-from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearch, once_per_flags
+from cnllm.registry.flags import Flags, PaidCall, Price, ReportedCost, WebSearchFlags, once_per_flags
 from cnllm.types import Cost, Opaque, Part, ToolCall, Usage
 
 __all__ = ["WEB_SEARCH", "Meter", "meter_of", "paid_calls"]
@@ -165,7 +165,7 @@ class Meter:
 
     def calls(
         self,
-        search: WebSearch | None,
+        search: WebSearchFlags | None,
         reported: Mapping[str, int],
         calls: Sequence[ToolCall],
         parts: Sequence[Part],

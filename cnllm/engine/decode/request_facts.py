@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.jsonpath import get
-from cnllm.registry.flags import Flags
-from cnllm.registry.flags import Reasoning as ReasoningRules
+from cnllm.registry.flags import Flags, ReasoningFlags
 from cnllm.registry.reasoning_form import form, text_place
 
 __all__ = ["request_facts"]
@@ -16,7 +15,7 @@ _MAX_INDEXES = 5  # messages of each kind that are listed
 
 def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
-    rules = flags.reasoning or ReasoningRules()
+    rules = flags.reasoning or ReasoningFlags()
     if "messages" not in body or form(rules) == "seal":
         return f"the request had about {size // 4} tokens"
     field = text_place(rules) or "reasoning"
@@ -32,7 +31,7 @@ def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     )
 
 
-def _has_reasoning(message: dict[str, Any], content: Any, field: str, rules: ReasoningRules) -> bool:
+def _has_reasoning(message: dict[str, Any], content: Any, field: str, rules: ReasoningFlags) -> bool:
     """Whether a message with this content holds its reasoning."""
     match form(rules):
         case "tags":

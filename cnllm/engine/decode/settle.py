@@ -17,7 +17,7 @@ from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.protocols import wire
 from cnllm.protocols.pieces import FINISH_RANKS
-from cnllm.registry.flags import Flags, Price, WebSearch
+from cnllm.registry.flags import Flags, Price, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import Finish, Media, Message, Note, Part, Reasoning, Reply, ToolCall, Usage
@@ -44,7 +44,7 @@ class ReplyRules(Struct, frozen=True):
     calls: CallRules | None = None
     max_output: int | None = None
     stops: tuple[str, ...] = ()
-    search: WebSearch | None = None
+    search: WebSearchFlags | None = None
     search_echo: str | None = None
     answer: OutputMethod | None = None
 

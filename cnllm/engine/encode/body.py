@@ -14,8 +14,7 @@ from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
 from cnllm.jsonpath import get, merge_patch, nest, remove, set_value
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags, Patch
-from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.registry.flags import Flags, Patch, ReasoningFlags
 from cnllm.types import Message, Reasoning
 from cnllm.types.lenient_json import replace_surrogates
 

@@ -23,7 +23,7 @@ from cnllm.jsonpath import get, merge_patch, nest, remove
 from cnllm.protocols import fields
 from cnllm.protocols.fields import Fields, snake_case
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags, WebSearch
+from cnllm.registry.flags import Flags, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.registry.web_search import search_rules
 from cnllm.tools import Tool
@@ -274,7 +274,7 @@ def _resolve_search(options: dict[str, Any], model: Model, notes: list[Note]) ->
             options["extra_body"] = ClientData(data.protocol, rest)
 
 
-def _is_own_key(data: ClientData, rules: WebSearch | None) -> bool:
+def _is_own_key(data: ClientData, rules: WebSearchFlags | None) -> bool:
     """Whether the endpoint itself takes the key of a body that asks for a search."""
     accepted = {*(rules.set or ()), *(rules.forms or ())} if rules is not None else set()
     return any(key in data and key in accepted for key in _SEARCH_KEYS)

@@ -12,7 +12,7 @@ from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.options import Function
 from cnllm.protocols import wire
-from cnllm.registry.flags import Flags, Prefill, WebSearch
+from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
 from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
@@ -71,7 +71,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     recovery: Recovery = Recovery()
     strict_forms: dict[str, dict[str, Any]] = {}
     prefill: Prefill | None = None
-    search: WebSearch | None = None
+    search: WebSearchFlags | None = None
     echo: str | None = None
     decoded: tuple[bytes, dict[str, Any]] | None = None
 

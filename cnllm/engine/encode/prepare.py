@@ -37,8 +37,7 @@ from cnllm.engine.options import Function, RequestOptions, read_options
 from cnllm.jsonpath import merge_patch
 from cnllm.protocols import wire
 from cnllm.registry import param_rules
-from cnllm.registry.flags import Flags
-from cnllm.registry.flags import Recovery as RecoveryFlags
+from cnllm.registry.flags import Flags, RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.registry.flags import LEVELS, Budget, Effort, Patch, Reasoning
+from cnllm.registry.flags import LEVELS, BudgetFlags, Effort, Patch, ReasoningFlags
 
 __all__ = ["ReasoningPlan", "is_reasoning", "plan_reasoning"]
 
@@ -26,7 +26,7 @@ class ReasoningPlan(Struct, frozen=True):
 _NO_CHANGE = ReasoningPlan()
 
 
-def is_reasoning(option: str | int | None, reasoning: Reasoning | None) -> bool | None:
+def is_reasoning(option: str | int | None, reasoning: ReasoningFlags | None) -> bool | None:
     """Whether the model will reason; None where it is unknown."""
     mode = reasoning.mode if reasoning else None
     if mode in ("always", "never"):
@@ -37,12 +37,12 @@ def is_reasoning(option: str | int | None, reasoning: Reasoning | None) -> bool 
     return option not in ("off", 0)
 
 
-def plan_reasoning(option: str | int | None, reasoning: Reasoning | None, ledger: Ledger) -> ReasoningPlan:
+def plan_reasoning(option: str | int | None, reasoning: ReasoningFlags | None, ledger: Ledger) -> ReasoningPlan:
     """Return the changes for the caller's option, with a note on each step that loses something.
 
     Raises `CannotSend` where the caller's policy forbids the change.
     """
-    flags = reasoning or Reasoning()
+    flags = reasoning or ReasoningFlags()
     if option is None:
         return _NO_CHANGE
     if option == 0 and type(option) is int:
@@ -58,7 +58,7 @@ def plan_reasoning(option: str | int | None, reasoning: Reasoning | None, ledger
     return _turn_on(option, flags, ledger)
 
 
-def _turn_off(flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+def _turn_off(flags: ReasoningFlags, ledger: Ledger) -> ReasoningPlan:
     """Return the changes that turn reasoning off."""
     if flags.mode == "always" and ledger.may_change(
         "reasoning-always", "reasoning.mode", "off", "left on: it cannot be turned off"
@@ -71,7 +71,7 @@ def _turn_off(flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
     return _NO_CHANGE
 
 
-def _turn_on(option: str | int, flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+def _turn_on(option: str | int, flags: ReasoningFlags, ledger: Ledger) -> ReasoningPlan:
     """Return the changes that turn reasoning on, with a level or a budget."""
     patches = (flags.on,) if flags.on is not None else ()
     is_known = flags.on is not None or flags.mode == "always" or flags.default == "on"
@@ -126,7 +126,7 @@ def _effort_value(level: str, effort: Effort, ledger: Ledger, *, note: bool = Tr
     return ((effort.at, value),)
 
 
-def _limit_budget(tokens: int, budget: Budget, ledger: Ledger, *, quiet: bool = False) -> int:
+def _limit_budget(tokens: int, budget: BudgetFlags, ledger: Ledger, *, quiet: bool = False) -> int:
     """Return a budget within the endpoint's limits."""
     limited = tokens
     if budget.min is not None:
@@ -138,7 +138,7 @@ def _limit_budget(tokens: int, budget: Budget, ledger: Ledger, *, quiet: bool = 
     return limited if ledger.may_change("reasoning-budget", "reasoning.budget", tokens, f"{limited}") else tokens
 
 
-def _nearest_level(tokens: int, flags: Reasoning, effort: Effort | None) -> str | None:
+def _nearest_level(tokens: int, flags: ReasoningFlags, effort: Effort | None) -> str | None:
     """Return the level whose budget is nearest to a number of tokens."""
     scale = {
         k: v

@@ -12,7 +12,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
 from cnllm.engine.options import Function, RequestOptions
 from cnllm.jsonpath import contains, merge_patch, set_value
-from cnllm.registry.flags import WebSearch as WebSearchFlags
+from cnllm.registry.flags import WebSearchFlags
 from cnllm.registry.web_search import usable_search
 from cnllm.types.web_search import SEARCH, WebSearch
 

@@ -88,7 +88,7 @@ def _note_lost_keys(messages: Sequence[Message], rules: Messages, ledger: Ledger
             ledger.count("key-foreign", "messages.fields", f"messages[].{key}", did, count)
 
 
-def _filling(flags: Flags) -> registry_flags.Reasoning | None:
+def _filling(flags: Flags) -> registry_flags.ReasoningFlags | None:
     """Return the rules by which reasoning is added to an assistant's turn without it; None where none is added."""
     rules = flags.reasoning
     return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
@@ -134,7 +134,7 @@ def _repair(
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, ledger, orphans=False)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
-    rules_of_reasoning = flags.reasoning or registry_flags.Reasoning()
+    rules_of_reasoning = flags.reasoning or registry_flags.ReasoningFlags()
     turns = reasoning.replay_reasoning(turns, model, rules_of_reasoning, ledger, before_user=before_user)
     turns = repair.drop_empty(turns, ledger)
     if codec.ordered:

@@ -13,8 +13,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.media import note_lost_marks, placeholder_text
 from cnllm.engine.history.repair import Turn, has_content
 from cnllm.protocols import PROTOCOLS, fields
-from cnllm.registry.flags import Messages, Patch
-from cnllm.registry.flags import Reasoning as Rules
+from cnllm.registry.flags import Messages, Patch, ReasoningFlags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
@@ -31,7 +30,7 @@ _INNER_SEALS = ("item", "part", "functionCall", "functionResponse")
 
 
 def replay_reasoning(
-    turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger, *, before_user: bool = False
+    turns: Sequence[Turn], model: Model, rules: ReasoningFlags, ledger: Ledger, *, before_user: bool = False
 ) -> list[Turn]:
     """Return the turns; those of the assistant hold only reasoning, seals and blocks that this endpoint accepts.
 
@@ -194,7 +193,7 @@ def _replay_turn(
     is_own: bool,
     is_recent: bool,
     model: Model,
-    rules: Rules,
+    rules: ReasoningFlags,
     ledger: Ledger,
     lost: list[Seal],
 ) -> Message:
@@ -283,7 +282,9 @@ def _is_origin(seal: Seal, model: Model) -> bool:
     return (seal.protocol, seal.provider, seal.model) == (model.protocol, model.provider, model.id)
 
 
-def _foreign_reasoning(part: Reasoning, index: int, rules: Rules, ledger: Ledger, *, is_own: bool) -> Text | None:
+def _foreign_reasoning(
+    part: Reasoning, index: int, rules: ReasoningFlags, ledger: Ledger, *, is_own: bool
+) -> Text | None:
     """Return reasoning of another model, or without its required seal, as text; None to remove it."""
     if not part.text:
         return None
@@ -294,7 +295,7 @@ def _foreign_reasoning(part: Reasoning, index: int, rules: Rules, ledger: Ledger
     return Text(part.text + "\n\n") if as_text else None
 
 
-def _filler_text(index: int, rules: Rules, ledger: Ledger) -> str | None:
+def _filler_text(index: int, rules: ReasoningFlags, ledger: Ledger) -> str | None:
     """Return the text that replaces missing reasoning; None where nothing replaces it."""
     subject = f"messages[{index}] has no reasoning"
     if rules.if_missing == "error":

@@ -18,15 +18,24 @@ from secrets import token_hex
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.async_store import AsyncStore
-from cnllm.gateway.store.items import Ambiguous, Bounds, Store, StoreFailure, Turn, Turns, decode_turn, encode_turn
+from cnllm.gateway.store.items import (
+    Ambiguous,
+    StateStore,
+    StoreBounds,
+    StoreFailure,
+    TurnRecord,
+    Turns,
+    decode_turn,
+    encode_turn,
+)
 
 __all__ = [
     "Ambiguous",
     "AsyncStore",
-    "Bounds",
-    "Store",
+    "StateStore",
+    "StoreBounds",
     "StoreFailure",
-    "Turn",
+    "TurnRecord",
     "Turns",
     "check_store",
     "decode_turn",
@@ -39,7 +48,7 @@ _CHECK = "check"  # an identity that no client has: theirs are hashes
 _CHECK_HINT = "the store must be there when the gateway starts: check its server, its disk, or name another store"
 
 
-def open_store(url: str | None = None, bounds: Bounds | None = None) -> Store:
+def open_store(url: str | None = None, bounds: StoreBounds | None = None) -> StateStore:
     """Return the store of a URL.
 
     None and `memory:` are the memory of this process. `sqlite:PATH` is a file that all processes of one machine may

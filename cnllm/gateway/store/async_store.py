@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from cnllm.gateway.store.items import Store, StoreFailure, Turn, Turns
+from cnllm.gateway.store.items import StateStore, StoreFailure, TurnRecord, Turns
 from cnllm.system.processes import generation
 
 __all__ = ["AsyncStore"]
@@ -24,7 +24,7 @@ _MOST_THREADS = 16  # in which calls wait for a server
 class HasGroups(Protocol):
     """A store that keeps several turns at the price of one."""
 
-    def keep_turns(self, turns: Sequence[tuple[str, Turn, Sequence[str], bytes | None]], /) -> list[bool]:
+    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]], /) -> list[bool]:
         """Keep turns with the arguments of `Store.keep_turn`. Return for each whether it is kept."""
 
 
@@ -35,7 +35,7 @@ class AsyncStore:
     same time go to the file in one transaction. A call that is cancelled may still be carried out.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StateStore) -> None:
         self._store = store
         self._is_grouped = isinstance(store, HasGroups)
         self._threads: ThreadPoolExecutor | None = None
@@ -47,7 +47,7 @@ class AsyncStore:
         """Return why the last operation failed; None if it did not."""
         return self._store.failure
 
-    async def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+    async def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn; see `Store.keep_turn`."""
         return await self._run(self._store.keep_turn, identity, turn, call_ids, prefix)
 
@@ -113,7 +113,7 @@ class _Group:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, store: Store, executor: Callable[[], ThreadPoolExecutor]
+        self, loop: asyncio.AbstractEventLoop, store: StateStore, executor: Callable[[], ThreadPoolExecutor]
     ) -> None:
         self._loop = weakref.ref(loop)
         self._store = store

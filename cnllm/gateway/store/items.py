@@ -16,10 +16,10 @@ from cnllm.types import Part, checks
 
 __all__ = [
     "Ambiguous",
-    "Bounds",
-    "Store",
+    "StateStore",
+    "StoreBounds",
     "StoreFailure",
-    "Turn",
+    "TurnRecord",
     "Turns",
     "call_key",
     "check_of",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Turn(Struct, frozen=True):
+class TurnRecord(Struct, frozen=True):
     """One assistant turn, as far as clients lose it: its author, reasoning, and the seals of its calls by call id."""
 
     provider: str
@@ -50,8 +50,8 @@ class Ambiguous(Struct, frozen=True):
 class Turns(Struct, frozen=True):
     """The turns of one search. `failure` says why a store could not search; None where it could."""
 
-    by_call: dict[str, Turn] = {}
-    by_prefix: dict[bytes, Turn | Ambiguous] = {}
+    by_call: dict[str, TurnRecord] = {}
+    by_prefix: dict[bytes, TurnRecord | Ambiguous] = {}
     failure: str | None = None
 
 
@@ -61,7 +61,7 @@ class StoreFailure(Struct, frozen=True):
     reason: str
 
 
-class Bounds(Struct, frozen=True):
+class StoreBounds(Struct, frozen=True):
     """The bounds of a store: items, bytes, seconds to live, and the share of count and bytes that one identity gets.
 
     The oldest items go first. An item is a turn or a response, with all its keys.
@@ -91,7 +91,7 @@ class Bounds(Struct, frozen=True):
         return max(1, int(self.bytes * self.share))
 
 
-class Store(Protocol):
+class StateStore(Protocol):
     """State of the gateway. All methods may be called from any thread; none raises because the store fails."""
 
     @property
@@ -102,7 +102,7 @@ class Store(Protocol):
     def failure(self) -> str | None:
         """Return why the last operation failed; None if it did not."""
 
-    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and the conversation that ends with it. Return whether it is kept.
 
         `prefix` is the whole conversation as sent, or a hash of it. Another turn that was kept under the same key makes
@@ -177,10 +177,10 @@ def item_size(blob: bytes, keys: int) -> int:
 
 # ── contents ─────────────────────────────────────────────────────────────────
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Turn).decode
+_decode = msgspec.msgpack.Decoder(TurnRecord).decode
 
 
-def encode_turn(turn: Turn) -> bytes:
+def encode_turn(turn: TurnRecord) -> bytes:
     """Return a turn as bytes. MessagePack, or JSON for halves of surrogate pairs and numbers over 64 bits."""
     try:
         return b"m" + _encode(turn)
@@ -188,12 +188,12 @@ def encode_turn(turn: Turn) -> bytes:
         return b"j" + as_json(turn).encode()
 
 
-def decode_turn(blob: bytes) -> Turn | None:
+def decode_turn(blob: bytes) -> TurnRecord | None:
     """Return the turn of `encode_turn`; None for bytes that are none (of another version, or damaged)."""
     try:
         if blob[:1] == b"m":
             return _decode(memoryview(blob)[1:])
-        turn: Turn = from_json(blob[1:], Turn)
+        turn: TurnRecord = from_json(blob[1:], TurnRecord)
         return turn
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         return None

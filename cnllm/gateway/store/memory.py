@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cnllm.gateway.store.items import (
     Ambiguous,
-    Bounds,
-    Turn,
+    StoreBounds,
+    TurnRecord,
     Turns,
     call_key,
     decode_turn,
@@ -25,7 +25,7 @@ from cnllm.system.processes import fork_safe
 
 __all__ = ["MemoryStore"]
 
-_DEFAULT = Bounds(count=50_000, bytes=32 << 20)
+_DEFAULT = StoreBounds(count=50_000, bytes=32 << 20)
 _RESPONSE = b"response"
 """The digest of all responses: a later one replaces an earlier one, and makes nothing ambiguous."""
 
@@ -60,7 +60,7 @@ class MemoryStore:
     blocks = False
     failure: str | None = None
 
-    def __init__(self, bounds: Bounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bounds: StoreBounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds or _DEFAULT
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
@@ -70,7 +70,7 @@ class MemoryStore:
         self._bytes = 0
 
     # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and under the conversation that ends with it."""
         owner, blob = identity_hash(identity), encode_turn(turn)
         keys = turn_keys(owner, call_ids, prefix)
@@ -83,7 +83,7 @@ class MemoryStore:
             calls = [(call_id, self._turn(call_key(owner, call_id), now)) for call_id in call_ids]
             ends = [(prefix, self._turn(prefix_key(owner, prefix), now)) for prefix in prefixes]
         return Turns(
-            {call_id: turn for call_id, turn in calls if type(turn) is Turn},
+            {call_id: turn for call_id, turn in calls if type(turn) is TurnRecord},
             {prefix: turn for prefix, turn in ends if turn is not None},
         )
 
@@ -120,7 +120,7 @@ class MemoryStore:
         item = self._keys.get(key)
         return None if item is None or item.at < now - self._bounds.seconds else item
 
-    def _turn(self, key: bytes, now: float) -> Turn | Ambiguous | None:
+    def _turn(self, key: bytes, now: float) -> TurnRecord | Ambiguous | None:
         item = self._find(key, now)
         if item is None:
             return None

@@ -19,9 +19,9 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
-    Bounds,
+    StoreBounds,
     StoreFailure,
-    Turn,
+    TurnRecord,
     Turns,
     call_key,
     decode_turn,
@@ -51,14 +51,14 @@ class RedisStore:
 
     blocks = True
 
-    def __init__(self, url: str, bounds: Bounds | None = None, *, prefix: str = PREFIX) -> None:
+    def __init__(self, url: str, bounds: StoreBounds | None = None, *, prefix: str = PREFIX) -> None:
         """Take the server's URL. No connection is made yet.
 
         Raise `CnllmError` for a URL that names no server, and where the package `redis` is missing.
         """
         self._url = url
         self._prefix = prefix
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or StoreBounds()
         self._client = connect(url)
         self._server = _Server(url)
         self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
@@ -69,7 +69,7 @@ class RedisStore:
         return self._server.failure
 
     # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and under the conversation that ends with it."""
         owner, blob = identity_hash(identity), encode_turn(turn)
         return self._keep(owner, digest_of(blob), blob, turn_keys(owner, call_ids, prefix))
@@ -83,7 +83,7 @@ class RedisStore:
             return Turns(failure=self.failure)
         found = iter([None if not row else decode_turn(row[1]) if row[0] else Ambiguous() for row in rows])
         return Turns(
-            {call: turn for call, turn in zip(calls, found, strict=False) if type(turn) is Turn},
+            {call: turn for call, turn in zip(calls, found, strict=False) if type(turn) is TurnRecord},
             {prefix: turn for prefix, turn in zip(ends, found, strict=False) if turn is not None},
         )
 

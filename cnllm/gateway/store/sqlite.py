@@ -22,9 +22,9 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
     Ambiguous,
-    Bounds,
+    StoreBounds,
     StoreFailure,
-    Turn,
+    TurnRecord,
     Turns,
     call_key,
     check_of,
@@ -120,13 +120,13 @@ class SqliteStore:
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
-        bounds: Bounds | None = None,
+        bounds: StoreBounds | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Open the file, and create it if there is none. Raise `CnllmError` for one that cannot be used."""
         self.path = Path(path).expanduser() if path is not None else store_path()
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or StoreBounds()
         self._clock = clock
         self._lock = fork_safe(threading.Lock())
         self._failures = FailureLog()
@@ -143,11 +143,11 @@ class SqliteStore:
         return self._failures.failure
 
     # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
         """Keep a turn under the ids of its calls and under the conversation that ends with it."""
         return self.keep_turns([(identity, turn, call_ids, prefix)])[0]
 
-    def keep_turns(self, turns: Sequence[tuple[str, Turn, Sequence[str], bytes | None]]) -> list[bool]:
+    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]]) -> list[bool]:
         """Keep turns with the arguments of `keep_turn`, in one transaction. Return for each whether it is kept."""
         items: list[_Item] = []
         for identity, turn, call_ids, prefix in turns:
@@ -166,7 +166,7 @@ class SqliteStore:
             return Turns(failure=self.failure)
         matches = [(key, decode_turn(data) if digest else Ambiguous()) for key, digest, data in rows]
         return Turns(
-            {calls[key]: turn for key, turn in matches if key in calls and type(turn) is Turn},
+            {calls[key]: turn for key, turn in matches if key in calls and type(turn) is TurnRecord},
             {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
         )
 

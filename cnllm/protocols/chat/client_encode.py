@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from cnllm.jsonpath import get, merge_patch, nest
 from cnllm.protocols.chat.client_paths import turn_writer
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
-from cnllm.registry.flags import Flags, Messages
-from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.json import encode as encode_json
 
 from cnllm.jsonpath import get, merge_patch, nest, remove
-from cnllm.registry.flags import CallPaths, Flags, Messages, Reasoning, ReplyPaths, Tools, once_per_flags
+from cnllm.registry.flags import CallPaths, Flags, Messages, ReasoningFlags, ReplyPaths, Tools, once_per_flags
 from cnllm.types.arguments import decode_arguments
 
 __all__ = ["chunk_reader", "turn_writer"]
@@ -82,7 +82,7 @@ def _paths(flags: Flags) -> _Paths | None:
     return None if paths == _USUAL else paths
 
 
-def _dotted_fields(reasoning: Reasoning | None) -> tuple[str, ...]:
+def _dotted_fields(reasoning: ReasoningFlags | None) -> tuple[str, ...]:
     """Return the fields of reasoning that are paths of several keys."""
     if reasoning is None:
         return ()

@@ -14,25 +14,25 @@ from functools import wraps
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from cnllm.registry.flags.batch import Batch
-from cnllm.registry.flags.call import Call
+from cnllm.registry.flags.call import CallFlags
 from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
-from cnllm.registry.flags.endpoint import Auth, Limits, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
-from cnllm.registry.flags.reasoning import Budget, Effort, Patch, Reasoning
+from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
+from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
 from cnllm.registry.flags.reply import (
     CitationPaths,
     ErrorPaths,
     ErrorRule,
-    Recovery,
+    RecoveryFlags,
     ReplyPaths,
     ReportedCost,
-    Stream,
+    StreamFlags,
     UsagePaths,
 )
 from cnllm.registry.flags.request import Body, Messages, Param, Prefill, Schema
-from cnllm.registry.flags.settings import Gateway, Mcp
-from cnllm.registry.flags.simulator import Refusal, Simulator
-from cnllm.registry.flags.sources import Citation, Source
-from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearch
+from cnllm.registry.flags.settings import GatewaySettings, Mcp
+from cnllm.registry.flags.simulator import RefusalWords, Simulator
+from cnllm.registry.flags.sources import Source, SourceFacts
+from cnllm.registry.flags.tools import CallPaths, Leak, ToolChoice, Tools, WebSearchFlags
 from cnllm.registry.levels import LEVELS
 
 __all__ = [
@@ -40,18 +40,16 @@ __all__ = [
     "Auth",
     "Batch",
     "Body",
-    "Budget",
-    "Call",
+    "BudgetFlags",
+    "CallFlags",
     "CallPaths",
-    "Citation",
     "CitationPaths",
     "Effort",
     "ErrorPaths",
     "ErrorRule",
-    "File",
     "Flags",
     "Leak",
-    "Limits",
+    "LimitFlags",
     "Mcp",
     "Messages",
     "PaidCall",
@@ -61,23 +59,25 @@ __all__ = [
     "Price",
     "RateHeaders",
     "Rates",
-    "Reasoning",
-    "Recovery",
-    "Refusal",
+    "ReasoningFlags",
+    "RecoveryFlags",
+    "RefusalWords",
+    "RegistryFile",
     "ReplyPaths",
     "ReportedCost",
     "Schema",
     "Simulator",
     "Site",
     "Source",
+    "SourceFacts",
     "Status",
-    "Stream",
+    "StreamFlags",
     "Table",
     "ToolChoice",
     "Tools",
     "Upstream",
     "UsagePaths",
-    "WebSearch",
+    "WebSearchFlags",
     "about",
     "inner_table",
     "once_per_flags",
@@ -183,7 +183,8 @@ class Flags(Base, frozen=True):
         ),
     ] = None
     limits: Annotated[
-        Limits | None, flag("The limits of tokens.", "Endpoints refuse a request that asks for more.", every_wire=True)
+        LimitFlags | None,
+        flag("The limits of tokens.", "Endpoints refuse a request that asks for more.", every_wire=True),
     ] = None
     rates: Annotated[
         Rates | None,
@@ -217,7 +218,7 @@ class Flags(Base, frozen=True):
         ),
     ] = None
     reasoning: Annotated[
-        Reasoning | None,
+        ReasoningFlags | None,
         flag(
             "How reasoning is requested, how it arrives and how it is sent back.",
             "Only the newest wire defines it, so each vendor chose its own way.",
@@ -235,7 +236,7 @@ class Flags(Base, frozen=True):
         flag("The endpoint's rules for tools.", "Endpoints refuse schemas, names and ids that others take."),
     ] = None
     web_search: Annotated[
-        WebSearch | None,
+        WebSearchFlags | None,
         flag(
             "How the endpoint is asked to search the web; absent: whether it can is unknown.",
             "Vendors search for their models, each in a form of its own.",
@@ -294,7 +295,8 @@ class Flags(Base, frozen=True):
         flag("The paths of token counts.", "Each wire, and many an endpoint, has names of its own for them."),
     ] = None
     stream: Annotated[
-        Stream | None, flag("The behaviour of its streams.", "Servers end, cut and repeat streams in different ways.")
+        StreamFlags | None,
+        flag("The behaviour of its streams.", "Servers end, cut and repeat streams in different ways."),
     ] = None
     error: Annotated[
         ErrorPaths | None,
@@ -349,7 +351,7 @@ class Flags(Base, frozen=True):
         ),
     ] = None
     recovery: Annotated[
-        Recovery | None,
+        RecoveryFlags | None,
         flag(
             "The attempts after a reply that breaks off or is empty.",
             "Some endpoints break off more often than others, and attempts cost money.",
@@ -418,7 +420,7 @@ class Table(Flags, frozen=True):
         ),
     ] = None
     sources: Annotated[
-        dict[str, str | list[str | Citation] | Citation] | None,
+        dict[str, str | list[str | SourceFacts] | SourceFacts] | None,
         flag(
             "What backs this table's facts, by the name of a source: its flags, or a table where something differs. "
             "A `?` behind a flag: inferred.",
@@ -427,7 +429,7 @@ class Table(Flags, frozen=True):
     ] = None
 
 
-class File(Base, frozen=True):
+class RegistryFile(Base, frozen=True):
     """A whole registry file."""
 
     schema: Annotated[int | None, flag("The version of this format.")] = None
@@ -448,7 +450,7 @@ class File(Base, frozen=True):
         list[str] | None, flag("Models for calls that name none: the first one that has a key is asked.")
     ] = None
     tiers: Annotated[dict[str, list[str]] | None, flag("Models for a purpose, best first.")] = None
-    gateway: Annotated[Gateway | None, flag("Settings of a gateway.")] = None
+    gateway: Annotated[GatewaySettings | None, flag("Settings of a gateway.")] = None
     mcp: Annotated[
         dict[str, Mcp] | None, flag("Your MCP servers, by name; only the file in the config folder may have them.")
     ] = None

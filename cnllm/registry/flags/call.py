@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 from cnllm.registry.flags.describe import Base, flag
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls
 
-__all__ = ["Call"]
+__all__ = ["CallFlags"]
 
 
-class Call(Base, frozen=True):
+class CallFlags(Base, frozen=True):
     """The `call` table: the options of a call that does not set its own."""
 
     reasoning: Annotated[

@@ -7,7 +7,7 @@ from msgspec import field
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Auth", "Limits", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status", "Upstream"]
+__all__ = ["Auth", "LimitFlags", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status", "Upstream"]
 
 
 class Auth(Base, frozen=True):
@@ -111,7 +111,7 @@ class Status(Base, frozen=True):
     ] = None
 
 
-class Limits(Base, frozen=True):
+class LimitFlags(Base, frozen=True):
     """The limits of a model, in tokens."""
 
     context: Annotated[

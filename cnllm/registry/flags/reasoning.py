@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Budget", "Effort", "Patch", "Reasoning"]
+__all__ = ["BudgetFlags", "Effort", "Patch", "ReasoningFlags"]
 
 
 class Patch(Base, frozen=True):
@@ -52,7 +52,7 @@ class Effort(Base, frozen=True):
 _BOUND = "Endpoints refuse a budget that is out of their range."
 
 
-class Budget(Base, frozen=True):
+class BudgetFlags(Base, frozen=True):
     """The endpoint's limit of tokens for reasoning."""
 
     at: Annotated[
@@ -74,7 +74,7 @@ class Budget(Base, frozen=True):
     ] = None
 
 
-class Reasoning(Base, frozen=True):
+class ReasoningFlags(Base, frozen=True):
     """Rules for reasoning: how to request it, how it arrives, and how to send it back."""
 
     mode: Annotated[
@@ -112,7 +112,7 @@ class Reasoning(Base, frozen=True):
         ),
     ] = None
     budget: Annotated[
-        Budget | None,
+        BudgetFlags | None,
         flag(
             "The path of a number of tokens in the body, and its range.", "Endpoints that take a number differ in both."
         ),

@@ -7,7 +7,16 @@ from msgspec import Meta
 from cnllm.registry.flags.describe import Base, flag
 from cnllm.types.policy import IfCut
 
-__all__ = ["CitationPaths", "ErrorPaths", "ErrorRule", "Recovery", "ReplyPaths", "ReportedCost", "Stream", "UsagePaths"]
+__all__ = [
+    "CitationPaths",
+    "ErrorPaths",
+    "ErrorRule",
+    "RecoveryFlags",
+    "ReplyPaths",
+    "ReportedCost",
+    "StreamFlags",
+    "UsagePaths",
+]
 
 _FromZero = Annotated[int, Meta(ge=0)]
 _FromOne = Annotated[int, Meta(ge=1)]
@@ -174,7 +183,7 @@ class UsagePaths(Base, frozen=True):
     ] = None
 
 
-class Stream(Base, frozen=True):
+class StreamFlags(Base, frozen=True):
     """The behaviour of an endpoint's streams."""
 
     framing: Annotated[
@@ -239,7 +248,7 @@ class Stream(Base, frozen=True):
     ] = None
 
 
-class Recovery(Base, frozen=True):
+class RecoveryFlags(Base, frozen=True):
     """The attempts after a reply that breaks off or is empty. A call's `recovery` option wins."""
 
     steps: Annotated[

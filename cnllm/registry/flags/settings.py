@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from cnllm.registry.flags.describe import Base, flag
 
-__all__ = ["Gateway", "Mcp", "Route"]
+__all__ = ["GatewaySettings", "Mcp", "RouteSettings"]
 
 
-class Route(Base, frozen=True):
+class RouteSettings(Base, frozen=True):
     """The models behind one name of a gateway's clients."""
 
     targets: Annotated[
@@ -44,7 +44,7 @@ class Route(Base, frozen=True):
     ] = None
 
 
-class Gateway(Base, frozen=True):
+class GatewaySettings(Base, frozen=True):
     """Settings of a gateway (`cnllm serve`)."""
 
     models: Annotated[
@@ -55,7 +55,7 @@ class Gateway(Base, frozen=True):
         ),
     ] = None
     routes: Annotated[
-        dict[str, Route] | None,
+        dict[str, RouteSettings] | None,
         flag("Names of clients that stand for several models: the next one takes over where one fails."),
     ] = None
 

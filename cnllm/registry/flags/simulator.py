@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from cnllm.registry.flags.describe import ANY, Base, flag
 
-__all__ = ["Refusal", "Simulator"]
+__all__ = ["RefusalWords", "Simulator"]
 
 
-class Refusal(Base, frozen=True):
+class RefusalWords(Base, frozen=True):
     """The endpoint's own words for a refusal; the simulator answers with them."""
 
     on: Annotated[
@@ -58,7 +58,7 @@ class Simulator(Base, frozen=True):
     """Behaviour of an endpoint that only the simulator reads."""
 
     refusals: Annotated[
-        list[Refusal] | None,
+        list[RefusalWords] | None,
         flag(
             "The endpoint's own words for refusals.",
             "A test with other words would not be a test of this endpoint.",

@@ -28,7 +28,7 @@ class Source(Base, frozen=True):
     path: Annotated[str | None, flag(_PATH)] = None
 
 
-class Citation(Base, frozen=True):
+class SourceFacts(Base, frozen=True):
     """The facts that a table takes from a source: a field that stands here wins over the named source.
 
     One that names a `url` stands for itself; it needs `seen` and `how`.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from cnllm.registry.flags.describe import ANY, Base, flag
 from cnllm.types.policy import TextCalls
 
-__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearch"]
+__all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearchFlags"]
 
 _ONE_SPEC = "a rule of the one subset that a vendor published; each of its models obeys it"
 
@@ -217,7 +217,7 @@ class Tools(Base, frozen=True):
 _SEARCH = "Every vendor has a form of its own for a search that it runs itself."
 
 
-class WebSearch(Base, frozen=True):
+class WebSearchFlags(Base, frozen=True):
     """The way to ask the endpoint for a web search, and its price.
 
     Where there is no `tool`, the paths are those of the body.

@@ -16,7 +16,7 @@ from cnllm.registry_files.updates.changes import FIRST_HAND, Change, Kind, Publi
 
 __all__ = [
     "KIND_TITLES",
-    "Question",
+    "ReviewQuestion",
     "add_to_changelog",
     "change_lines",
     "count",
@@ -39,7 +39,7 @@ KIND_TITLES: dict[Kind, str] = {
 }
 
 
-class Question(Struct, frozen=True):
+class ReviewQuestion(Struct, frozen=True):
     """Changes that one answer settles: of one kind, for one cause, which is a sentence."""
 
     kind: Kind
@@ -47,14 +47,14 @@ class Question(Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-def questions_of(changes: Iterable[Change], lists: Sequence[PublicList]) -> list[Question]:
+def questions_of(changes: Iterable[Change], lists: Sequence[PublicList]) -> list[ReviewQuestion]:
     """Return the changes that need a decision, by kind and cause, in the order of the changes."""
     days = {one.name: one.seen.isoformat() for one in lists}
     groups: dict[tuple[Kind, str], list[Change]] = {}
     for change in changes:
         if change.action == "ask":
             groups.setdefault((change.kind, _cause(change, days)), []).append(change)
-    return [Question(kind, cause, tuple(found)) for (kind, cause), found in groups.items()]
+    return [ReviewQuestion(kind, cause, tuple(found)) for (kind, cause), found in groups.items()]
 
 
 def _cause(change: Change, days: Mapping[ListName, str]) -> str:

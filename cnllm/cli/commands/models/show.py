@@ -13,7 +13,7 @@ from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
-    from cnllm.registry.flags import Limits, Price
+    from cnllm.registry.flags import LimitFlags, Price
     from cnllm.registry.model import Model
     from cnllm.registry.param_rules import State
 
@@ -195,7 +195,7 @@ def _sites(provider: str, sites: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def _context(limits: Limits | None) -> str:
+def _context(limits: LimitFlags | None) -> str:
     of_input = f"; input at most {format_count(limits.input)}" if limits and limits.input is not None else ""
     return format_count(limits.context if limits else None) + of_input
 
