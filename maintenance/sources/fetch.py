@@ -35,13 +35,29 @@ class Fetcher:
     def __init__(self, cache: Path, *, offline: bool = False) -> None:
         self._cache, self._offline = cache, offline
         self._addresses = tomllib.loads((HERE / "catalogues.toml").read_text(encoding="utf-8"))["addresses"]
-        self.files = functools.cache(self._files)
+        self._hosts: dict[str, str] = {}
+        self._outcome = functools.cache(self._outcome_of)
 
-    def _files(self, location: Location) -> Mapping[str, bytes]:
+    def files(self, location: Location) -> Mapping[str, bytes]:
         """Return the files of a source by path; those of a page or a thread under "". Raises `Unreachable`.
 
-        Of a repository only those below the location's `path` are sure to be there.
+        Of a repository only those below the location's `path` are sure to be there. What could not be had is not tried
+        again, nor is another address of a host with which no connection came about.
         """
+        outcome = self._outcome(location)
+        if isinstance(outcome, str):
+            raise Unreachable(outcome)
+        return outcome
+
+    def _outcome_of(self, location: Location) -> Mapping[str, bytes] | str:
+        """Return the files of a source, or why they cannot be had."""
+        try:
+            return self._files(location)
+        except Unreachable as error:
+            return str(error)
+
+    def _files(self, location: Location) -> Mapping[str, bytes]:
+        """Return the files of a source. Raises `Unreachable`."""
         try:
             if location.kind in ("npm", "pypi"):
                 return open_archive(self._package(location), root=1 if location.kind == "npm" else 0)
@@ -77,10 +93,13 @@ class Fetcher:
                 break
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as inbox:  # half a download must not look like a whole one
-                subprocess.run(command, check=True, capture_output=True, cwd=inbox, timeout=_SECONDS)
+                if subprocess.run(command, capture_output=True, cwd=inbox, timeout=_SECONDS).returncode:
+                    break
                 for file in Path(inbox).iterdir():
                     file.replace(folder / file.name)
-        raise Unreachable(f"{location.name} {location.version} cannot be downloaded")
+        raise Unreachable(
+            "not in the cache" if self._offline else f"{location.kind} has no such package for this system"
+        )
 
     def _repository(self, location: Location) -> Mapping[str, bytes]:
         """Return the files of a commit: from a clone, from single files, or from the archive of the commit."""
@@ -96,7 +115,8 @@ class Fetcher:
                 command += ["--output", str(part.resolve()), location.version or "HEAD"]
                 command += ["--", location.path] if location.path else []
                 try:
-                    subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
+                    if subprocess.run(command, capture_output=True, timeout=_SECONDS).returncode:
+                        raise Unreachable("the clone lacks the commit, the file or a part of it")
                     part.replace(file)
                 finally:
                     part.unlink(missing_ok=True)
@@ -112,9 +132,12 @@ class Fetcher:
         if file.exists():
             return file
         if self._offline:
-            raise Unreachable(f"{url} is not in the cache")
+            raise Unreachable("not in the cache")
         import httpx
 
+        host = httpx.URL(url).host
+        if host in self._hosts:
+            raise Unreachable(self._hosts[host])
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(file.name[:180] + ".part")
         try:
@@ -124,11 +147,16 @@ class Fetcher:
                 for chunk in answer.iter_bytes():
                     size += len(chunk)
                     if size > LARGEST_FILE:
-                        raise Unreachable(f"{url} is larger than {LARGEST_FILE} bytes")
+                        raise Unreachable(f"larger than {LARGEST_FILE} bytes")
                     out.write(chunk)
             part.replace(file)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            self._hosts[host] = f"no connection: {error or type(error).__name__}"
+            raise Unreachable(self._hosts[host]) from error
+        except httpx.HTTPStatusError as error:
+            raise Unreachable(f"status {error.response.status_code}") from error
         except httpx.HTTPError as error:
-            raise Unreachable(f"{url}: {error}") from error
+            raise Unreachable(str(error) or type(error).__name__) from error
         finally:
             part.unlink(missing_ok=True)
         return file

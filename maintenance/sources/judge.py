@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import html
 import re
 from collections.abc import Mapping
@@ -23,11 +24,12 @@ from maintenance.sources.location import Location, locate
 
 __all__ = ["Judge", "State", "Verdict"]
 
-State = Literal["differs", "not-found", "agrees", "not-comparable", "not-reachable"]
-"""What a source says: another value, nothing, the same; prose says it or not; it cannot be had here."""
+State = Literal["differs", "not-found", "agrees", "not-comparable", "not-reachable", "not-read"]
+"""What a source says: another value, nothing, the same; prose may say it; it cannot be had here, or was left out."""
 
 _DAY = re.compile(r"-(?:20)?\d{6}$")
 _MOST_PROSE = 200  # files that are searched for a word: among more it occurs anyway
+_LARGEST_TEXT = 20_000_000
 _MARKUP = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]+>", re.S | re.I)
 
 
@@ -59,6 +61,7 @@ class Judge:
 
     def __init__(self, registry: Registry, fetcher: Fetcher) -> None:
         self._registry, self._fetcher = registry, fetcher
+        self._texts: _Texts | None = None
         self._indexes: dict[Location, list[tuple[Form, dict[str, list[Entry]]]]] = {}
 
     def judge(self, claim: Claim) -> Verdict:
@@ -73,7 +76,9 @@ class Judge:
         told = [(form, index) for form, index in forms if index and _may_tell(form, claim.flag, location.path)]
         if told:
             return self._compared(claim, location, told)
-        return _prose(claim, files, location.path)
+        if self._texts is None or self._texts.files is not files:  # claims come source by source
+            self._texts = _Texts(files)
+        return _prose(claim, self._texts, location.path)
 
     def _forms(self, url: str, whole: Location, files: Mapping[str, bytes]) -> list[tuple[Form, Any]]:
         """Return the catalogues of a source with their entries by id."""
@@ -204,30 +209,45 @@ def _place(entry: Entry) -> str:
     return f"{path}: {model.provider}/{model.id}"
 
 
-def _prose(claim: Claim, files: Mapping[str, bytes], path: str) -> Verdict:
+class _Texts:
+    """The texts of one source, each read and made plain once. A file that cannot be read has an empty text."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+        self.text = functools.cache(self._text)
+        self.has = functools.cache(self._has)
+        self._plain = functools.cache(lambda name: _plain(self.text(name)))
+
+    def _content(self, name: str) -> bytes:
+        try:
+            return self.files[name]
+        except (KeyError, ValueError):
+            return b""
+
+    def _text(self, name: str) -> str:
+        content = self._content(name)
+        return content.decode("utf-8", "replace") if len(content) < _LARGEST_TEXT else ""
+
+    def _has(self, name: str, quote: str) -> bool:
+        """Whether a file has a quotation: a text in any case and spacing, a program among its bytes as it is."""
+        return _plain(quote) in self._plain(name) or (not self.text(name) and quote.encode() in self._content(name))
+
+
+def _prose(claim: Claim, texts: _Texts, path: str) -> Verdict:
     """Return whether a source in prose, or in a form that nobody has described, has our quotation or our words."""
-    inside = [name for name in files if not path or _is_inside(name, path)]
+    inside = [name for name in texts.files if not path or _is_inside(name, path)]
     if not inside:
         return Verdict(claim, "not-found", explained=claim.how == "inferred", remark=f"no file {path}")
     if claim.quote:
-        quote = _plain(claim.quote)
         for name in inside:
-            if quote in _plain(_text(files, name)):
+            if texts.has(name, claim.quote):
                 return Verdict(claim, "agrees", claim.quote, name)
         return Verdict(claim, "not-found", explained=claim.how == "inferred", remark="the quotation is not there")
     word = str(claim.value) if isinstance(claim.value, str | int | float) and claim.value not in (True, False) else ""
     if len(word) < 3 or len(inside) > _MOST_PROSE:
         return Verdict(claim, "not-comparable")
-    there = next((name for name in inside if word in _text(files, name)), None)
+    there = next((name for name in inside if word in texts.text(name)), None)
     return Verdict(claim, "not-comparable", there=there or "", remark="" if there else f"{word!r} is not there")
-
-
-def _text(files: Mapping[str, bytes], name: str) -> str:
-    """Return the text of a file; "" where it cannot be read."""
-    try:
-        return files[name].decode("utf-8", "replace") if len(files[name]) < 20_000_000 else ""
-    except (KeyError, ValueError):
-        return ""
 
 
 def _plain(text: str) -> str:

@@ -5,56 +5,63 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 from maintenance.sources.judge import Verdict
 
-__all__ = ["as_json", "lines"]
+__all__ = ["as_json", "is_open", "source_lines", "summary_lines"]
 
+_ABSENT = ("not-reachable", "not-read")
 _TITLES = {
-    "differs": "The source has another value",
-    "not-found": "The source does not have it",
+    "differs": "another value",
+    "not-found": "not there",
 }
 
 
-def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the findings to settle, by kind of fault and by source, then one line of figures for each source."""
-    for state, title in _TITLES.items():
-        open_ones = sorted((v for v in verdicts if v.state == state and not v.explained), key=_order)
-        if open_ones:
-            yield f"{title} ({len(open_ones)})"
-        for name, group in groupby(open_ones, key=lambda v: v.claim.name):
-            found = list(group)
-            yield f"  {name} ({len(found)}): {found[0].claim.url}"
-            yield from ("    " + _line(verdict) for verdict in found)
+def is_open(verdict: Verdict) -> bool:
+    """Whether somebody must settle this: the source does not have our value, and the file does not say why."""
+    return verdict.state in _TITLES and not verdict.explained
+
+
+def source_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the figures of one source and the findings to settle. A source that was not read has no line."""
+    if all(verdict.state in _ABSENT for verdict in verdicts):
+        return
+    names = sorted({verdict.claim.name for verdict in verdicts})
+    yield f"{', '.join(names)}: {_figures(verdicts)}  {verdicts[0].claim.url}"
+    for verdict in sorted(filter(is_open, verdicts), key=_order):
+        yield f"    {_TITLES[verdict.state]}: {_line(verdict)}"
+
+
+def summary_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the figures of the whole run, and which sources were not read, by the cause."""
+    urls = {verdict.claim.url for verdict in verdicts}
+    absent: dict[str, set[str]] = {}
+    for verdict in verdicts:
+        if verdict.state in _ABSENT:
+            cause = "left out by --limit or --timeout" if verdict.state == "not-read" else verdict.remark
+            absent.setdefault(cause, set()).add(verdict.claim.name)
+    unread = {verdict.claim.url for verdict in verdicts if verdict.state in _ABSENT}
     yield ""
-    counted = _counts(verdicts)
-    absent = [name for name, counts in counted.items() if set(counts) == {"not-reachable"}]
-    for name, counts in sorted(counted.items(), key=lambda item: -item[1].total()):
-        if name in absent:
-            continue
-        figures = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        yield f"{name}: {figures}"
-    if absent:
-        yield f"not reachable ({len(absent)}): {', '.join(sorted(absent))}"
+    yield f"{len(verdicts)} values, {len(urls)} sources, {len(urls - unread)} read: {_figures(verdicts)}"
+    for cause, names in sorted(absent.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield f"not read ({cause}): {', '.join(sorted(names))}"
+    yield f"{sum(map(is_open, verdicts))} to settle"
 
 
-def as_json(verdicts: Sequence[Verdict]) -> str:
-    """Return all verdicts as a JSON array."""
-    rows: list[dict[str, Any]] = []
-    for v in verdicts:
-        c = v.claim
-        row: dict[str, Any] = {"state": v.state, "explained": v.explained, "table": c.table, "where": c.where}
-        row |= {"model": c.heir or c.model, "inherited": bool(c.heir), "flag": c.flag, "ours": c.value}
-        row |= {"theirs": v.theirs, "ratio": v.ratio, "there": v.there, "source": c.name, "url": c.url}
-        rows.append(row | {"path": c.path, "how": c.how, "remark": v.remark})
-    return json.dumps(rows, ensure_ascii=False, indent=1, default=str)
+def as_json(verdict: Verdict) -> str:
+    """Return a verdict as a JSON object on one line."""
+    c = verdict.claim
+    row: dict[str, Any] = {"state": verdict.state, "explained": verdict.explained, "table": c.table, "where": c.where}
+    row |= {"model": c.heir or c.model, "inherited": bool(c.heir), "flag": c.flag, "ours": c.value}
+    row |= {"theirs": verdict.theirs, "ratio": verdict.ratio, "there": verdict.there, "source": c.name, "url": c.url}
+    row |= {"path": c.path, "how": c.how, "remark": verdict.remark}
+    return json.dumps(row, ensure_ascii=False, default=str)
 
 
 def _order(verdict: Verdict) -> tuple[str, str, str, str]:
     claim = verdict.claim
-    return claim.name, claim.model or claim.table, claim.flag, claim.heir
+    return verdict.state, claim.model or claim.table, claim.flag, claim.heir
 
 
 def _line(verdict: Verdict) -> str:
@@ -77,10 +84,7 @@ def _value(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _counts(verdicts: Sequence[Verdict]) -> dict[str, Counter[str]]:
-    """Return how often each state occurs for each source; what is explained is counted apart."""
-    counts: dict[str, Counter[str]] = {}
-    for verdict in verdicts:
-        state = f"{verdict.state} (explained)" if verdict.explained else verdict.state
-        counts.setdefault(verdict.claim.name, Counter())[state] += 1
-    return counts
+def _figures(verdicts: Sequence[Verdict]) -> str:
+    """Return how often each state occurs; what is explained is counted apart."""
+    counts = Counter(f"{v.state} (explained)" if v.explained else v.state for v in verdicts)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))

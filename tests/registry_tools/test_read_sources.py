@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import sqlite3
 import tarfile
 import zipfile
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import small
 from cases import each
@@ -229,7 +231,7 @@ def model(flags: str, url: str, backs: str, more: str = "", id: str = "m") -> st
 
 def run(cache: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
     status = main(["--cache", str(cache), "--offline", "--only", "tested", "--json"])
-    return status, json.loads(capsys.readouterr().out)
+    return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 LITELLM, MODELS = "https://pypi.org/project/litellm/9.9.9", "anomalyco/models.dev@abc1234"
@@ -292,6 +294,17 @@ def test_a_citation_is_judged(
     assert status == (state in ("differs", "not-found") and not explained)
 
 
+def test_a_quotation_is_found_among_the_bytes_of_a_program(
+    builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maintenance.sources.judge._LARGEST_TEXT", 100)
+    program = cache / "files" / "owner" / "prose@abc1234" / "program.so"
+    program.write_bytes(b"\x00\xff" * 99 + b"top_logprobs requires logprobs" + b"\x00")
+    builtin(model("limits.output = 1", "owner/prose@abc1234", '["limits"]', ', quote = "requires logprobs"'))
+    _, (row,) = run(cache, capsys)
+    assert (row["state"], row["there"]) == ("agrees", "program.so")
+
+
 def test_what_is_inferred_is_explained(builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builtin(model("limits.context = 7", NPM, '["limits"]').replace('how = "catalogue"', 'how = "inferred"'))
     status, (row,) = run(cache, capsys)
@@ -318,8 +331,78 @@ def test_a_value_from_another_model_is_held_against_the_own_entry(
 def test_people_read_what_is_to_be_settled(builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builtin(model('limits.context = 2_000_000\ninput = ["text"]', NPM, '["limits", "input"]'))
     assert main(["--cache", str(cache), "--offline", "--only", "tested"]) == 1
-    title, source, line, gap, figures = capsys.readouterr().out.splitlines()
-    assert (title, source, gap) == ("The source has another value (1)", f"  tested (1): {NPM}", "")
+    figures, line, gap, total, last = capsys.readouterr().out.splitlines()
+    assert (figures, gap) == (f"tested: 1 agrees, 1 differs  {NPM}", "")
+    assert "another value: " in line
     assert "deepseek-test/m  limits.context  ours 2000000  theirs 1000000 (x0.5)" in line
     assert "dist/providers/data/deepseek-test.json" in line
-    assert figures == "tested: 1 agrees, 1 differs"
+    assert (total, last) == ("2 values, 1 sources, 1 read: 1 agrees, 1 differs", "1 to settle")
+
+
+FAR = "https://docs.example.org/a"
+
+
+@pytest.fixture
+def three(builtin: Built) -> tuple[str, ...]:
+    """The options that judge a package with three values, one with one value, and a page that is not there."""
+    more = [model("limits.output = 1", url, '["limits"]', id=f"n{n}") for n, url in enumerate((LITELLM, FAR))]
+    text = model('limits = { context = 1_000_000, output = 8000 }\ninput = ["text"]', NPM, '["limits", "input"]')
+    builtin("".join([text, *more]))
+    return "--offline", "--only", "tested"
+
+
+@each(
+    "options, first, last",
+    [
+        ([], "3 sources, 2 read", "not read (not in the cache): tested"),
+        (["--limit", "1"], "3 sources, 1 read", "not read (left out by --limit or --timeout): tested"),
+        (["--timeout", "0"], "3 sources, 0 read", "not read (left out by --limit or --timeout): tested"),
+    ],
+)
+def test_what_was_not_read_is_counted(
+    three: tuple[str, ...], cache: Path, capsys: pytest.CaptureFixture[str], options: list[str], first: str, last: str
+) -> None:
+    status = main(["--cache", str(cache), *three, *options])
+    lines = capsys.readouterr().out.splitlines()
+    assert first in lines[-3]
+    assert lines[-2] == last
+    assert status == ("1 to settle" in lines[-1])
+
+
+def test_the_source_with_the_most_values_is_printed_before_the_next_is_read(
+    three: tuple[str, ...], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[list[str]] = []
+    read = io.StringIO()
+    monkeypatch.setattr("sys.stdout", read)
+    real = archive.open_archive
+
+    def opened(path: Path, root: int = 0) -> Any:
+        printed.append(read.getvalue().splitlines())
+        return real(path, root)
+
+    monkeypatch.setattr("maintenance.sources.fetch.open_archive", opened)
+    main(["--cache", str(cache), *three])
+    assert printed == [[], [f"tested: 3 agrees  {NPM}"]]
+
+
+def test_a_host_that_cannot_be_reached_is_tried_once(
+    builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    pages = [f"http://127.0.0.1:{port}/{name}" for name in "abc"]
+    builtin("".join(model("limits.output = 1", url, '["limits"]', id=f"n{n}") for n, url in enumerate(pages)))
+    tries: list[str] = []
+    stream = httpx.stream
+
+    def counted(method: str, url: str, **more: Any) -> Any:
+        tries.append(url)
+        return stream(method, url, **more)
+
+    monkeypatch.setattr(httpx, "stream", counted)
+    assert main(["--cache", str(cache), "--only", "tested"]) == 0
+    assert tries == pages[:1]
+    *_, absent, last = capsys.readouterr().out.splitlines()
+    assert "no connection: " in absent
+    assert last == "0 to settle"
