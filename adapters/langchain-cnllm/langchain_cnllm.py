@@ -74,7 +74,7 @@ class ChatCnllm(BaseChatModel):
         with self._client.stream(model, _history(messages), **self._options(stop, kwargs)) as stream:
             yield from (ChatGenerationChunk(message=chunk) for event in stream if (chunk := _chunk(event)))
             reply = stream.reply
-        last = {**_facts(reply), "additional_kwargs": {}}
+        last = {**_facts(reply, "incomplete: "), "additional_kwargs": {}}
         yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last", **last))
 
     def _options(self, stop: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def _history(messages: list[BaseMessage]) -> list[dict[str, Any]]:
     return history
 
 
-def _facts(reply: cnllm.Reply[Any]) -> dict[str, Any]:
-    """Return the parts of a message that text and calls do not hold: reasoning, usage, cost, notes, cut calls."""
+def _facts(reply: cnllm.Reply[Any], mark: str = "") -> dict[str, Any]:
+    """Return what text and calls do not hold. With a mark LangChain does not close the JSON of a call in a stream."""
     usage, cost = reply.usage, reply.cost
     broken = [*reply.incomplete, *(call for call in reply.tool_calls if call.arguments is None)]
     metadata = {
@@ -122,7 +122,7 @@ def _facts(reply: cnllm.Reply[Any]) -> dict[str, Any]:
         "response_metadata": metadata,
         "usage_metadata": counts,
         "invalid_tool_calls": [
-            invalid_tool_call(name=call.name, args=call.raw, id=call.id, error=call.problem or "cut") for call in broken
+            invalid_tool_call(name=c.name, args=mark + c.raw, id=c.id, error=c.problem or "cut") for c in broken
         ],
     }
 
