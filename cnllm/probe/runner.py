@@ -176,6 +176,10 @@ class _Interview:
         params = self.assumed.params or {}
         return all(f.startswith("params.") and params.get(f.removeprefix("params.")) is False for f in question.flags)
 
+    def kind(self, question: Question) -> tuple[bool, bool]:
+        """Return which questions one request may ask: what holds in one mode is asked after what holds in all."""
+        return self.is_documented(question), question.flags[0].startswith("when.")
+
     def ask_all(self) -> Asking[None]:
         """Ask the questions in their order, each as soon as newer facts make it one, until none is left."""
         while True:
@@ -197,7 +201,7 @@ class _Interview:
         context = self.context()
         if questions[0].name in self.joined or not _is_joint(questions[0].run(context)):
             return
-        alike = [q for q in questions if self.is_documented(q) == self.is_documented(questions[0])]
+        alike = [q for q in questions if self.kind(q) == self.kind(questions[0])]
         runs = [q.run(context) for q in alike if q.name not in self.joined]
         self.joined |= {q.name for q in alike}
         for ask, exchanged in (yield from joint_answers(runs, self.run.exchange_of)):
