@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from msgspec import Struct
 
 __all__ = [
-    "OUTCOMES",
     "Field",
     "Fields",
     "Outcome",
+    "Rows",
     "read_fields",
+    "read_rows",
     "require_one_reply",
     "require_types",
     "snake_case",
@@ -46,45 +47,8 @@ Outcome = Literal[
     "omit",
 ]
 
-OUTCOMES: dict[Outcome, str] = {
-    "translate": "Every model, or every client, gets it in the form of its own wire.",
-    "forward": (
-        "Goes on to every wire that has a field of the same meaning, where the registry does not say that the endpoint "
-        "refuses it. Elsewhere it is left out with a note."
-    ),
-    "keep": (
-        "Stays as it is on its own wire. On another wire it is left out with a note; of a reply, it stays in "
-        "`Reply.extra` or in the message."
-    ),
-    "return": (
-        "An endpoint gave it with its answer, and it goes back to that endpoint alone. Another one does not get it, "
-        "with a note."
-    ),
-    "permit": "Goes to every endpoint that is known to take it. Elsewhere it is left out with a note.",
-    "search": (
-        "A web search. Every endpoint that has one by the registry gets its own form of it. Elsewhere it is as with "
-        "`offer`."
-    ),
-    "offer": (
-        "A tool that the vendor executes. It stays as it is on its own wire. On another wire it is left out with a "
-        "note; where the request demands that it is called, the answer is 400."
-    ),
-    "media": (
-        "Every model that reads this kind of medium gets it, and every model reads text files. Elsewhere a line that "
-        "the model reads takes its place, with a note; in the newest message of the user it is an error, where the "
-        "caller does not allow that."
-    ),
-    "describe": "Stays as it is on its own wire. On another wire the model reads a line that names it, with a note.",
-    "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
-    "reject": "The answer is 400 and names the field.",
-    "answer": "cnllm acts on it itself, or writes a value of its own.",
-    "drop": "Left out on every wire, with a note.",
-    "omit": "Left out of replies, for the reason that stands with it.",
-}
-"""The outcomes of a field, and what each of them means."""
-
-Rows = Mapping[str, Mapping[Outcome, str | Mapping[str, str]]]
-"""The names with each outcome, by place. Those with `omit` have a reason each."""
+Rows = Mapping[str, Mapping[Outcome, str]]
+"""The names with each outcome, by place."""
 
 _ARTICLES = {
     "boolean": "a boolean",
@@ -109,21 +73,19 @@ _ROW = re.compile(r"(?P<name>[^=:]+)(=(?P<meaning>[^:]+))?(:(?P<types>.+))?")
 class Field(Struct, frozen=True):
     """One row: its outcome, the name that other wires know, and the types of its value; none where any will do.
 
-    `classes` are Python's types of such values. `reason` says why a field of a reply is left out.
+    `classes` are Python's types of such values.
     """
 
     outcome: Outcome
     meaning: str
     types: tuple[str, ...] = ()
-    reason: str = ""
     classes: tuple[type, ...] = ()
 
 
 class Fields(Struct, frozen=True):
-    """The table of one wire: the rows of a request and of a reply, by place and name."""
+    """The table of one wire: the rows of a request, by place and name."""
 
     request: dict[str, dict[str, Field]]
-    reply: dict[str, dict[str, Field]]
 
     @property
     def body_keys(self) -> frozenset[str]:
@@ -164,31 +126,25 @@ class Fields(Struct, frozen=True):
         return None
 
 
-def read_fields(request: Rows, reply: Rows) -> Fields:
+def read_fields(request: Rows) -> Fields:
     """Return the table of a wire from its written form."""
-    return Fields(_places(request), _places(reply))
+    return Fields(read_rows(request))
 
 
-def _places(rows: Rows) -> dict[str, dict[str, Field]]:
-    """Return the rows by place and name. Raises `ValueError` for a name that stands twice at one place."""
+def read_rows(rows: Rows) -> dict[str, dict[str, Field]]:
+    """Return rows by place and name from their written form."""
     out: dict[str, dict[str, Field]] = {}
     for place, groups in rows.items():
         fields = out[place] = {}
         for outcome, names in groups.items():
-            if outcome not in get_args(Outcome):
-                raise ValueError(f"{place}: {outcome} is not an outcome")
-            if (outcome == "omit") is isinstance(names, str):
-                raise ValueError(f"{place}: what is left out of replies needs a reason each, and nothing else has one")
-            for row in names.split() if isinstance(names, str) else names:
+            for row in names.split():
                 match = _ROW.fullmatch(row)
                 assert match is not None
                 name = match["name"]
-                if name in fields:
-                    raise ValueError(f"{place}: {name} stands twice")
+                assert name not in fields, f"{place}: {name} stands twice"
                 types = tuple(match["types"].split("|")) if match["types"] else ()
-                reason = "" if isinstance(names, str) else names[name]
                 classes = tuple(kind for word in types for kind in _CLASSES[word])
-                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types, reason, classes)
+                fields[name] = Field(outcome, match["meaning"] or snake_case(name), types, classes)
     return out
 
 

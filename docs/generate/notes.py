@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-from cnllm.types.note_codes import NOTE_CODES
 from docs.generate.markdown import cell, table
+from docs.generate.note_codes import NOTE_CODES
 from docs.generate.source import calls
 
 __all__ = ["flags_of", "page"]

@@ -6,10 +6,49 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cnllm.protocols import PROTOCOLS, fields
-from cnllm.protocols.fields import OUTCOMES, Field, Outcome
+from cnllm.protocols.fields import Field, Outcome
 from docs.generate.markdown import code, table
+from docs.generate.reply_fields import REASONS, REPLIES
 
 __all__ = ["page", "page_zh"]
+
+
+_OUTCOMES: dict[Outcome, str] = {
+    "translate": "Every model, or every client, gets it in the form of its own wire.",
+    "forward": (
+        "Goes on to every wire that has a field of the same meaning, where the registry does not say that the endpoint "
+        "refuses it. Elsewhere it is left out with a note."
+    ),
+    "keep": (
+        "Stays as it is on its own wire. On another wire it is left out with a note; of a reply, it stays in "
+        "`Reply.extra` or in the message."
+    ),
+    "return": (
+        "An endpoint gave it with its answer, and it goes back to that endpoint alone. Another one does not get it, "
+        "with a note."
+    ),
+    "permit": "Goes to every endpoint that is known to take it. Elsewhere it is left out with a note.",
+    "search": (
+        "A web search. Every endpoint that has one by the registry gets its own form of it. Elsewhere it is as with "
+        "`offer`."
+    ),
+    "offer": (
+        "A tool that the vendor executes. It stays as it is on its own wire. On another wire it is left out with a "
+        "note; where the request demands that it is called, the answer is 400."
+    ),
+    "media": (
+        "Every model that reads this kind of medium gets it, and every model reads text files. Elsewhere a line that "
+        "the model reads takes its place, with a note; in the newest message of the user it is an error, where the "
+        "caller does not allow that."
+    ),
+    "describe": "Stays as it is on its own wire. On another wire the model reads a line that names it, with a note.",
+    "refuse": "Stays as it is on its own wire. On another wire the answer is 400 and names the field.",
+    "reject": "The answer is 400 and names the field.",
+    "answer": "cnllm acts on it itself, or writes a value of its own.",
+    "drop": "Left out on every wire, with a note.",
+    "omit": "Left out of replies, for the reason that stands with it.",
+}
+"""The outcomes of a field, and what each of them means."""
 
 
 class _Words(NamedTuple):
@@ -37,7 +76,7 @@ _ENGLISH = _Words(
         "names is kept; inside messages and tools, `*` stands for such fields. "
         "Notes stand in the reply; the gateway's header `x-cnllm-notes` says how many there are and where they are."
     ),
-    outcomes=OUTCOMES,
+    outcomes=_OUTCOMES,
     outcome_head=("outcome", "meaning"),
     portable="Fields that go on to other wires",
     portable_text="Each row is one meaning, with its name on each wire.",
@@ -100,17 +139,20 @@ def _page(words: _Words) -> str:
     used = {
         row.outcome
         for protocol in PROTOCOLS
-        for places in (fields(protocol).request, fields(protocol).reply)
+        for places in (fields(protocol).request, REPLIES[protocol])
         for rows in places.values()
         for row in rows.values()
     }
     parts.append(
-        table(words.outcome_head, [[code(outcome), words.outcomes[outcome]] for outcome in OUTCOMES if outcome in used])
+        table(
+            words.outcome_head,
+            [[code(outcome), words.outcomes[outcome]] for outcome in words.outcomes if outcome in used],
+        )
     )
     parts += [f"## {words.portable}", words.portable_text, table([words.meaning, *PROTOCOLS], _portable())]
     for protocol in PROTOCOLS:
         parts.append(f"## {protocol}")
-        for title, places in ((words.request, fields(protocol).request), (words.reply, fields(protocol).reply)):
+        for title, places in ((words.request, fields(protocol).request), (words.reply, REPLIES[protocol])):
             parts += [f"**{title}**", table(words.head, _rows(places, words.body))]
     return "\n\n".join(parts) + "\n"
 
@@ -134,7 +176,7 @@ def _rows(places: dict[str, dict[str, Field]], body: str) -> Iterator[list[str]]
         for name, row in rows.items():
             groups.setdefault(row.outcome, []).append(name)
         for outcome, names in groups.items():
-            reasons = dict.fromkeys(rows[name].reason for name in names if rows[name].reason)
+            reasons = dict.fromkeys(REASONS[name] for name in names if outcome == "omit")
             listing = ", ".join(map(code, names))
             yield [
                 code(place) or body,

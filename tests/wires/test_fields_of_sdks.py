@@ -23,6 +23,7 @@ from openai.types.shared_params import FunctionDefinition, Reasoning, ResponseFo
 
 from cnllm.protocols import PROTOCOLS, fields
 from cnllm.protocols.fields import Field, snake_case
+from docs.generate.reply_fields import REPLIES
 
 KEYS: list[tuple[str, str, str, Any]] = [
     ("openai-chat", "request", "", CompletionCreateParamsStreaming),
@@ -143,6 +144,10 @@ def words(type_: Any) -> Iterator[str]:
             yield from (word for word in typing.get_args(member) if isinstance(word, str))
 
 
+def rows_of(protocol: str, direction: str) -> dict[str, dict[str, Field]]:
+    return fields(protocol).request if direction == "request" else REPLIES[protocol]
+
+
 def has_row(rows: dict[str, Field], *names: str) -> bool:
     """Whether a name has a row, in whatever spelling the protocol has."""
     return any(name in rows for name in names) or any(snake_case(row) in names for row in rows)
@@ -150,7 +155,7 @@ def has_row(rows: dict[str, Field], *names: str) -> bool:
 
 @pytest.mark.parametrize(("protocol", "direction", "place", "type_"), KEYS, ids=[f"{k[0]} {k[1]} {k[2]}" for k in KEYS])
 def test_each_key_has_a_row(protocol: str, direction: str, place: str, type_: Any) -> None:
-    rows = getattr(fields(protocol), direction)[place]
+    rows = rows_of(protocol, direction)[place]
     names = {name for member in members(type_) for name in hints(member)} - NOT_ON_THE_WIRE
     assert names, "the SDK has no such type any more"
     assert sorted(name for name in names if not has_row(rows, name)) == []
@@ -162,7 +167,7 @@ def test_each_key_has_a_row(protocol: str, direction: str, place: str, type_: An
 def test_each_block_has_a_row_and_so_has_each_key_of_one_that_is_translated(
     protocol: str, direction: str, place: str, type_: Any
 ) -> None:
-    rows: dict[str, Field] = getattr(fields(protocol), direction)[place]
+    rows = rows_of(protocol, direction)[place]
     missing = []
     found = 0
     for member in members(type_):
@@ -188,7 +193,7 @@ def test_each_setting_of_gemini_has_a_row() -> None:
 
 def test_no_row_stands_for_nothing() -> None:
     for protocol in PROTOCOLS:
-        for places in (fields(protocol).request, fields(protocol).reply):
+        for places in (fields(protocol).request, REPLIES[protocol]):
             for rows in places.values():
                 for name in rows:
                     kind, _, key = name.partition(".")

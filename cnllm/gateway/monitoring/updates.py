@@ -11,7 +11,7 @@ from msgspec import Struct
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
-from cnllm.types.note_codes import NOTE_CODES
+from cnllm.types.note_codes import NoteCode
 
 __all__ = ["METRICS", "Metric", "Update", "flag_label", "model_label", "updates"]
 
@@ -19,6 +19,7 @@ Kind = Literal["counter", "histogram", "gauge"]
 _SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _SPEEDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 _OTHER = "other"
+_CODES = frozenset(get_args(NoteCode))
 _GENERAL = frozenset(  # what notes name where no flag of an endpoint is the cause
     [
         "corrections",
@@ -119,7 +120,7 @@ def updates(entry: Entry, model: str) -> Iterator[Update]:
     if entry.recovered:
         yield "cnllm_recoveries_total", (model,), 1.0
     for note in entry.notes:
-        code = note.code if note.code in _codes() else _OTHER
+        code = note.code if note.code in _CODES else _OTHER
         yield "cnllm_notes_total", (model, flag_label(note.flag), code), 1.0
     if entry.tool_calls:
         yield "cnllm_tool_calls_total", (model,), entry.tool_calls
@@ -184,9 +185,3 @@ def _names(kind: type[Struct], prefix: str) -> Iterator[str]:
         for part in (hint, *get_args(hint)):
             if isinstance(part, type) and issubclass(part, Struct):
                 yield from _names(part, f"{full}.")
-
-
-@cache
-def _codes() -> frozenset[str]:
-    """Return the codes of notes."""
-    return frozenset(code for group in NOTE_CODES.values() for code in group)

@@ -1,4 +1,4 @@
-"""List what becomes of each field of OpenAI chat completions (https://platform.openai.com/docs/api-reference/chat)."""
+"""List what becomes of each field of a request of OpenAI chat completions (https://platform.openai.com/docs/api-reference/chat)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cnllm.protocols.fields import read_fields
 __all__ = ["FIELDS"]
 
 FIELDS = read_fields(
-    request={
+    {
         "": {
             "translate": """
                 messages:array tools:array tool_choice:string|object parallel_tool_calls:boolean temperature:number
@@ -64,30 +64,6 @@ FIELDS = read_fields(
         },
         "messages[].content[].image_url": {"media": "url", "forward": "detail", "keep": "*"},
         "messages[].content[].file": {"media": "file_data filename file_id", "keep": "*"},
-    },
-    reply={
-        "": {
-            "translate": "choices usage service_tier",
-            "keep": "system_fingerprint moderation metadata",
-            "answer": "id object created model obfuscation",
-        },
-        "choices[]": {"translate": "message delta finish_reason logprobs", "answer": "index"},
-        "choices[].message": {
-            "translate": "content refusal tool_calls function_call annotations",
-            "answer": "role",
-            "media": "audio",
-        },
-        "usage": {
-            "translate": "prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details"
-        },
-        "usage.prompt_tokens_details": {
-            "translate": "cached_tokens cache_write_tokens",
-            "keep": "audio_tokens image_tokens text_tokens",
-        },
-        "usage.completion_tokens_details": {
-            "translate": "reasoning_tokens",
-            "keep": "accepted_prediction_tokens audio_tokens rejected_prediction_tokens text_tokens",
-        },
-    },
+    }
 )
 """The table of this wire."""

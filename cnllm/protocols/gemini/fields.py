@@ -1,4 +1,4 @@
-"""List what becomes of each field of Gemini generateContent (https://ai.google.dev/api/generate-content).
+"""List what becomes of each field of a request of Gemini generateContent (https://ai.google.dev/api/generate-content).
 
 Names are in camel case. Decoding takes the other spelling of the protocol's JSON mapping as well.
 """
@@ -21,7 +21,7 @@ _PARTS: dict[Outcome, str] = {
 _BLOB: dict[Outcome, str] = {"media": "mimeType data fileUri displayName", "keep": "*"}
 
 FIELDS = read_fields(
-    request={
+    {
         "": {
             "translate": """
                 contents:array|object systemInstruction:object|string tools:array|object toolConfig:object
@@ -82,36 +82,6 @@ FIELDS = read_fields(
             "translate": "id name response parts",
             "keep": "willContinue scheduling *",
         },
-    },
-    reply={
-        "": {
-            "translate": "candidates usageMetadata promptFeedback",
-            "answer": "modelVersion responseId createTime",
-            "keep": "modelStatus",
-        },
-        "candidates[]": {
-            "translate": "content finishReason finishMessage groundingMetadata logprobsResult",
-            "answer": "index",
-            "keep": "citationMetadata urlContextMetadata continuationToken tokenCount avgLogprobs safetyRatings",
-        },
-        "candidates[].content.parts[]": {
-            "translate": "text thought functionCall",
-            "media": "inlineData fileData",
-            "keep": """
-                thoughtSignature executableCode codeExecutionResult toolCall toolResponse
-                audioTranscription mediaResolution videoMetadata partMetadata mediaProcessing speechMetadata
-                documentMetadata spreadsheetMetadata audioMetadata functionResponse
-            """,
-        },
-        "usageMetadata": {
-            "translate": """
-                promptTokenCount candidatesTokenCount totalTokenCount cachedContentTokenCount thoughtsTokenCount
-            """,
-            "keep": """
-                toolUsePromptTokenCount cacheTokensDetails candidatesTokensDetails promptTokensDetails
-                toolUsePromptTokensDetails trafficType
-            """,
-        },
-    },
+    }
 )
 """The table of this wire."""

@@ -1,4 +1,4 @@
-"""List what becomes of each field of Anthropic Messages (https://docs.claude.com/en/api/messages)."""
+"""List what becomes of each field of a request of Anthropic Messages (https://docs.claude.com/en/api/messages)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cnllm.protocols.fields import read_fields
 __all__ = ["FIELDS"]
 
 FIELDS = read_fields(
-    request={
+    {
         "": {
             "translate": """
                 messages:array system:string|array max_tokens temperature:number top_p:number stop_sequences:array
@@ -81,41 +81,6 @@ FIELDS = read_fields(
                 *.cache_control text.citations document.citations search_result.citations image.transformations *.*
             """,
         },
-    },
-    reply={
-        "": {
-            "translate": "content stop_reason usage",
-            "answer": "id type role model",
-            "keep": "stop_sequence stop_details container diagnostics context_management input_transformations",
-        },
-        "content[]": {
-            "translate": """
-                text text.text text.citations thinking thinking.thinking tool_use tool_use.id tool_use.name
-                tool_use.input
-            """,
-            "keep": """
-                thinking.signature redacted_thinking tool_use.caller tool_use.toolset_name
-                server_tool_use web_search_tool_result web_fetch_tool_result code_execution_tool_result
-                bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result
-                advisor_tool_result mcp_tool_use mcp_tool_result container_upload compaction fallback mcp_tool_listing
-            """,
-        },
-        "delta": {
-            "translate": """
-                text_delta text_delta.text thinking_delta thinking_delta.thinking input_json_delta
-                input_json_delta.partial_json citations_delta citations_delta.citation
-            """,
-            "answer": "thinking_delta.estimated_tokens",
-            "keep": "signature_delta compaction_delta",
-        },
-        "usage": {
-            "translate": """
-                input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens output_tokens_details
-            """,
-            "keep": """
-                cache_creation inference_geo server_tool_use service_tier speed fallback_credit iterations
-            """,
-        },
-    },
+    }
 )
 """The table of this wire."""

@@ -1,4 +1,4 @@
-"""List what becomes of each field of OpenAI Responses (https://platform.openai.com/docs/api-reference/responses)."""
+"""List what becomes of each field of a request of OpenAI Responses (https://platform.openai.com/docs/api-reference/responses)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _OWN_TOOLS: dict[Outcome, str] = {
 }
 """The tools that the client executes, in a request or in a namespace."""
 
-_NO_SOUND = "the final response has no item for it, and the vendor documents no request that is answered with it"
-
 _CONTENT: dict[Outcome, str] = {
     "translate": "input_text input_text.text output_text output_text.text text text.text refusal refusal.refusal",
     "media": """
@@ -37,7 +35,7 @@ _CONTENT: dict[Outcome, str] = {
 """The parts of a message, and of a result."""
 
 FIELDS = read_fields(
-    request={
+    {
         "": {
             "translate": """
                 input:string|array instructions:string tools:array tool_choice:string|object parallel_tool_calls:boolean
@@ -118,88 +116,6 @@ FIELDS = read_fields(
         "input[].tools[]": _OWN_TOOLS,
         "input[].content[]": _CONTENT,
         "input[].output[]": _CONTENT,
-    },
-    reply={
-        "": {
-            "translate": "output usage status incomplete_details error",
-            "answer": """
-                id object created_at completed_at model background instructions max_output_tokens max_tool_calls
-                metadata parallel_tool_calls previous_response_id prompt_cache_key reasoning safety_identifier
-                service_tier temperature text tool_choice tools top_logprobs top_p truncation user
-            """,
-            "keep": """
-                access_programs conversation image input_transformations moderation prompt prompt_cache_diagnostics
-                prompt_cache_options prompt_cache_retention tool_usage
-            """,
-        },
-        "output[]": {
-            "translate": """
-                message message.content function_call function_call.call_id function_call.name function_call.arguments
-                reasoning reasoning.summary reasoning.content
-            """,
-            "answer": "*.id *.status message.role",
-            "media": "image_generation_call image_generation_call.result",
-            "keep": """
-                image_generation_call.action image_generation_call.background image_generation_call.error
-                image_generation_call.output_format image_generation_call.quality
-                image_generation_call.revised_prompt image_generation_call.size image_generation_call.svg_usage
-                message.phase reasoning.encrypted_content function_call.async function_call.caller
-                function_call.namespace function_call_output file_search_call web_search_call computer_call
-                computer_call_output program program_output tool_search_call tool_search_output additional_tools
-                compaction code_interpreter_call local_shell_call local_shell_call_output
-                shell_call shell_call_output apply_patch_call apply_patch_call_output mcp_call mcp_list_tools
-                mcp_approval_request mcp_approval_response custom_tool_call custom_tool_call_output
-            """,
-        },
-        "output[].content[]": {
-            "translate": """
-                output_text output_text.text output_text.annotations output_text.logprobs refusal refusal.refusal
-            """,
-        },
-        "events": {
-            "translate": """
-                response.output_text.delta response.output_text.done response.refusal.delta response.refusal.done
-                response.reasoning_text.delta response.reasoning_text.done response.reasoning_summary_text.delta
-                response.reasoning_summary_text.done response.function_call_arguments.delta
-                response.function_call_arguments.done response.output_item.added response.output_item.done
-                response.output_text.annotation.added response.completed response.incomplete response.failed error
-            """,
-            "answer": """
-                response.created response.in_progress response.queued response.content_part.added
-                response.content_part.done response.reasoning_summary_part.added response.reasoning_summary_part.done
-                response.custom_tool_call_input.delta
-                response.custom_tool_call_input.done response.code_interpreter_call_code.delta
-                response.code_interpreter_call_code.done response.code_interpreter_call.completed
-                response.code_interpreter_call.in_progress response.code_interpreter_call.interpreting
-                response.compaction.compacting response.file_search_call.completed
-                response.file_search_call.in_progress response.file_search_call.searching
-                response.shell_call_command.added response.shell_call_command.delta response.shell_call_command.done
-                response.shell_call_output_content.delta response.shell_call_output_content.done
-                response.web_search_call.completed response.web_search_call.in_progress
-                response.web_search_call.searching response.image_generation_call.completed
-                response.image_generation_call.generating response.image_generation_call.in_progress
-                response.image_generation_call.partial_image response.mcp_call_arguments.delta
-                response.mcp_call_arguments.done response.mcp_call.completed response.mcp_call.failed
-                response.mcp_call.in_progress response.mcp_list_tools.completed response.mcp_list_tools.failed
-                response.mcp_list_tools.in_progress
-            """,
-            "omit": {
-                "response.audio.delta": _NO_SOUND,
-                "response.audio.done": _NO_SOUND,
-                "response.audio.transcript.delta": _NO_SOUND,
-                "response.audio.transcript.done": _NO_SOUND,
-            },
-        },
-        "usage": {
-            "translate": """
-                input_tokens output_tokens total_tokens input_tokens_details output_tokens_details
-            """
-        },
-        "usage.input_tokens_details": {
-            "translate": "cached_tokens cache_write_tokens",
-            "keep": "cache_write_tokens_details",
-        },
-        "usage.output_tokens_details": {"translate": "reasoning_tokens"},
-    },
+    }
 )
 """The table of this wire."""
