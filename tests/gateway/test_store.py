@@ -18,7 +18,7 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.store import Ambiguous, AsyncStore, StateStore, StoreBounds, TurnRecord, open_store
 from cnllm.gateway.store.memory import MemoryStore
 from cnllm.gateway.store.sqlite import MARK, STEPS, SqliteStore
-from cnllm.store import StateStore as Conversations
+from cnllm.store import Store as Conversations
 from cnllm.types import Opaque, Reasoning, ToolCall
 
 from .store_support import (
