@@ -66,8 +66,8 @@ class Access:
     `keys` may be empty: then every client is let in, unless `needs_key` says that there are keys elsewhere. `limited`
     are further keys, whose limits a key book has. `hosts` are the names without a port under which the gateway may be
     reached, None for any: a web page that resolves its own name to this machine (DNS rebinding) uses another. Keys are
-    compared by their digests, so that the time of a comparison says nothing about a key. `public_host` is the
-    name under which browsers reach it.
+    compared by their digests, so that the time of a comparison says nothing about a key: `identities` are those of
+    `keys`. `public_host` is the name under which browsers reach it.
     """
 
     def __init__(
@@ -80,22 +80,12 @@ class Access:
         public_host: str | None = None,
     ) -> None:
         self.limited = frozenset(map(digest, limited))
-        self._identities = frozenset(map(digest, keys))
-        self._is_open = not self._identities and not needs_key
+        self.identities = frozenset(map(digest, keys))
+        self.is_open = not self.identities and not needs_key
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         if public_host is not None and self._hosts is not None:
             self._hosts |= {public_host}
         self._public_host = public_host
-
-    @property
-    def identities(self) -> frozenset[str]:
-        """Return the identities of the keys."""
-        return self._identities
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every client is let in."""
-        return self._is_open
 
     def allows_host(self, headers: Mapping[str, str]) -> bool:
         """Whether the host that the client asked for is this one."""

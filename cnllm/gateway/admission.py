@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import weakref
-from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
 from cnllm.gateway.limits.key_use import use_data
 from cnllm.gateway.limits.key_worker import Flight, SoftBudget
 from cnllm.gateway.limits.keys import KEY, Rights
-from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter, Reservations
+from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
 from cnllm.gateway.limits.refusal import Refusal, Refused, model_refused
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
@@ -54,6 +54,13 @@ class Caller(Struct, frozen=True):
 
     identity: str
     rights: Rights | None = None
+
+
+class Admitted(Struct):
+    """A request that may be sent. `soft_budgets` are spent; `reply` is set when it is whole."""
+
+    soft_budgets: list[SoftBudget] = []
+    reply: Reply | None = None
 
 
 class Admission:
@@ -199,14 +206,50 @@ class Admission:
             return worst_case(assume_price(plan, rights.assumed))
         return worst
 
-    def admitted(
+    @contextlib.asynccontextmanager
+    async def admitted(
         self, caller: Caller, plan: Plan, worst: WorstCase | None, estimate: Callable[[], int], protocol: str
-    ) -> Admitted:
-        """Return a context in which a request may be sent. `worst` is that of a key with limits.
+    ) -> AsyncIterator[Admitted]:
+        """Let a request be sent while the context lasts. `worst` is that of a key with limits.
 
-        `estimate` returns about how long the request is.
+        `estimate` returns about how long the request is. Without a reply everything that was reserved is charged,
+        because the endpoint may charge it; unless the error shows that the request was not sent, or that the endpoint
+        refused it. Raises `RequestFailed` beyond a limit.
         """
-        return Admitted(self, caller, plan, worst, estimate, protocol)
+        rights, call = caller.rights, Admitted()
+        if rights is None or worst is None:
+            yield call
+            return
+        limits = [record.tpm for record in rights.records]
+        tokens = estimate() if any(limits) else 0
+        counted = [0 if tpm is None else _counted_tokens(tokens, plan, tpm) for tpm in limits]
+        try:
+            reservations = await self.limiter.reserve(caller.identity, rights, worst, *counted)
+        except Refused as error:
+            raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+        call.soft_budgets = reservations.soft_budgets
+        for warning in call.soft_budgets:
+            self.warn(warning)
+        is_charged = True
+        try:
+            yield call
+        except CnllmError as error:
+            is_charged = call.reply is not None or bool(error.meaning.charged)
+            raise
+        finally:
+            if is_charged:
+                reservations.settle(*self._charge(call.reply, tokens, plan, worst, rights))
+            else:
+                reservations.release()
+
+    def _charge(
+        self, reply: Reply | None, tokens: int, plan: Plan, worst: WorstCase, rights: Rights
+    ) -> tuple[int | None, int | None]:
+        """Return what a request cost, in units, and its tokens; None for what is not known."""
+        if reply is None or reply.finish in ("cut", "error"):  # a reply that broke off has incomplete counts
+            return 0 if self.simulate else None, None
+        cost = 0 if self.simulate else settled_cost(worst, rights.priced(reply, plan.flags.price))
+        return cost, _tokens_of(reply, tokens)
 
     async def uses(self) -> dict[str, list[dict[str, Any]]]:
         """Return the keys and the teams of the book with what they have used, for the operator."""
@@ -225,73 +268,6 @@ class Admission:
         limiter = self._limiters.pop(asyncio.get_running_loop(), None)
         if limiter is not None:
             await limiter.aclose()
-
-
-class Admitted:
-    """A request that has what it needs while the context lasts. `reply` is set when its reply is whole.
-
-    Without a reply everything that was reserved is charged, because the endpoint may charge it; unless the error shows
-    that the request was not sent, or that the endpoint refused it.
-    """
-
-    def __init__(
-        self,
-        admission: Admission,
-        caller: Caller,
-        plan: Plan,
-        worst: WorstCase | None,
-        estimate: Callable[[], int],
-        protocol: str,
-    ) -> None:
-        self.reply: Reply | None = None
-        self._admission = admission
-        self._caller = caller
-        self._plan = plan
-        self._estimate = estimate
-        self._tokens = 0
-        self._protocol = protocol
-        self._worst = worst
-        self._reservations: Reservations | None = None
-
-    async def __aenter__(self) -> Self:
-        rights, worst = self._caller.rights, self._worst
-        if rights is not None and worst is not None:
-            limits = [record.tpm for record in rights.records]
-            counted = [0, 0]
-            if any(limits):
-                self._tokens = self._estimate()
-                counted = [0 if tpm is None else _counted_tokens(self._tokens, self._plan, tpm) for tpm in limits]
-            limiter = self._admission.limiter
-            try:
-                self._reservations = await limiter.reserve(self._caller.identity, rights, worst, *counted)
-            except Refused as error:
-                raise RequestFailed(refusal_failure(error.refusal, self._protocol)) from error
-            for warning in self.soft_budgets:
-                self._admission.warn(warning)
-        return self
-
-    @property
-    def soft_budgets(self) -> list[SoftBudget]:
-        """Return the soft budgets of the key and its team that are spent."""
-        return [] if self._reservations is None else self._reservations.soft_budgets
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        reply, worst, rights, reservations = self.reply, self._worst, self._caller.rights, self._reservations
-        if worst is None or rights is None or reservations is None:
-            return
-        if reply is None and isinstance(error, CnllmError) and not error.meaning.charged:
-            reservations.release()
-            return
-        cost, tokens = None, None
-        if self._admission.simulate:
-            cost = 0
-        if reply is not None and reply.finish not in ("cut", "error"):  # a reply that broke off has incomplete counts
-            tokens = _tokens_of(reply, self._tokens)
-            if cost is None:
-                cost = settled_cost(worst, rights.priced(reply, self._plan.flags.price))
-        reservations.settle(cost, tokens)
 
 
 def soft_budget_header(warnings: list[SoftBudget]) -> str:

@@ -15,7 +15,7 @@ from cnllm.config import settings
 from cnllm.gateway.access import LOOPBACK, Access, digest, key_fault, url_host
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
-from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace
+from cnllm.gateway.bounds import Bounds, Clients, Guesses
 from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
@@ -157,7 +157,7 @@ class Gateway:
             clients=Clients(given.trusted_proxies),
             requests=given.bounds.quota(given.bounds.requests),
             held=given.bounds.quota(given.bounds.held_bytes),
-            pace=Pace(_REFUSAL_SECONDS),
+            pace=Guesses(1, _REFUSAL_SECONDS),
             logins=Guesses(*_LOGINS),
             threads=ThreadPoolExecutor(_BODY_THREADS, thread_name_prefix="cnllm-body"),
         )

@@ -14,7 +14,7 @@ from msgspec import Struct
 from cnllm.system import processes
 from cnllm.types import checks
 
-__all__ = ["Bounds", "Clients", "Guesses", "Pace", "Quota", "file_limit"]
+__all__ = ["Bounds", "Clients", "Guesses", "Quota", "file_limit"]
 
 _MOST_ADDRESSES = 10_000  # whose wrong keys are remembered; the oldest is forgotten first
 _OWN_FILES = 24  # files that a process holds beside its connections: the store, the book of keys, the log, the loop
@@ -126,7 +126,7 @@ class Clients:
 
 
 class Guesses:
-    """Slows wrong keys down, by the address that sends them: `burst` at once, then one each `seconds`."""
+    """Slows wrong keys and other refusals down, by their address: `burst` at once, then one each `seconds`."""
 
     def __init__(self, burst: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._burst, self._seconds, self._clock = burst, seconds, clock
@@ -134,14 +134,14 @@ class Guesses:
         self._proven: OrderedDict[Hashable, None] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """Return the seconds until an address may try another key, 0 for now."""
+        """Return the seconds until an address has its next turn, 0 for now."""
         free_at = self._free_at.get(address)
         if free_at is None:
             return 0.0
         return max(0.0, free_at - self._clock() - (self._burst - 1) * self._seconds)
 
     def add(self, address: str) -> None:
-        """Count a wrong key."""
+        """Count a wrong key, or another refusal."""
         now = self._clock()
         self._free_at[address] = max(now, self._free_at.get(address, now)) + self._seconds
         self._free_at.move_to_end(address)
@@ -159,23 +159,6 @@ class Guesses:
         self._proven[address, identity] = None
         while len(self._proven) > _MOST_ADDRESSES:
             self._proven.popitem(last=False)
-
-
-class Pace:
-    """Gives each address its turn to be refused, so that a flood of refusals leaves time for the requests of others."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds, self._clock = seconds, clock
-        self._free_at: OrderedDict[str, float] = OrderedDict()
-
-    def wait(self, address: str) -> float:
-        """Return the seconds until the next refusal of an address, which is then taken."""
-        now = self._clock()
-        turn = max(now, self._free_at.pop(address, 0.0))
-        self._free_at[address] = turn + self._seconds
-        while len(self._free_at) > _MOST_ADDRESSES:
-            self._free_at.popitem(last=False)
-        return turn - now
 
 
 def file_limit() -> int | None:

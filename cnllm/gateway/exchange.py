@@ -147,6 +147,9 @@ class Exchange:
         self.notes: list[Note] = list(self.request.notes)
         self.model = self._resolve(names, offline)
         self.fallback = names.fallback(self.request.model, protocol)
+        self.stream: bool = self.request.stream
+        self.ping: bytes = self._api.ping
+        """Bytes that keep a stream alive and say nothing."""
         self._shown_model = self.request.model
         self.id = self._api.id_prefix + os.urandom(12).hex()
         self.authors = Authors(self.request, codec, keys, identity, self.model)
@@ -214,11 +217,6 @@ class Exchange:
             self.model = model
             self._sealer = Sealer(self.protocol, self._keys, self._identity, model)
             self._awaits_seals = not _is_plain(model)
-
-    @property
-    def stream(self) -> bool:
-        """Return whether the client wants a stream."""
-        return self.request.stream
 
     @property
     def estimates_input(self) -> bool:
@@ -330,11 +328,6 @@ class Exchange:
     def failed(self, failure: Failure) -> bytes:
         """Return the bytes of a failure after the stream began."""
         return self._writer.error(failure.status, failure.message, failure.code)
-
-    @property
-    def ping(self) -> bytes:
-        """Return bytes that keep a stream alive and say nothing."""
-        return self._api.ping
 
     # ── state ────────────────────────────────────────────────────────────────
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -65,10 +66,10 @@ class HttpRequest:
         self._gone = False
         self._task = asyncio.current_task()
         self._entry = Entry(self._id, self._method, _short(self._path))
-        self._response = HttpResponse(send, self._entry, self._headers)
         self._caller = Caller("")  # nobody
         self._client = service.clients.of(scope)
-        self._body: RequestBody | None = None
+        self._body = RequestBody(service, self._headers, receive, self._client)
+        self._response = HttpResponse(send, self._entry, self._headers, self._body)
         self._is_counted = False  # among the requests in flight
         self._is_sent = False  # to the endpoint
         self._flights: list[Flight] = []  # the same, by the limits of its key and its team
@@ -122,14 +123,11 @@ class HttpRequest:
                 service.calls.add(
                     partial(logged_call, self._entry, conversation, prefix, price, is_simulated=service.simulate)
                 )
-            if self._body is not None:
-                try:
-                    if keep is not None:
-                        await self._body.worked(keep)
-                finally:
-                    self._body.release()
-            elif keep is not None:
-                keep()
+            try:
+                if keep is not None:
+                    await self._body.worked(keep)
+            finally:
+                self._body.release()
 
     @property
     def _identity(self) -> str:
@@ -214,7 +212,7 @@ class HttpRequest:
         """Count the request among those in flight. Raises `RequestFailed` where there are too many."""
         service = self._service
         if status := service.requests.refusal(self._client):
-            raise RequestFailed(busy_failure(status, server_api(self._protocol).overloaded_status, "requests"))
+            raise RequestFailed(busy_failure(status, self._busy_status, "requests"))
         service.requests.take(self._client)
         self._is_counted = True
 
@@ -222,12 +220,11 @@ class HttpRequest:
         """Answer a request of the operator. Raises `RequestFailed`."""
         service = self._service
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
-        body = self._open_body()
         page = await operator_page(
             endpoint,
             service.monitor,
             *request,
-            body.content,
+            partial(self._body.content, busy_status=self._busy_status),
             service.logins,
             self._client,
             service.admission.uses,
@@ -242,8 +239,8 @@ class HttpRequest:
             case "generate":
                 await self._generate(identity)
             case "count":
-                exchange, body = await self._read_exchange(count=True)
-                await self._response.send_json(await body.worked(exchange.count_body))
+                exchange = await self._read_exchange(count=True)
+                await self._response.send_json(await self._body.worked(exchange.count_body))
             case "request":
                 await self._response.send_json(service.log.request(identity, endpoint.name))
             case _:
@@ -252,18 +249,16 @@ class HttpRequest:
 
     # ── reading ──────────────────────────────────────────────────────────────
 
-    def _open_body(self) -> RequestBody:
-        """Return the body of the request, which is not read yet."""
-        busy_status = server_api(self._protocol).overloaded_status
-        self._body = RequestBody(self._service, self._headers, self._receive, self._client, busy_status)
-        self._response.body = self._body
-        return self._body
+    @property
+    def _busy_status(self) -> int:
+        """Return the protocol's status for a gateway that is busy."""
+        return server_api(self._protocol).overloaded_status
 
-    async def _read_exchange(self, *, count: bool = False) -> tuple[Exchange, RequestBody]:
+    async def _read_exchange(self, *, count: bool = False) -> Exchange:
         """Return the exchange of the request's body. Raises `RequestFailed`, also for a model the key may not use."""
         service, identity = self._service, self._identity
-        body = self._open_body()
-        self._request_monitor.sent = sent = await body.json()
+        body = self._body
+        self._request_monitor.sent = sent = await body.json(self._busy_status)
         whole = sent
         if server_api(self._protocol).kept_replies is not None:
             whole = await service.state.run(continued_body(identity, sent), body.worked)
@@ -288,14 +283,13 @@ class HttpRequest:
 
         exchange = await body.worked(read)
         self._require_model(exchange.request.model or "", exchange.model)
-        return exchange, body
+        return exchange
 
     # ── generating ───────────────────────────────────────────────────────────
 
     async def _generate(self, identity: str) -> None:
         """Answer with a reply of a model."""
-        exchange, body = await self._read_exchange()
-        service = self._service
+        exchange, body, service = await self._read_exchange(), self._body, self._service
         self._entry.tag = exchange.tag
         is_routed, is_stream = exchange.fallback is not None, exchange.stream
         await body.worked(
@@ -355,7 +349,6 @@ class HttpRequest:
                 exchange.use_model(route[0])
             options = {**options, "fallback": route[1]}
         try:
-            assert self._body is not None
             client = self._service.client()
             if self._memory is not None:
                 client = client.with_memory(self._memory)
@@ -373,7 +366,6 @@ class HttpRequest:
 
     async def _follow(self, exchange: Exchange, plan: Plan) -> None:
         """Find the conversation of a request, and take note where the endpoint's cache cannot serve its beginning."""
-        assert self._body is not None
         parts = await self._body.worked(partial(content_fingerprint, plan.content, self._memory))
         self._thread, self._prefix, note = self._service.prefixes.follow(self._identity, plan, parts)
         if note is not None:
@@ -389,11 +381,10 @@ class HttpRequest:
                 self._use_model(exchange, call)
             return reply
 
-    async def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
+    async def _admitted(self, exchange: Exchange, call: AsyncStream) -> AbstractAsyncContextManager[Admitted]:
         """Return a context in which a call may be sent: within the limits of the client's key."""
         admission, rights, worst = self._service.admission, self._caller.rights, None
         if rights is not None:
-            assert self._body is not None
             worst = await self._body.worked(partial(admission.worst_case, rights, call.plan))
         return admission.admitted(self._caller, call.plan, worst, lambda: exchange.tokens, self._protocol)
 
@@ -446,7 +437,6 @@ class HttpRequest:
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
         state = self._service.state
-        assert self._body is not None
         await state.run(keep_turn(exchange, reply, identity), self._body.worked)
         if server_api(self._protocol).kept_replies is not None:
             await state.run(keep_response(identity, exchange, reply), self._body.worked)
@@ -461,7 +451,6 @@ class HttpRequest:
         self._entry.charged = error.meaning.charged
         tokens = 0
         if isinstance(error, ContextTooLong):
-            assert self._body is not None
             tokens = await self._body.worked(lambda: exchange.tokens)
         return self._failure_of(error, exchange.model, tokens, exchange.body)
 
@@ -481,8 +470,11 @@ class HttpRequest:
 
     async def _refuse(self, failure: Failure) -> None:
         """Answer with a failure. Those of one address that are answered early come at a pace."""
-        if failure.status in (401, 429) and (wait := self._service.pace.wait(self._client)):
-            await asyncio.sleep(min(wait, _LONGEST_PAUSE))
+        if failure.status in (401, 429):
+            wait = self._service.pace.wait(self._client)
+            self._service.pace.add(self._client)
+            if wait:
+                await asyncio.sleep(min(wait, _LONGEST_PAUSE))
         await self._response.fail(failure, self._protocol)
 
 

@@ -39,14 +39,13 @@ class _Watch(NamedTuple):
 
 
 class HttpResponse:
-    """The response to one request, whose headers are `headers`. What it sends stands in the request's entry."""
+    """The response to one request with these headers and this body. What it sends stands in the request's entry."""
 
-    def __init__(self, send: Send, entry: Entry, headers: Mapping[str, str]) -> None:
+    def __init__(self, send: Send, entry: Entry, headers: Mapping[str, str], body: RequestBody) -> None:
         self._send = send
         self._entry = entry
         self._headers = headers
-        self.body: RequestBody | None = None
-        """The body of the request, once it is opened."""
+        self._body = body
         self.is_started = False
         """Whether the status is sent."""
         self.is_stream = False
@@ -146,7 +145,7 @@ class HttpResponse:
                 own.append((b"x-cnllm-store", b"failed"))
         if entry.soft_budget:
             own.append((b"x-cnllm-soft-budget", entry.soft_budget.encode("ascii", "replace")))
-        if (self.body is None or not self.body.is_read) and (status == 408 or ends_connection(self._headers)):
+        if not self._body.is_read and (status == 408 or ends_connection(self._headers)):
             own.append((b"connection", b"close"))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
 

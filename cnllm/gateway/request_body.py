@@ -31,9 +31,7 @@ class ClientGone(BaseException):
 class RequestBody:
     """The body of one request. What it takes of the bytes that all may hold is given back by `release`."""
 
-    def __init__(
-        self, service: Service, headers: Mapping[str, str], receive: Receive, client: str, busy_status: int
-    ) -> None:
+    def __init__(self, service: Service, headers: Mapping[str, str], receive: Receive, client: str) -> None:
         self.size = 0
         self.is_read = False
         self._is_long = False  # work on it may take long
@@ -43,12 +41,11 @@ class RequestBody:
         self._held = service.held
         self._threads = service.threads
         self._client = client
-        self._busy_status = busy_status
         self._is_late = False
 
-    async def json(self) -> dict[str, Any]:
-        """Return the JSON object. A long one is parsed in a thread. Raises `RequestFailed` and `ClientGone`."""
-        content = await self.content(self._bounds.body_bytes)
+    async def json(self, busy_status: int) -> dict[str, Any]:
+        """Return the JSON object. A long one is parsed in a thread. Raises as `content` does."""
+        content = await self.content(self._bounds.body_bytes, busy_status)
         self._is_long = len(content) > _SMALL or content.count(b",") > _FEW
 
         def read() -> dict[str, Any]:
@@ -58,11 +55,14 @@ class RequestBody:
 
         return await self.worked(read)
 
-    async def content(self, limit: int) -> bytes:
-        """Return the bytes. Raises `RequestFailed` where there are too many or they come too late, and `ClientGone`."""
+    async def content(self, limit: int, busy_status: int) -> bytes:
+        """Return the bytes. Raises `RequestFailed` where there are too many or they come too late, and `ClientGone`.
+
+        `busy_status` is the status of a refusal where all clients hold too much.
+        """
         if _length(self._headers) > limit:
             raise RequestFailed(_too_long(limit))
-        self._take(_length(self._headers))
+        self._take(_length(self._headers), busy_status)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
@@ -83,7 +83,7 @@ class RequestBody:
                 if size > limit:
                     raise RequestFailed(_too_long(limit))
                 if size > self.size:
-                    self._take(size - self.size)
+                    self._take(size - self.size, busy_status)
                 pieces.append(piece)
                 if not message.get("more_body"):
                     self.is_read = True
@@ -109,12 +109,12 @@ class RequestBody:
             self._held.give(self._client, self.size)
             self.size = 0
 
-    def _take(self, size: int) -> None:
+    def _take(self, size: int, busy_status: int) -> None:
         """Count bytes that are held. Raises `RequestFailed` beyond the bound."""
         if not size:
             return
         if status := self._held.refusal(self._client, size):
-            raise RequestFailed(busy_failure(status, self._busy_status, "bytes"))
+            raise RequestFailed(busy_failure(status, busy_status, "bytes"))
         self._held.take(self._client, size)
         self.size += size
 

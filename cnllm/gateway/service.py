@@ -13,7 +13,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
-from cnllm.gateway.bounds import Bounds, Clients, Guesses, Pace, Quota
+from cnllm.gateway.bounds import Bounds, Clients, Guesses, Quota
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.monitoring.monitor import Monitor
 from cnllm.gateway.prefixes import Prefixes
@@ -78,6 +78,6 @@ class Service(Struct, frozen=True):
     clients: Clients
     requests: Quota
     held: Quota
-    pace: Pace
+    pace: Guesses
     logins: Guesses
     threads: ThreadPoolExecutor

@@ -34,9 +34,9 @@ class Operation(Struct, array_like=True):
     statistics: replies, their tokens, replies of unknown cost. `lease` is in microseconds.
     """
 
-    worker: str
-    number: int
-    lease: int
+    worker: str = ""
+    number: int = 0
+    lease: int = 0
     requests: tuple[int, int] = (0, 0)
     tokens: tuple[int, int] = (0, 0)
     money: dict[str, tuple[int, int]] = {}
@@ -47,6 +47,11 @@ class Operation(Struct, array_like=True):
     calls: int = 0
     used: int = 0
     unpriced: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not (self.charges or self.closed or self.request_counts or self.token_counts or self.calls)
 
 
 class Grant(Struct, array_like=True):

@@ -37,23 +37,6 @@ class _Epoch:
         self.open = 0  # reservations and requests in flight that are not closed
 
 
-class _Report(Struct):
-    """The report of the next operation."""
-
-    charges: dict[str, int] = {}
-    closed: dict[str, int] = {}
-    request_counts: list[int] = []
-    token_counts: list[int] = []
-    calls: int = 0
-    used: int = 0
-    unpriced: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to report."""
-        return not (self.charges or self.closed or self.request_counts or self.token_counts or self.calls)
-
-
 class _Balance(Struct):
     """A lease that is not used up. `until` is a time of the event loop, after which requests and tokens are void."""
 
@@ -150,7 +133,7 @@ class KeyWorker:
         self._loop = asyncio.get_running_loop()
         self._epoch = _Epoch()
         self._balance = _Balance()
-        self._report = _Report()
+        self._report = Operation()
         self._drawn: dict[str, int] = {}  # since the last operation: what may be needed next
         self._waiters: deque[_Waiter] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -369,23 +352,13 @@ class KeyWorker:
         if record.concurrency is not None and (heads or FLIGHTS in drawn):
             money[FLIGHTS] = (heads, drawn.get(FLIGHTS, 0))
         self._epoch.number += 1
-        operation = Operation(
-            self._epoch.worker,
-            self._epoch.number,
-            int(self._lease * 1_000_000),
-            (heads, drawn.get("requests a minute", 0)),
-            (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0)),
-            money,
-            report.charges,
-            report.closed,
-            report.request_counts,
-            report.token_counts,
-            report.calls,
-            report.used,
-            report.unpriced,
-        )
-        self._report, self._balance, self._drawn = _Report(), _Balance(), {}
-        return operation
+        report.worker, report.number = self._epoch.worker, self._epoch.number
+        report.lease = int(self._lease * 1_000_000)
+        report.requests = (heads, drawn.get("requests a minute", 0))
+        report.tokens = (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0))
+        report.money = money
+        self._report, self._balance, self._drawn = Operation(), _Balance(), {}
+        return report
 
     def _apply(self, operation: Operation, grant: Grant, sent: float, waiters: list[_Waiter]) -> None:
         """Take what was granted, and let those pass that it suffices for."""

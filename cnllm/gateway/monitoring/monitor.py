@@ -40,7 +40,7 @@ class RequestMonitor:
     """The data that the monitoring keeps of one request until it has ended."""
 
     def __init__(self, monitor: Monitor, entry: Entry, headers: Mapping[str, str]) -> None:
-        self._span = None if monitor.spans is None else monitor.spans.begin(entry, headers)
+        self._end_span = None if monitor.spans is None else monitor.spans.begin(entry, headers)
         self._plan: Plan | None = None
         self.sent: dict[str, Any] | None = None
         self._monitor = monitor
@@ -93,8 +93,8 @@ class RequestMonitor:
         is_counted = entry.verb not in _UNCOUNTED
         if is_counted:
             self._finish_entry()
-        if self._span is not None:
-            self._span.end(entry)
+        if self._end_span is not None:
+            self._end_span(entry)
         if not is_counted:
             return None
         if monitor.metrics is not None:

@@ -7,7 +7,8 @@ with a query goes into a span.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cnllm.client.otel import Spans
@@ -18,7 +19,7 @@ from cnllm.gateway.monitoring.entry import Entry
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = ["RequestSpan", "ServerSpans"]
+__all__ = ["ServerSpans"]
 
 
 class ServerSpans:
@@ -36,8 +37,8 @@ class ServerSpans:
         self.calls = Spans(self._tracer)
         """The `on_event` callback of the client that makes the calls."""
 
-    def begin(self, entry: Entry, headers: Mapping[str, str]) -> RequestSpan:
-        """Begin the span of a request. It is the current span of this task until its end."""
+    def begin(self, entry: Entry, headers: Mapping[str, str]) -> Callable[[Entry], None]:
+        """Begin the span of a request. It is the current span of this task until the result is called in that task."""
         span = self._tracer.start_span(
             entry.method,
             context=self._propagate.extract(headers),
@@ -45,9 +46,9 @@ class ServerSpans:
             attributes={"http.request.method": entry.method, "url.path": entry.path, "cnllm.request.id": entry.id},
         )
         token = self._context.attach(self._trace.set_span_in_context(span))
-        return RequestSpan(self, span, token)
+        return partial(self._end, span, token)
 
-    def end(self, span: Any, token: Any, entry: Entry) -> None:
+    def _end(self, span: Any, token: Any, entry: Entry) -> None:
         """End a span, with what is known of its request."""
         self._context.detach(token)
         if entry.verb:
@@ -58,19 +59,6 @@ class ServerSpans:
         if entry.status >= 500 or entry.error:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, entry.error or None))
         span.end()
-
-
-class RequestSpan:
-    """The open span of one request."""
-
-    __slots__ = ("_span", "_spans", "_token")
-
-    def __init__(self, spans: ServerSpans, span: Any, token: Any) -> None:
-        self._spans, self._span, self._token = spans, span, token
-
-    def end(self, entry: Entry) -> None:
-        """End the span, in the task in which it began."""
-        self._spans.end(self._span, self._token, entry)
 
 
 def _attributes(entry: Entry) -> dict[str, Any]:

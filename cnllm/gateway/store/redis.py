@@ -66,7 +66,7 @@ class RedisStore:
     @property
     def failure(self) -> str | None:
         """Return why the last operation failed; None if it did not."""
-        return self._server.failure
+        return self._server.failures.failure
 
     # ── turns ────────────────────────────────────────────────────────────────
     def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
@@ -137,14 +137,10 @@ class _Server:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._failures = FailureLog()
+        self.failures = FailureLog()
         self._pause = 0.0
         self._next_attempt = 0.0
         self._is_probing = False
-
-    @property
-    def failure(self) -> str | None:
-        return self._failures.failure
 
     def may_try(self) -> bool:
         """Whether to send a request now."""
@@ -166,13 +162,13 @@ class _Server:
                 self._pause = min(max(_FIRST_PAUSE, self._pause * 2), _LAST_PAUSE)
                 self._next_attempt = time.monotonic() + self._pause
             self._is_probing = False
-        self._failures.failed(describe_error(self._url, error))
+        self.failures.failed(describe_error(self._url, error))
 
     def worked(self) -> None:
         """Log the end of a failure."""
         self._pause = 0.0
         self._is_probing = False
-        self._failures.worked()
+        self.failures.worked()
 
 
 def describe_error(url: str, error: Exception) -> str:
