@@ -16,9 +16,10 @@ from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.tokens import estimate_tokens
 from cnllm.types import Usage
 
-__all__ = ["Estimate", "estimate_run", "sample_size"]
+__all__ = ["SAMPLE", "Estimate", "estimate_run"]
 
-_SAMPLE = 5000  # rows that are built; the others are taken to be like them
+SAMPLE = 5000
+"""The rows that an estimate builds; the others are taken to be like them."""
 _TYPICAL_OUTPUT = 512
 
 
@@ -87,11 +88,6 @@ def estimate_run(
         window=window,
         faults_shown=tuple(shown),
     )
-
-
-def sample_size() -> int:
-    """Return the number of rows that an estimate builds."""
-    return _SAMPLE
 
 
 def _seconds(lanes: list[Lane], rows: int, tokens: int) -> float | None:

@@ -8,10 +8,10 @@ from typing import Any
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane
-from cnllm.batch.outcome import Outcome, cached_outcome, fault_outcome
+from cnllm.batch.outcome import Outcome, fault_outcome
 from cnllm.batch.pricing import RequestPrice
 from cnllm.batch.rows import Id, InputRow, Reader, RowFault, id_digest, line_digest
-from cnllm.batch.state import Record
+from cnllm.batch.state import DONE, Record
 from cnllm.errors import CannotSend
 
 __all__ = ["Job", "JobMaker", "RowRequest"]
@@ -138,7 +138,7 @@ class JobMaker:
             return _fault(job, fault_text)
         assert job.identity is not None
         if self._cache is not None and (reply := self._cache.find(job.identity)) is not None:
-            job.outcome, job.prepared = cached_outcome(reply), None
+            job.outcome, job.prepared = Outcome(DONE, None, None, reply), None
         else:
             job.estimate(self._price)
         return job

@@ -15,22 +15,11 @@ from msgspec import Struct
 
 from cnllm.batch.output import Output
 from cnllm.batch.recovery import output_facts
-from cnllm.batch.state import BatchState, Record, Result, RowMark
+from cnllm.batch.state import BatchState, Finish, Record, RowMark
 
-__all__ = ["Finish", "Journal", "write_finishes"]
+__all__ = ["Journal", "write_finishes"]
 
 _PAUSE = 0.01  # seconds between two groups while there is enough to send
-
-
-class Finish(Struct, frozen=True):
-    """A row that is finished: its line, and what the state keeps of it."""
-
-    seq: int
-    line: bytes
-    state: int
-    cost: int | None
-    attempts: int
-    earlier: tuple[int, int] | None = None
 
 
 class _Group(Struct):
@@ -126,10 +115,5 @@ def write_finishes(
     with state.writing():
         more()
         if finishes:
-            state.finish(
-                [
-                    Result(f.seq, f.state, place, len(f.line), f.cost, f.attempts, f.earlier)
-                    for f, place in zip(finishes, places, strict=True)
-                ]
-            )
+            state.finish(finishes, places)
         state.put_facts({**facts, **(output_facts(output) if finishes else {})})

@@ -15,7 +15,6 @@ __all__ = [
     "FAULT",
     "INVALID",
     "Outcome",
-    "cached_outcome",
     "fault_outcome",
     "line_of",
     "outcome_of_error",
@@ -48,11 +47,6 @@ def outcome_of_reply(reply: Reply) -> Outcome:
     if reply.finish in ("cut", "error"):
         return Outcome(RETRYABLE, reply, _error("StreamCut", "the reply is not whole", retryable=True))
     return Outcome(DONE, reply, None)
-
-
-def cached_outcome(reply: bytes) -> Outcome:
-    """Return the outcome of a row whose reply another run has."""
-    return Outcome(DONE, None, None, reply)
 
 
 def outcome_of_error(error: CnllmError) -> Outcome:

@@ -17,7 +17,7 @@ from cnllm.batch import identity
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.comparison import Bits, InputComparison, compare
-from cnllm.batch.dry_run import Estimate, estimate_run, sample_size
+from cnllm.batch.dry_run import SAMPLE, Estimate, estimate_run
 from cnllm.batch.final import finish_files
 from cnllm.batch.jobs import JobMaker
 from cnllm.batch.journal import Journal
@@ -259,7 +259,7 @@ class BatchSession:
             self.reader,
             state,
             self.number,
-            self._identify,
+            lambda row: self.jobs.make(row, 0).identity,
             changed=settings.changed,
             ask_unsure=settings.unsure == "ask",
             waiting=self.parts.waiting(),
@@ -273,9 +273,6 @@ class BatchSession:
         if found.changed and settings.changed == "stop":
             raise self._changed_error(found)
         return found
-
-    def _identify(self, row: InputRow) -> bytes | None:
-        return self.jobs.make(row, 0).identity
 
     def _changed_error(self, found: InputComparison) -> CnllmError:
         known = self.state.settings()
@@ -309,9 +306,7 @@ class BatchSession:
     def estimate(self) -> Estimate:
         """Return what a run would take. Nothing is sent."""
         maker, price = (self.jobs, self.price) if self.vendor is None else (self.vendor.jobs, self.vendor.price)
-        jobs = (
-            maker.make(row, 0) if number < sample_size() else None for number, row in enumerate(self._pending_rows())
-        )
+        jobs = (maker.make(row, 0) if number < SAMPLE else None for number, row in enumerate(self._pending_rows()))
         window = None if self.vendor is None else self.vendor.window
         found = estimate_run(jobs, self.lanes, price, self.budget, window)
         return replace(found, messages=tuple(self._model_message(maker)))

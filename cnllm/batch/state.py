@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.batch.answer_cache import writing
 from cnllm.errors import CnllmError
 from cnllm.system.files import create_private_file
 
-__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "BatchState", "Record", "Result", "RowMark"]
+__all__ = ["DONE", "FAILED", "RETRYABLE", "SENT", "BatchState", "Finish", "Record", "RowMark"]
 
 SENT, DONE, FAILED, RETRYABLE = 0, 1, 2, 3
 """The states of a row: sent and unanswered; answered; failed for good; failed, and may succeed later."""
@@ -86,13 +87,12 @@ class RowMark(Struct, frozen=True):
     retake: bool = False
 
 
-class Result(Struct, frozen=True):
-    """The outcome of a row, with the place of its line in the output, and that of an earlier line of the row."""
+class Finish(Struct, frozen=True):
+    """A row that is finished: its line, what the state keeps of it, and the place of an earlier line of the row."""
 
     seq: int
+    line: bytes
     state: int
-    place: int
-    length: int
     cost: int | None
     attempts: int
     earlier: tuple[int, int] | None = None
@@ -118,8 +118,7 @@ class BatchState:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cache_size = -65536")
-        db.execute("BEGIN IMMEDIATE")  # takes the lock
-        try:
+        with writing(db):  # takes the lock
             mark = db.execute("PRAGMA application_id").fetchone()[0]
             version = db.execute("PRAGMA user_version").fetchone()[0]
             empty = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
@@ -132,10 +131,6 @@ class BatchState:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {_MARK}")
                 db.execute(f"PRAGMA user_version = {_VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         """Close the file and give up the lock."""
@@ -245,11 +240,12 @@ class BatchState:
             found.append(record)
         return found
 
-    def finish(self, results: Sequence[Result]) -> None:
-        """Store what became of rows. Earlier lines of the same rows are superseded."""
-        if earlier := [result.earlier for result in results if result.earlier is not None]:
+    def finish(self, finishes: Sequence[Finish], places: Sequence[int]) -> None:
+        """Store what became of rows, whose lines stand at these places. Earlier lines of the rows are superseded."""
+        if earlier := [finish.earlier for finish in finishes if finish.earlier is not None]:
             self._db.executemany("INSERT OR IGNORE INTO superseded VALUES (?, ?)", earlier)
-        self._db.executemany(_RESULT, [(r.state, r.place, r.length, r.cost, r.attempts, r.seq) for r in results])
+        rows = zip(finishes, places, strict=True)
+        self._db.executemany(_RESULT, [(f.state, place, len(f.line), f.cost, f.attempts, f.seq) for f, place in rows])
 
     def create_part_tables(self, statements: str) -> None:
         """Create the tables of `vendor/parts.py`. Call it in `writing`."""
@@ -285,15 +281,8 @@ class BatchState:
     @contextmanager
     def writing(self) -> Iterator[BatchState]:
         """Run one transaction. It is on the disk when the context ends."""
-        with self._translate():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._translate(), writing(self._db):
+            yield self
 
     # ── SQLite ───────────────────────────────────────────────────────────────
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from cnllm.gateway.name_bounds import check_body, check_request
 from cnllm.gateway.store import TurnRecord
 from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
 from cnllm.protocols import server_api, server_codec, wire
-from cnllm.protocols.event_order import citations_by_part
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
@@ -36,13 +35,10 @@ from cnllm.registry.reasoning_form import BOTH, form, is_replayed
 from cnllm.system.processes import cached_property
 from cnllm.types import (
     BlockEnd,
-    CitationAdded,
     Event,
-    ExtraAdded,
     Finished,
     Media,
     Note,
-    Opaque,
     Part,
     Reasoning,
     ReasoningDelta,
@@ -53,7 +49,6 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    UsageSeen,
     checks,
 )
 from cnllm.types.arguments import break_off
@@ -63,7 +58,7 @@ from cnllm.types.message_memory import LONG
 if TYPE_CHECKING:
     from cnllm.types.message_memory import MessageMemory
 
-__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body", "reply_events"]
+__all__ = ["DIVERGED", "Exchange", "error_body", "is_long", "read_body"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
@@ -373,26 +368,3 @@ def _is_broken(reply: Reply) -> bool:
         return True
     unread = [call for call in reply.tool_calls if call.arguments is None and not call.excluded]
     return any(break_off(call.raw) for call in unread) if unread else False
-
-
-def reply_events(reply: Reply) -> Iterator[Event]:
-    """Yield the events of a whole reply, without `Finished`."""
-    calls = 0
-    parts = citations_by_part(reply.message.parts, reply.citations, len(reply.text))
-    for index, (part, _, citations) in enumerate(parts):
-        match part:
-            case Text() | Reasoning():
-                if part.text:
-                    yield TextDelta(part.text) if type(part) is Text else ReasoningDelta(part.text)
-                yield from map(CitationAdded, citations)
-                yield BlockEnd(index, part)
-            case ToolCall():
-                yield ToolCallStart(calls, part.id, part.name, part.excluded)
-                yield ToolCallDelta(calls, part.raw or msgspec.json.encode(part.arguments or {}).decode())
-                yield ToolCallEnd(calls, part)
-                calls += 1
-            case Opaque() | Media():
-                yield BlockEnd(index, part)
-    if reply.extra:
-        yield ExtraAdded(reply.extra)
-    yield UsageSeen(reply.usage)

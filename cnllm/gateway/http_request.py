@@ -16,7 +16,7 @@ from cnllm.gateway.access import query_keys, repeated_header, sent_keys
 from cnllm.gateway.access_log import entry_fields, logged_call
 from cnllm.gateway.admission import Admitted, Caller, require_model, soft_budget_header
 from cnllm.gateway.endpoints import NO_WIRE, ROUTES, Endpoint, Route, find_endpoint, path_protocol
-from cnllm.gateway.exchange import DIVERGED, Exchange, is_long, reply_events
+from cnllm.gateway.exchange import DIVERGED, Exchange, is_long
 from cnllm.gateway.failures import Failure, RequestFailed, drop_frames, failure_of, keyless_failure, untrusted_failure
 from cnllm.gateway.http_response import JSON, HttpResponse
 from cnllm.gateway.limits.key_worker import Flight
@@ -31,6 +31,7 @@ from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
+from cnllm.protocols.event_order import reply_events
 from cnllm.registry.model import Model
 from cnllm.store.prefix import content_fingerprint
 from cnllm.store.records import PrefixRecord

@@ -21,10 +21,13 @@ from cnllm.types import (
     Event,
     ExtraAdded,
     Finished,
+    Media,
     NoteAdded,
+    Opaque,
     Part,
     Reasoning,
     ReasoningDelta,
+    Reply,
     Restarted,
     Text,
     TextDelta,
@@ -36,7 +39,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import Delivered, Diverged
 
-__all__ = ["EventOrder", "citations_by_part"]
+__all__ = ["EventOrder", "citations_by_part", "reply_events"]
 
 _ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
 """The events that wait for no part."""
@@ -275,3 +278,27 @@ def _is_complete(arguments: str) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return False
     return True
+
+
+def reply_events(reply: Reply, split: Callable[[str], Sequence[str]] = lambda text: (text,)) -> Iterator[Event]:
+    """Yield the events of a whole reply, without `Finished`; `split` makes pieces of texts and of arguments."""
+    calls = 0
+    parts = citations_by_part(reply.message.parts, reply.citations, len(reply.text))
+    for index, (part, _, citations) in enumerate(parts):
+        match part:
+            case Text() | Reasoning():
+                if part.text:
+                    yield from map(TextDelta if type(part) is Text else ReasoningDelta, split(part.text))
+                yield from map(CitationAdded, citations)
+                yield BlockEnd(index, part)
+            case ToolCall():
+                yield ToolCallStart(calls, part.id, part.name, part.excluded)
+                arguments = part.raw or msgspec.json.encode(part.arguments or {}).decode()
+                yield from (ToolCallDelta(calls, text) for text in split(arguments))
+                yield ToolCallEnd(calls, part)
+                calls += 1
+            case Opaque() | Media():
+                yield BlockEnd(index, part)
+    if reply.extra:
+        yield ExtraAdded(reply.extra)
+    yield UsageSeen(reply.usage)

@@ -10,8 +10,8 @@ import anyio
 
 from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
-from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import State
+from cnllm.protocols.event_order import reply_events
 from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
 from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply

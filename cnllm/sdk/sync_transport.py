@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.client.sync_client import Client
 from cnllm.client.sync_stream import Stream
-from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import SyncState
+from cnllm.protocols.event_order import reply_events
 from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
 from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply

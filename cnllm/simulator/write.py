@@ -12,30 +12,14 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import PROTOCOLS, server_codec, sse_frame
+from cnllm.protocols.event_order import reply_events
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
 from cnllm.simulator.reply import SimulatedReply, finish_word
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
-from cnllm.types import (
-    BlockEnd,
-    Event,
-    Finished,
-    Message,
-    Part,
-    Reasoning,
-    ReasoningDelta,
-    Reply,
-    Seal,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    UsageSeen,
-)
+from cnllm.types import Finished, Message, Part, Reasoning, Reply, Seal, Text, ToolCall
 
 __all__ = ["encode_body", "encode_frames", "is_genuine_seal"]
 
@@ -67,7 +51,8 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     """Yield the same reply as server-sent events."""
     stream = server_codec(model.protocol).stream(f"sim-{reply.id}", reply.model, request.body)
     yield from (sse_frame(*frame) for frame in stream.begin())
-    for event in _events(_reply(model, flags, reply)):
+    whole = _reply(model, flags, reply)
+    for event in (*reply_events(whole, split_pieces), Finished(whole.finish, whole.raw_finish)):
         yield from (sse_frame(*frame) for frame in stream.event(event))
 
 
@@ -110,23 +95,3 @@ def _parse_arguments(arguments: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _events(reply: Reply) -> Iterator[Event]:
-    """Yield the events that a reader of this reply sees."""
-    call_index = 0
-    for index, part in enumerate(reply.message.parts):
-        match part:
-            case Reasoning():
-                yield from (ReasoningDelta(text) for text in split_pieces(part.text))
-                yield BlockEnd(index, part)
-            case Text():
-                yield from (TextDelta(text) for text in split_pieces(part.text))
-                yield BlockEnd(index, part)
-            case ToolCall():
-                yield ToolCallStart(call_index, part.id, part.name)
-                yield from (ToolCallDelta(call_index, text) for text in split_pieces(part.raw))
-                yield ToolCallEnd(call_index, part)
-                call_index += 1
-    yield UsageSeen(reply.usage)
-    yield Finished(reply.finish, reply.raw_finish)

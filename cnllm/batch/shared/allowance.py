@@ -11,21 +11,19 @@ spent, and corrects that when workers report.
 from __future__ import annotations
 
 import itertools
-import sqlite3
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from cnllm.batch.answer_cache import open_answers
+from cnllm.batch.answer_cache import open_answers, readable_errors, writing
 from cnllm.batch.budget import RunBudget
 from cnllm.batch.controller import Controller, Ticket
 from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
-from cnllm.errors import CnllmError
 
 __all__ = ["LEASE", "Allowance", "RunLedger"]
 
@@ -36,7 +34,7 @@ _POLL = 0.02  # seconds until a worker asks again where an answer of another one
 
 Answer = tuple[bytes, str | None, bytes]
 """A key, the worker that alone knows the answer or None, and the answer as JSON."""
-_BUSY_SECONDS = 10.0
+_HINT = "name another file: state=…"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB NOT NULL, owner TEXT, reply BLOB NOT NULL) STRICT",
     "CREATE INDEX IF NOT EXISTS answers_by_key ON answers (key)",
@@ -258,46 +256,35 @@ class RunLedger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._translate():
-            self._db = open_answers(path, "name another file: state=…")
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            for table in _TABLES:
-                self._db.execute(table)
+        with self._readable_errors():
+            self._db = open_answers(path, _HINT, _TABLES, is_exclusive=True)
             self._db.execute("UPDATE answers SET owner = NULL")  # no worker of an earlier run goes on
 
     def spent(self) -> dict[str, int]:
         """Return what was spent, and what requests that were on their way may have cost, in units by currency."""
-        with self._translate():
+        with self._readable_errors():
             return dict(self._db.execute("SELECT currency, units FROM spent"))
 
     def commit(self, answers: Iterable[Answer], currency: str | None, units: int) -> None:
         """Write answers, and the amount that is spent or reserved."""
-        with self._translate():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
-                if currency is not None:
-                    self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
-                self._db.execute("COMMIT")
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
+        with self._readable_errors(), writing(self._db):
+            self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", answers)
+            if currency is not None:
+                self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?)", (currency, units))
 
     def added(self) -> dict[str, int]:
         """Return the most input that endpoints have added to a request, in tokens."""
-        with self._translate():
+        with self._readable_errors():
             return dict(self._db.execute("SELECT endpoint, tokens FROM added"))
 
     def put_added(self, endpoint: str, tokens: int) -> None:
         """Write the most input that an endpoint has added to a request."""
-        with self._translate():
+        with self._readable_errors():
             self._db.execute("INSERT OR REPLACE INTO added VALUES (?, ?)", (endpoint, tokens))
 
     def find(self, keys: Sequence[tuple[bytes, bool]], worker: str) -> list[bytes | None]:
         """Return the answer of each key that may be used again. One that is `owned` then belongs to the worker."""
-        with self._translate():
+        with self._readable_errors():
             return [self._find(key, worker, owned=owned) for key, owned in keys]
 
     def _find(self, key: bytes, worker: str, *, owned: bool) -> bytes | None:
@@ -312,7 +299,7 @@ class RunLedger:
 
     def release(self, worker: str) -> None:
         """Let others have the answers of a worker that ended."""
-        with self._translate():
+        with self._readable_errors():
             self._db.execute("UPDATE answers SET owner = NULL WHERE owner = ?", (worker,))
 
     def close(self, *, remove: bool = False) -> None:
@@ -322,11 +309,5 @@ class RunLedger:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)  # ours: a temporary file
 
-    @contextmanager
-    def _translate(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise CnllmError(f"{self.path}: {error}", hint="name another file: state=…") from error
-        except OSError as error:
-            raise CnllmError(f"{error.filename or self.path}: {error.strerror}", hint="state=… names a file") from error
+    def _readable_errors(self) -> AbstractContextManager[None]:
+        return readable_errors(self.path, _HINT, "state=… names a file")
