@@ -135,7 +135,7 @@ class ProbeState:
     def exchange_of(self, ask: Ask) -> Asking[ProbeExchange]:
         """Send one request, and return it with its answer."""
         yield from self.exchange(ask)
-        return self.exchanges[-1]
+        return self.exchanges[self.current[-1] - 1]
 
     def _read(self, model: Model, ask: Ask, response: RawResponse) -> ProbeAnswer:
         """Read an answer, with all that the endpoint's replies have shown of their form."""

@@ -50,6 +50,26 @@ def test_parameters_that_are_refused_only_together_are_no_fact() -> None:
     assert not [flag for flag in found if flag.startswith(("params.temperature", "params.top_p"))]
 
 
+def test_bounds_of_parameters_that_are_refused_together_are_found_one_by_one() -> None:
+    def rule(request: Json) -> str | None:
+        if {"temperature", "top_p"} <= request.keys():
+            return "temperature and top_p cannot both be set"
+        if not 0 <= request.get("temperature", 1) <= 1.5:
+            return "temperature must be between 0 and 1.5"
+        return None if 0 <= request.get("top_p", 1) <= 1 else "top_p must be between 0 and 1"
+
+    found = values(probed(Odd(rule)))
+    bounds = {flag: value for flag, value in found.items() if flag.startswith(("params.temperature", "params.top_p"))}
+    assert bounds == {
+        "params.temperature.as": "temperature",
+        "params.temperature.min": 0,
+        "params.temperature.max": 1.5,
+        "params.top_p.as": "top_p",
+        "params.top_p.min": 0,
+        "params.top_p.max": 1,
+    }
+
+
 def test_bounds_are_found_where_the_other_parameters_have_none() -> None:
     def bounded(request: Json) -> str | None:
         return None if 0 <= request.get("temperature", 1) <= 1.5 else "temperature must be between 0 and 1.5"
