@@ -20,7 +20,7 @@ def default_model() -> tuple[str, str] | None:
         return name, VARIABLE
     file = _file()
     try:
-        stored = read_bounded(file).decode()
+        stored = read_bounded(file).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ def mode() -> LogMode:
         return setting
     hint = "run cnllm logs on, or cnllm logs off, to rewrite it"
     try:
-        stored = read_bounded(_file()).decode()
+        stored = read_bounded(_file()).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return "on"
     except (OSError, UnicodeDecodeError) as error:

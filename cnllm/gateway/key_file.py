@@ -82,7 +82,7 @@ def _read(path: Path) -> str:
                 f"other users can open the key file {path} (mode {stat.S_IMODE(status.st_mode):04o})",
                 hint=f"run chmod 600 {path}; if others may have read it, write a new key into it",
             )
-        return stream.read(_MAX_BYTES).decode("utf-8", "replace")
+        return stream.read(_MAX_BYTES).decode("utf-8-sig", "replace")
 
 
 def _parse(path: Path, text: str) -> list[bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 
+import httpx
 import pytest
 
 from .support import Machine
@@ -52,3 +54,54 @@ def test_files_may_have_lines_that_end_as_on_windows(machine: Machine) -> None:
             "two",
         ]
         assert b"\r" not in out.read_bytes()
+
+
+MARK = b"\xef\xbb\xbf"  # some editors on Windows begin a file with it
+
+
+@pytest.mark.parametrize("mark", [b"", MARK])
+def test_files_of_keys_may_be_written_as_on_windows(machine: Machine, mark: bytes) -> None:
+    machine.run("keys", "set", "ZAI_API_KEY", stdin=mark + b"sk-one-0123456789\r\n")
+    file = machine.config / "keys.json"
+    assert json.loads(file.read_bytes()) == {"ZAI_API_KEY": "sk-one-0123456789"}
+    file.write_bytes(mark + b'{\r\n  "ZAI_API_KEY": "sk-two-0123456789\\r\\n"\r\n}\r\n')
+    done = machine.run("call", "-m", "glm-4.7", "--curl", "hi")
+    assert done.status == 0, done.err
+    machine.run("keys", "set", "HOME_KEY", "sk-three-0123456789")
+    assert machine.run("keys", "list", "--json").json() == [
+        {"name": "HOME_KEY", "used": "file"},
+        {"name": "ZAI_API_KEY", "used": "file"},
+    ]
+
+
+@pytest.mark.parametrize("mark", [b"", MARK])
+def test_small_files_of_settings_may_be_written_as_on_windows(machine: Machine, mark: bytes) -> None:
+    machine.config.mkdir(parents=True, exist_ok=True)
+    machine.data.mkdir(parents=True, exist_ok=True)
+    (machine.config / "default-model").write_bytes(mark + b"glm-4.7\r\n")
+    (machine.data / "logging").write_bytes(mark + b"off\r\n")
+    done = machine.run("--simulate", "hi")
+    assert done.status == 0, done.err
+    assert "glm-4.7" in done.err
+    assert machine.run("logs", "list", "--json").json() == []
+
+
+@pytest.mark.parametrize("mark", [b"", MARK])
+def test_a_gateway_takes_files_that_were_written_as_on_windows(machine: Machine, mark: bytes) -> None:
+    keys = machine.file("clients.txt", mark + b"sk-first-0123456789\r\n# a comment\r\nsk-slow-0123456789 --rpm 1\r\n")
+    machine.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seals = machine.config / "serve.keys"
+    seals.write_bytes(mark + b"# one key\r\n" + base64.urlsafe_b64encode(bytes(32)).rstrip(b"=") + b"\r\n")
+    seals.chmod(0o600)
+    gateway = machine.start("serve", "--simulate", "--json", "--keys-file", keys)
+    try:
+        assert gateway.stdout is not None
+        url = json.loads(gateway.stdout.readline())["url"]
+        for key, statuses in (("sk-first-0123456789", [200, 200]), ("sk-slow-0123456789", [200, 429])):
+            headers = {"authorization": f"Bearer {key}"}
+            body = {"model": "glm-4.7", "messages": [{"role": "user", "content": "hi"}]}
+            sent = [httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers) for _ in statuses]
+            assert [response.status_code for response in sent] == statuses
+    finally:
+        gateway.terminate()
+        gateway.communicate()

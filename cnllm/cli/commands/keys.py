@@ -195,6 +195,6 @@ def _read_value(variable: str) -> str:
         value: str = click.prompt(translate(f"Key for {variable}"), hide_input=True, err=True)
         return value
     try:
-        return stdio.read_stdin(sys.stdin.buffer, 1 << 20, "stdin").decode().strip()
+        return stdio.read_stdin(sys.stdin.buffer, 1 << 20, "stdin").decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         raise errors.UsageError("stdin is not UTF-8", "the key was not stored") from None

@@ -345,7 +345,7 @@ def _file_keys(path: str | None, book: KeyBook | None) -> tuple[list[str], list[
     if path is None:
         return [], []
     try:
-        lines = [line.strip() for line in read_bounded(path).decode().splitlines()]
+        lines = [line.strip() for line in read_bounded(path).decode("utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise CnllmError(f"--keys-file {path} cannot be read: {reason}", hint="name a text file of keys") from error
