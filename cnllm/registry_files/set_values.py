@@ -25,6 +25,11 @@ __all__ = ["Reading", "line_start", "remove_value", "set_facts", "set_value"]
 _GROUPED = re.compile(r"\d_\d{3}")
 _LEAST_GROUPED = 10_000
 _THREAD = re.compile(r"#\d+$|/(?:issues|pull|discussions)/\d+")
+_FIXED = re.compile(r"@[0-9a-f]{7,40}$|/v/[^/]+/?$|^https://pypi\.org/project/[^/]+/[^/]+/?$")  # it never changes
+_PACKAGE = re.compile(
+    r"https://(?:www\.npmjs\.com/package/(?:@[^/]+/)?|pypi\.org/project/)(?P<name>[^/]+)(?P<rest>)(?:/.*)?"
+)
+_REPOSITORY = re.compile(r"(?:https://github\.com/)?[\w.-]+/(?P<name>[\w.-]+?)(?:[#:@/](?P<rest>.*))?")
 _COMMON = {"www", "docs", "doc", "api", "platform", "developers", "developer", "help", "github", "com", "org", "net"}
 
 
@@ -79,7 +84,7 @@ def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, str | No
     if name is None:
         return _new_name(reading.source, named), f"{how} {seen} {reading.source}", rest
     source = named[name]
-    if str(source["seen"]) != seen:
+    if str(source["seen"]) != seen and not _FIXED.search(source["url"]):
         rest["seen"] = seen
     if reading.how is not None and reading.how != source["how"]:
         rest["how"] = reading.how
@@ -87,15 +92,22 @@ def _citation(named: Mapping[str, Any], reading: Reading) -> tuple[str, str | No
 
 
 def _new_name(url: str, taken: Mapping[str, Any]) -> str:
-    """Return a short name for a source: the site and the last word of its path."""
+    """Return a short name for a source: the package, or the site or the repository and the last word of its path."""
     place = url.partition("://")[2] or url
-    site, _, path = place.partition("/")
-    words = [word for word in re.split(r"[^a-z0-9]+", site.casefold()) if word and word not in _COMMON][:1]
+    if found := _PACKAGE.fullmatch(url) or _REPOSITORY.fullmatch(url):
+        site, path = found["name"], found["rest"] or ""
+    else:
+        site, _, path = place.partition("/")
+    words = [word for word in _words(site) if found or word not in _COMMON][: None if found else 1]
     last = path.rstrip("/").rpartition("/")[2].partition("@")[0].partition("?")[0]
-    words += [word for word in re.split(r"[^a-z0-9]+", re.sub(r"\.\w{1,5}$", "", last).casefold()) if word][:5]
+    words += [word for word in _words(re.sub(r"\.[a-z]\w{0,4}$", "", last)) if word not in words or not found][:5]
     name = "-".join(words) or "source"
     numbers = (f"{name}{number}" for number in ("", *(f"-{n}" for n in range(2, len(taken) + 3))))
     return next(one for one in numbers if one not in taken)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9]+", text.casefold()) if word]
 
 
 def _cited(

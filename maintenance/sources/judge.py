@@ -159,9 +159,12 @@ def _same_id(id: str, form: Form, index: Mapping[str, list[Entry]]) -> list[Entr
 
 def _own(model: Model, form: Form, entries: list[Entry]) -> list[Entry]:
     """Return the entries of a model's provider."""
-    names = {plain_name(name) for name in form.get("names", {}).get(model.provider, ())}
-    if named := [entry for entry in entries if plain_name(entry[1].provider) in names]:
+    names = {provider: set(map(plain_name, theirs)) for provider, theirs in form.get("names", {}).items()}
+    own_names = names.pop(model.provider, set())
+    if named := [entry for entry in entries if plain_name(entry[1].provider) in own_names]:
         return named
+    if (name := plain_name(model.provider)) in set().union(*names.values()):  # there it is the name of another one
+        entries = [entry for entry in entries if plain_name(entry[1].provider) != name]
     matches = entries_for(model, [entry for _, entry in entries])
     own = [entry for entry in entries if any(entry[1] is match for match in matches)]
     return own or (entries if form.get("any_provider") else [])

@@ -294,6 +294,20 @@ def test_a_citation_is_judged(
     assert status == (state in ("differs", "not-found") and not explained)
 
 
+def test_a_name_that_means_another_provider_in_a_list_is_not_ours(
+    builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {"chat": {"g": ENTRY | {"id": "g", "provider": "zai", "contextWindow": 7}}}
+    files = {"package/dist/providers/data/zai.json": json.dumps(plan).encode()}
+    tarball(cache / "packages" / "earendil-works-pi-ai-9.9.9.tgz", files)
+    told = []
+    for name in ("zai", "zai-coding-plan"):
+        plan_site = MODEL.replace("deepseek-test", name).replace("example", name) if name != "zai" else ""
+        builtin(plan_site + model("limits.context = 7", NPM, '["limits"]', id="g").replace("deepseek-test", name))
+        told += [(row["model"], row["state"]) for row in run(cache, capsys)[1]]
+    assert told == [("zai/g", "not-found"), ("zai-coding-plan/g", "agrees")]
+
+
 def test_a_quotation_is_found_among_the_bytes_of_a_program(
     builtin: Built, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

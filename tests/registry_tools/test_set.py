@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from program import Completed, completed
@@ -63,6 +64,29 @@ def test_a_value_its_citation_and_its_source_are_three_lines() -> None:
         'example-pricing = "price.input" }',
         f'+example-pricing = "docs 2026-11-26 {URL}"',
     ]
+
+
+@each(
+    "source, name",
+    [
+        ("https://github.com/owner/some-list/releases/tag/2.1.1", "some-list-2-1-1"),
+        ("owner/tool#6303", "tool-6303"),
+        ("https://github.com/owner/tool/issues/12", "tool-12"),
+        ("owner/tool:data/prices.json@0123abc", "tool-prices"),
+        ("https://www.npmjs.com/package/@scope/prices/v/1.2.3", "prices"),
+        ("https://pypi.org/project/some-prices/0.0.5", "some-prices"),
+        ("https://example.org", "example"),
+    ],
+)
+def test_a_source_is_named_after_what_it_is(source: str, name: str) -> None:
+    out = set_facts(FILE, M, {"price.input": 0.7}, Reading(source, TODAY), "f")
+    assert tomllib.loads(out)["sources"][name].split()[2] == source
+
+
+def test_a_source_that_never_changes_keeps_its_day() -> None:
+    fixed = FILE.replace("https://example.org/card", "https://www.npmjs.com/package/prices/v/1.2.3")
+    out = set_facts(fixed, ["models", "home/n"], {"limits.output": 65_536}, Reading("card", TODAY), "f")
+    assert tomllib.loads(out)["models"]["home/n"]["sources"] == {"card": "limits.output"}
 
 
 def test_a_source_of_the_file_is_cited_by_its_name() -> None:
