@@ -73,7 +73,8 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "client", "config", "engine", "engine/decode", "engine/encode", "protocols", "transports"},
     "tool_trial": VALUES | {"client", "registry", "schemas", "tools"},
     "comparison": FLAGS
-    | {"cassette", "client", "config", "engine", "estimates", "schemas", "simulator", "tool_trial", "transports"},
+    | {"cassette", "client", "config", "engine", "estimates", "protocols", "schemas", "simulator"}
+    | {"tool_trial", "transports"},
     "mcp_client": {"client", "config", "errors", "system", "tools", "transports", "types"},
     "sdk": FLAGS | {"client", "config", "gateway", "gateway/store", "protocols"},
     "daft": VALUES | {"client", "config", "registry", "tools"},

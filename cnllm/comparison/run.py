@@ -19,6 +19,7 @@ from cnllm.engine import Plan, StreamParser, build_request
 from cnllm.errors import CnllmError, EmptyReply
 from cnllm.estimates.money import amount_of, units_of
 from cnllm.estimates.worst_case import settled_cost, worst_case
+from cnllm.protocols import wire
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
@@ -360,7 +361,8 @@ class _Judge:
         self._mark("kept", len(on_wire) >= len(step.calls), reason)
         self._mark("called", bool(on_wire), "no tool was called")
         if on_wire:
-            valid = all(self._is_valid(call) for call in on_wire)
+            no_text = "" if wire(plan.model.protocol).text_arguments else "{}"
+            valid = all(self._is_valid(call, call.raw or no_text) for call in on_wire)
             self._mark("valid", valid, "arguments do not fit their schema")
         right = len(_matches(step, reply.tool_calls)) == len(step.calls) == len(reply.tool_calls)
         self._mark(self._task.kind, right and not lost, "not the right calls")
@@ -384,11 +386,11 @@ class _Judge:
             right = all(word in text for word in step.words)
         self._mark(self._task.kind, right, f"not the right answer: {reply.text[:60]!a}")
 
-    def _is_valid(self, call: ToolCall) -> bool:
+    def _is_valid(self, call: ToolCall, raw: str) -> bool:
         """Whether arguments are JSON and fit the schema of the tool, as they arrived."""
         schema = self._schemas.get(call.name)
         try:
-            arguments = msgspec.json.decode(call.raw or "{}")
+            arguments = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeError):
             return False
         return schema is not None and not validation_errors(arguments, schema)

@@ -214,7 +214,8 @@ class Wire(Struct, frozen=True):
     no limit was reached. `separate_system`: values of the flag for system messages with which the system message stands
     beside the messages, and is none of them.
     `count_paths` are the paths of the number of replies in a request. `names`: messages have a
-    field for the name of their speaker. `tool_keys` are the keys beside a function that are written; None for all.
+    field for the name of their speaker. `text_arguments`: the arguments of a call are a text, which is JSON and not
+    empty. `tool_keys` are the keys beside a function that are written; None for all.
 
     The rest is what the cost of a request depends on. `reference_keys` are the keys of a body that name input which
     stands elsewhere. `most_calls` is the key of a body, `most_uses` that of a tool, with the most calls that the
@@ -238,6 +239,7 @@ class Wire(Struct, frozen=True):
     reports_length: bool = True
     count_paths: tuple[str, ...] = ()
     names: bool = False
+    text_arguments: bool = False
     tool_keys: frozenset[str] | None = frozenset()
     reference_keys: frozenset[str] = frozenset()
     most_calls: str | None = None

@@ -15,11 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from program import completed
 
 from cnllm import CnllmError, Registry
-from cnllm.comparison import FIGURES, Comparison, ComparisonResult, compare, make_tasks, read_report
+from cnllm.comparison import FIGURES, Comparison, ComparisonResult, ComparisonTask, compare, make_tasks, read_report
 from cnllm.comparison.connections import NewConnections
 from cnllm.comparison.figures import find_verdicts
-from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request
+from cnllm.comparison.run import Budget, Host, LiveExchanges, RecordedExchange, first_request, run_task
 from cnllm.comparison.simulated import simulated_transport
+from cnllm.comparison.tasks import RightStep
 from cnllm.simulator.server import running
 from cnllm.simulator.unfaithful import UnfaithfulHost, read_host_faults
 
@@ -291,11 +292,30 @@ def test_hosts_are_asked_over_sockets_each_with_its_key_and_a_report_holds_none(
     assert again.returncode == 0, again.stderr
 
 
-def exchanges(folder: Path, url: str, count: int) -> list[RecordedExchange]:
-    """The exchanges of a host with so many requests, one after the other."""
+def host_at(folder: Path, url: str) -> Host:
     path = folder / "overlay.toml"
     path.write_text(OVERLAY.replace("https://home.test/v1", url))
-    host = Host("home/m", Registry.load(path).resolve("home/m"), "home/m")
+    return Host("home/m", Registry.load(path).resolve("home/m"), "home/m")
+
+
+@pytest.mark.parametrize(("arguments", "is_valid"), [("{}", True), ("", False), ("[]", False)])
+def test_arguments_are_judged_as_they_arrived(tmp_path: Path, arguments: str, is_valid: bool) -> None:
+    """cnllm reads empty arguments as an empty object; a program that decodes them as JSON does not."""
+    function = {"name": "look", "arguments": arguments}
+    calls = [{"index": 0, "id": "call_1", "type": "function", "function": function}]
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    task = ComparisonTask("call-1", "call", "en", "Look.", (RightStep((("look", {}),)),), (tool,))
+    connections = NewConnections()
+    with Peer([answer(200, whole(None, "tool_calls", tool_calls=calls))]) as peer:
+        live = LiveExchanges(connections, Budget({}), None)
+        result, _ = run_task(host_at(tmp_path, peer.url), task, live.ask)
+        connections.close()
+    assert (result.marks["called"], result.marks["valid"]) == (True, is_valid)
+
+
+def exchanges(folder: Path, url: str, count: int) -> list[RecordedExchange]:
+    """The exchanges of a host with so many requests, one after the other."""
+    host = host_at(folder, url)
     connections = NewConnections()
     live = LiveExchanges(connections, Budget({}), None)
     tasks = [task for task in make_tasks(3, 20, most_tokens=9000) if task.kind == "restraint"]

@@ -23,4 +23,5 @@ WIRE = Wire(
     names=True,
     most_calls="max_tool_calls",
     hour_mark=b'"1h"',
+    text_arguments=True,
 )

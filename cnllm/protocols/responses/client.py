@@ -19,4 +19,5 @@ WIRE = Wire(
     tool_keys=TOOL_KEYS,
     reference_keys=frozenset(["conversation", "previous_response_id", "prompt"]),
     most_calls="max_tool_calls",
+    text_arguments=True,
 )
