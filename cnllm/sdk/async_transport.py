@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +13,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.state import State
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
+from cnllm.sdk.service import FAILURES, SdkRequest
 from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
@@ -40,36 +41,26 @@ class _AsyncSdkTransport(TransportBase):
         """Answer a request of httpx."""
         sdk_request = self._sdk_request(request)
         try:
-            return await self._answer(request, sdk_request)
+            return await self._state.run(self._answer(request, sdk_request, request.aread), _done)
         except FAILURES as error:
             return self._response(request, sdk_request.failed(error))
 
-    async def _answer(self, request: Any, sdk_request: SdkRequest) -> Any:
-        """Return the response to a request. Raises the errors of `FAILURES`."""
-        content = await request.aread()
-        restored = await self._state.run(sdk_request.prepare(request.url.query.decode("ascii", "replace"), content))
-        if isinstance(restored, SdkAnswer):
-            return self._response(request, restored)
-        exchange = sdk_request.exchange
-        is_whole = exchange.needs_whole_reply or not exchange.stream
-        with sdk_request.preparing():
-            options = sdk_request.options(restored)
-            call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
-        sdk_request.take_call(call)
-        if not exchange.stream:
-            reply = await _reply(call)
-            await self._state.run(sdk_request.keep(reply))
-            return self._response(request, sdk_request.whole(reply))
-        items = _whole(call) if is_whole else _events(call)
-        body_stream = subclass("SdkStream", _AsyncSdkBody, self._httpx.AsyncByteStream)(
-            self._pieces(sdk_request, items), self._httpx.RemoteProtocolError
-        )
-        try:
-            await body_stream.begin()
-        except BaseException:
-            await body_stream.aclose()
-            raise
-        return self._response(request, sdk_request.head(), body_stream)
+    async def _reply(self, call: AsyncStream) -> Reply:
+        """Return the reply of a call."""
+        async with call:
+            return await call.complete()
+
+    def _body(self, sdk_request: SdkRequest, call: AsyncStream, *, is_whole: bool) -> Any:
+        """Return the body of a streamed response."""
+        items = self._whole(call) if is_whole else _events(call)
+        own = subclass("SdkStream", _AsyncSdkBody, self._httpx.AsyncByteStream)
+        return own(self._pieces(sdk_request, items), self._httpx.RemoteProtocolError)
+
+    async def _whole(self, call: AsyncStream) -> AsyncGenerator[Any]:
+        """Yield the events of a call whose reply is needed whole, and then its reply."""
+        reply = await self._reply(call)
+        yield list(reply_events(reply))
+        yield reply
 
     async def _pieces(self, sdk_request: SdkRequest, items: AsyncGenerator[Any]) -> AsyncGenerator[bytes | str]:
         """Yield the bytes of a stream, and why it failed if it did. Raises an error before the first piece."""
@@ -106,7 +97,11 @@ class _AsyncSdkBody:
 
     async def begin(self) -> None:
         """Wait for the first piece. Raises the error of a call that has none."""
-        self._first = await anext(self._pieces)
+        try:
+            self._first = await anext(self._pieces)
+        except BaseException:
+            await self.aclose()
+            raise
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -140,14 +135,7 @@ async def _events(call: AsyncStream) -> AsyncGenerator[Any]:
         yield call.reply
 
 
-async def _whole(call: AsyncStream) -> AsyncGenerator[Any]:
-    """Yield the events of a call whose reply is needed whole, and then its reply."""
-    reply = await _reply(call)
-    yield list(reply_events(reply))
-    yield reply
-
-
-async def _reply(call: AsyncStream) -> Reply:
-    """Return the reply of a call."""
-    async with call:
-        return await call.complete()
+async def _done(step: Callable[[], Any]) -> Any:
+    """Return the result of a step, which may have to be awaited."""
+    result = step()
+    return await result if inspect.isawaitable(result) else result

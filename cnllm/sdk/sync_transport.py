@@ -11,7 +11,7 @@ from cnllm.client.sync_client import Client
 from cnllm.client.sync_stream import Stream
 from cnllm.gateway.state import SyncState
 from cnllm.protocols.event_order import reply_events
-from cnllm.sdk.service import FAILURES, SdkAnswer, SdkRequest
+from cnllm.sdk.service import FAILURES, SdkRequest
 from cnllm.sdk.transport import SdkSettings, TransportBase, make_transport, subclass
 from cnllm.types import Reply
 
@@ -39,36 +39,26 @@ class _SdkTransport(TransportBase):
         """Answer a request of httpx."""
         sdk_request = self._sdk_request(request)
         try:
-            return self._answer(request, sdk_request)
+            return self._state.run(self._answer(request, sdk_request, request.read))
         except FAILURES as error:
             return self._response(request, sdk_request.failed(error))
 
-    def _answer(self, request: Any, sdk_request: SdkRequest) -> Any:
-        """Return the response to a request. Raises the errors of `FAILURES`."""
-        content = request.read()
-        restored = self._state.run(sdk_request.prepare(request.url.query.decode("ascii", "replace"), content))
-        if isinstance(restored, SdkAnswer):
-            return self._response(request, restored)
-        exchange = sdk_request.exchange
-        is_whole = exchange.needs_whole_reply or not exchange.stream
-        with sdk_request.preparing():
-            options = sdk_request.options(restored)
-            call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
-        sdk_request.take_call(call)
-        if not exchange.stream:
-            reply = _reply(call)
-            self._state.run(sdk_request.keep(reply))
-            return self._response(request, sdk_request.whole(reply))
-        items = _whole(call) if is_whole else _events(call)
-        body_stream = subclass("SdkStream", _SdkBody, self._httpx.SyncByteStream)(
-            call, self._pieces(sdk_request, items), self._httpx.RemoteProtocolError
-        )
-        try:
-            body_stream.begin()
-        except BaseException:
-            body_stream.close()
-            raise
-        return self._response(request, sdk_request.head(), body_stream)
+    def _reply(self, call: Stream) -> Reply:
+        """Return the reply of a call."""
+        with call:
+            return call.reply
+
+    def _body(self, sdk_request: SdkRequest, call: Stream, *, is_whole: bool) -> Any:
+        """Return the body of a streamed response."""
+        items = self._whole(call) if is_whole else _events(call)
+        own = subclass("SdkStream", _SdkBody, self._httpx.SyncByteStream)
+        return own(call, self._pieces(sdk_request, items), self._httpx.RemoteProtocolError)
+
+    def _whole(self, call: Stream) -> Generator[Any, None, None]:
+        """Yield the events of a call whose reply is needed whole, and then its reply."""
+        reply = self._reply(call)
+        yield from reply_events(reply)
+        yield reply
 
     def _pieces(self, sdk_request: SdkRequest, items: Generator[Any, None, None]) -> Generator[bytes, None, str | None]:
         """Yield the bytes of a stream and return why it failed, or None. Raises an error before the first piece."""
@@ -107,7 +97,11 @@ class _SdkBody:
 
     def begin(self) -> None:
         """Wait for the first piece. Raises the error of a call that has none."""
-        self._first = next(self._pieces)
+        try:
+            self._first = next(self._pieces)
+        except BaseException:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[bytes]:
         first, self._first = self._first, None
@@ -140,16 +134,3 @@ def _events(call: Stream) -> Generator[Any, None, None]:
     with call:
         yield from call
         yield call.reply
-
-
-def _whole(call: Stream) -> Generator[Any, None, None]:
-    """Yield the events of a call whose reply is needed whole, and then its reply."""
-    reply = _reply(call)
-    yield from reply_events(reply)
-    yield reply
-
-
-def _reply(call: Stream) -> Reply:
-    """Return the reply of a call."""
-    with call:
-        return call.reply

@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata, util
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 from cnllm.client.base import BaseClient
 from cnllm.errors import CnllmError
 from cnllm.gateway.default_keys import DefaultKeys
+from cnllm.gateway.state import Steps
 from cnllm.sdk.service import SdkAnswer, SdkRequest, SdkService, process_store
 
 __all__ = ["SdkSettings", "TransportBase", "make_transport", "required_families", "subclass"]
@@ -27,9 +28,14 @@ def subclass(name: str, own: Any, of_family: Any) -> Any:
 
 
 class TransportBase:
-    """A transport of httpx over a client of cnllm. `make_state` opens the state for a store and keys."""
+    """A transport of httpx over a client of cnllm. `make_state` opens the state for a store and keys.
+
+    `_reply` returns the reply of a call, and `_body` the body of a streamed response.
+    """
 
     make_state: Any
+    _reply: Any
+    _body: Any
 
     def __init__(self, httpx: Any, client: Any, service: SdkService, store: Any) -> None:
         self._httpx = httpx
@@ -42,6 +48,26 @@ class TransportBase:
         """Return a request of httpx as one of an SDK."""
         timeouts = request.extensions.get("timeout")
         return SdkRequest(self._service, request.method, request.url.path, dict(request.headers), timeouts)
+
+    def _answer(self, request: Any, sdk_request: SdkRequest, read: Callable[[], Any]) -> Steps[Any]:
+        """Return the response to a request. Raises the errors of `FAILURES`."""
+        content, _ = yield read
+        restored = yield from sdk_request.prepare(request.url.query.decode("ascii", "replace"), content)
+        if isinstance(restored, SdkAnswer):
+            return self._response(request, restored)
+        exchange = sdk_request.exchange
+        is_whole = exchange.needs_whole_reply or not exchange.stream
+        with sdk_request.preparing():
+            options = sdk_request.options(restored)
+            call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
+        sdk_request.take_call(call)
+        if not exchange.stream:
+            reply, _ = yield lambda: self._reply(call)
+            yield from sdk_request.keep(reply)
+            return self._response(request, sdk_request.whole(reply))
+        body = self._body(sdk_request, call, is_whole=is_whole)
+        yield body.begin
+        return self._response(request, sdk_request.head(), body)
 
     def _response(self, request: Any, answer: SdkAnswer, stream: Any = None) -> Any:
         """Return a response of httpx."""
