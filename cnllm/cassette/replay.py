@@ -93,7 +93,7 @@ class _Cassette:
         request = (
             plan.method,
             url_path(redact.redact_url(plan.url, secrets)),
-            redact.redact_data(_as_json(plan.body), secrets),
+            redact.redact_data(json.loads(json.dumps(plan.body)), secrets),
         )
         with self._lock:
             indexes = self._by_request.get(_digest(request), deque())
@@ -204,8 +204,3 @@ def _error(entry: RecordedExchange) -> CnllmError:
     if not (isinstance(error_class, type) and issubclass(error_class, TransportError)):
         error_class = TransportError
     return error_class(message)
-
-
-def _as_json(body: Any) -> Any:
-    """Return a body as it looks after a round trip through JSON (tuples are lists, keys are strings)."""
-    return json.loads(json.dumps(body))

@@ -26,10 +26,6 @@ __all__ = [
 ]
 
 
-def _one_of(words: tuple[str, ...]) -> Parameter:
-    return Parameter("", (str,), f"{', '.join(words[:-1])} or {words[-1]}")
-
-
 CHOICES = {
     "if_cut": get_args(IfCut),
     "on_unsupported": get_args(OnUnsupported),
@@ -41,7 +37,7 @@ CALL_OPTIONS: dict[str, Parameter] = {
     **PARAMETERS,
     "corrections": Parameter("", *WHOLE),
     "pdf_text": Parameter("", *SWITCH),
-    **{name: _one_of(words) for name, words in CHOICES.items()},
+    **{name: Parameter("", (str,), f"{', '.join(words[:-1])} or {words[-1]}") for name, words in CHOICES.items()},
 }
 """Options that `-p` passes to the call by name. Any other name is a parameter of the model."""
 _BOUNDS: dict[str, tuple[int, int | None]] = {

@@ -46,17 +46,13 @@ def ask_site(variable: str, models: Sequence[Model]) -> str | None:
     The site of the user's country comes first.
     """
     country = _country(os.environ)
-    ordered = sorted(models, key=lambda model: _region(model) != country)
+    ordered = sorted(models, key=lambda model: (model.flags.site.region if model.flags.site else None) != country)
     stdio.print_line(f"cnllm: {variable} fits several sites of one vendor, and each takes only its own keys")
     for number, model in enumerate(ordered, 1):
         stdio.print_line(f"  {number}  {model.provider}, {model.flags.base_url}")
     stdio.print_line(f"  cnllm keys test {variable} finds out which one takes the key")
     answer = choose("Which site is it for? The answer is kept.", "".join(map(str, range(1, len(ordered) + 1))), end="")
     return ordered[int(answer) - 1].provider if answer else None
-
-
-def _region(model: Model) -> str | None:
-    return None if model.flags.site is None else model.flags.site.region
 
 
 def _country(environ: Mapping[str, str]) -> str:

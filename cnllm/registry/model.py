@@ -53,10 +53,6 @@ def conditions(**atoms: bool | None) -> frozenset[str]:
     return frozenset(a if on else f"no-{a}" for a, on in atoms.items() if on is not None)
 
 
-def _no_notes() -> Iterable[Note]:
-    return ()
-
-
 class ModelSource(Struct, frozen=True, kw_only=True):
     """The functions with which a model looks up what it does not hold.
 
@@ -69,7 +65,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     flags_for: Callable[[frozenset[str]], Flags]
     where: Callable[[str, frozenset[str]], str]
     explain: Callable[[], list[Fact]]
-    notes: Callable[[], Iterable[Note]] = _no_notes
+    notes: Callable[[], Iterable[Note]] = tuple
     distrusts: Callable[[str, str], str | None] = lambda env, origin: None
     layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
     family: Callable[[str], str | None] = lambda id: None

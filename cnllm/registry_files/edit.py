@@ -21,7 +21,6 @@ from msgspec import Struct
 from cnllm.config.toml_text import parse_toml
 from cnllm.errors import RegistryError
 from cnllm.registry.documents import parse
-from cnllm.registry.problem import Problem
 from cnllm.registry.resolver import registry_spelling
 from cnllm.registry.toml_lines import items, key_lines
 from cnllm.registry_files.check import check
@@ -162,13 +161,8 @@ def _check_candidate(path: Path, candidate: str, files: Sequence[str]) -> None:
     old_messages = {problem.message for problem in check(existing)} if faults else set()
     for fault in faults:
         if fault.message not in old_messages:
-            raise _fault_error(fault, candidate, path)
-
-
-def _fault_error(problem: Problem, candidate: str, path: Path) -> RegistryError:
-    """Return the error for a fault."""
-    file = str(path) if problem.file == candidate else problem.file
-    return RegistryError(problem.message, file=file, hint="nothing was written")
+            file = str(path) if fault.file == candidate else fault.file
+            raise RegistryError(fault.message, file=file, hint="nothing was written")
 
 
 def _parse(text: str) -> dict[str, Any] | None:

@@ -102,7 +102,7 @@ class ResponseParser:
         """Handle bytes that the parser refused: after a response, in a body, or in a head that may be repairable."""
         if self.complete:
             self.reusable = False
-        elif self.status or not _is_head(bytes(self._head + data)):
+        elif self.status or not _START.match(bytes(self._head + data)):
             self._fail(str(error))
         else:
             self._needs_repair = True
@@ -303,11 +303,6 @@ def _text(raw: bytes) -> str:
 # An irregular but unambiguous head is rewritten, so that a strict parser reads it, as other clients do: a header over
 # two lines (obs-fold), a repeated Content-Length with one value, a Content-Length together with chunks (RFC 9112 6.3:
 # the chunks count), control characters in a value, and an unknown version of HTTP in the form of HTTP/1.1.
-
-
-def _is_head(data: bytes) -> bool:
-    """Whether the data starts like a status line."""
-    return _START.match(data) is not None
 
 
 def _rewrite(data: bytearray, start: int) -> bytes | None:

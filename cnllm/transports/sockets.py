@@ -187,7 +187,7 @@ def pop_surplus(idle: deque[_Connection], most: int, now: float) -> list[_Connec
 
 def is_unusable(fd: int, idle_since: float) -> bool:
     """Whether a connection was idle for too long, or has bytes to read, mostly the peer's close."""
-    return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or _readable(fd)
+    return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or wait_readable(fd, 0, is_socket=True) is True
 
 
 def has_only_tls_data(sock: socket.socket) -> bool:
@@ -202,7 +202,3 @@ def has_only_tls_data(sock: socket.socket) -> bool:
     except OSError:
         pass
     return False
-
-
-def _readable(fd: int) -> bool:
-    return wait_readable(fd, 0, is_socket=True) is True

@@ -32,11 +32,8 @@ def models_with_key(registry: Registry) -> list[Model]:
     from cnllm.config import keys
 
     models = [registry.resolve(name) for name in registry.names()]
-    return [m for m in models if m.flags.keys and keys.find_key(m.flags.keys) is not None and _is_current(m)]
-
-
-def _is_current(model: Model) -> bool:
-    return model.flags.status is None or model.flags.status.is_ != "retired"
+    current = [m for m in models if m.flags.status is None or m.flags.status.is_ != "retired"]
+    return [m for m in current if m.flags.keys and keys.find_key(m.flags.keys) is not None]
 
 
 def print_plan(models: Sequence[Model]) -> int:

@@ -171,7 +171,8 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
     if isinstance(error, UnknownModel):
-        return error.message, error.hint or _close_hint(error.close)
+        close = f"did you mean {', '.join(error.close[:3])}?" if error.close else "cnllm models list shows all"
+        return error.message, error.hint or close
     if isinstance(error, CnllmError):
         return str(error), error.hint
     if isinstance(error, click.UsageError):
@@ -196,10 +197,6 @@ def _key_hint(error: KeyMissing) -> str:
     if all(word in client_hint for word in (name, "cnllm keys set", "--simulate")):
         return client_hint
     return f"{hint}; {client_hint}" if client_hint else hint
-
-
-def _close_hint(close: list[str]) -> str:
-    return f"did you mean {', '.join(close[:3])}?" if close else "cnllm models list shows all"
 
 
 def _usage_text(error: click.UsageError) -> tuple[str, str | None]:

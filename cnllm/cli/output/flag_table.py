@@ -32,7 +32,7 @@ def flag_table(model: Model) -> str:
     lines = [_cells(fact, name, letters, own) for name, members in groups for fact in members]
     text = table(HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=[0], addresses=[3])
     first, *rows = text.split("\n")
-    out = [_title(model), *_legend(letters), "", first]
+    out = [_title(model), *(f"{mark}: {terminal.escape(file)}" for file, mark in letters.items()), "", first]
     for name, members in groups:
         out += [*(["", name] if name else []), *rows[: len(members)]]
         rows = rows[len(members) :]
@@ -111,7 +111,3 @@ def file_letters(facts: Sequence[Fact]) -> dict[str, str]:
 def _title(model: Model) -> str:
     title = f" · {model.flags.title}" if model.flags.title else ""
     return terminal.escape(f"{model.name}{title} · {model.protocol}")
-
-
-def _legend(letters: dict[str, str]) -> list[str]:
-    return [f"{mark}: {terminal.escape(file)}" for file, mark in letters.items()]

@@ -43,7 +43,7 @@ def write_text(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
     except BrokenPipeError:
-        if _same_file(sys.stdout, sys.stderr):
+        if os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
             raise
         _redirect_to_null(sys.stderr)
 
@@ -81,7 +81,3 @@ def _redirect_to_null(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
-
-
-def _same_file(first: TextIO, second: TextIO) -> bool:
-    return os.path.sameopenfile(first.fileno(), second.fileno())

@@ -307,11 +307,6 @@ def _may_add(model: Model, flag: str, entry: PublishedModel) -> bool:
     return bool(entry.values[flag]) and not entry.tiered and price is not None and price.currency == CURRENCY
 
 
-def _agree(flag: str, a: Any, b: Any) -> bool:
-    """Whether two lists have the same value."""
-    return _equal(a, b) or (flag.startswith("limits.") and is_rounded(a, b))
-
-
 def _change(model: Model, flag: str, ours: Any, values: Mapping[ListName, Any]) -> Iterator[Change]:
     """Yield the change to the value of the lists; a disputed one where they differ from each other."""
     if not values:
@@ -319,7 +314,8 @@ def _change(model: Model, flag: str, ours: Any, values: Mapping[ListName, Any]) 
     first, *rest = values.values()
     kind: Kind = "status" if flag == "status.is" else flag.partition(".")[0]  # type: ignore[assignment]
     action: Action = "ask"
-    if not all(_agree(flag, first, other) for other in rest):
+    is_limit = flag.startswith("limits.")
+    if not all(_equal(first, other) or (is_limit and is_rounded(first, other)) for other in rest):
         action, first = "disputed", dict(values)
     elif rest and kind in _BY_AGREEMENT:
         action = "automatic"
@@ -397,7 +393,8 @@ def new_models(
     for one in lists:
         for entry in one.models:
             name = f"{entry.provider}/{entry.id}"
-            if name.casefold() in known or entry.provider not in hosts or not _is_stub(name, entry):
+            is_stub = entry.is_chat and entry.status != "retired" and MODEL_NAME.match(name) is not None
+            if name.casefold() in known or entry.provider not in hosts or not is_stub:
                 continue
             if entry.base_url and _host_of(entry.base_url) != hosts[entry.provider]:
                 continue  # another provider of the same name
@@ -405,11 +402,6 @@ def new_models(
                 known.add(name.casefold())
                 found[name] = table, (one.name,)
     return found
-
-
-def _is_stub(name: str, entry: PublishedModel) -> bool:
-    """Whether an entry is a chat model that still answers, with a name that a data file may hold."""
-    return entry.is_chat and entry.status != "retired" and MODEL_NAME.match(name) is not None
 
 
 def _table(entry: PublishedModel) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _list(
         names = _hosts(hosts)
     if text:
         names = [n for n in names if any(text in x.casefold() for x in (n, *short.get(n, ())))]
-    rows = [row for row in map(listing.row, names) if matcher.has_provider(row)]
+    rows = [row for row in map(listing.row, names) if not matcher.providers or row["provider"] in matcher.providers]
     current = [row for row in rows if with_retired or row["status"] != "retired"]
     results = [(row, matcher.fits(row)) for row in current]
     matches = [row for row, state in results if state or (state is None and matcher.maybe)]
@@ -218,10 +218,6 @@ class _Filters:
         self.capabilities = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
         self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
         self.filters = bool(providers or self.capabilities or currency) or max_price is not None or context is not None
-
-    def has_provider(self, row: dict[str, Any]) -> bool:
-        """Whether a model is of one of the providers."""
-        return not self.providers or row["provider"] in self.providers
 
     def fits(self, row: dict[str, Any]) -> bool | None:
         """Whether a model passes all filters. None if that is unknown."""
