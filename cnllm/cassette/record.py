@@ -10,14 +10,14 @@ import stat
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from cnllm.cassette.hide import redact_chunks
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, SendableRequest, as_json, require_plan
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.system import files
+from cnllm.system.closing import Closing
 from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append", "encode_entry"]
@@ -299,7 +299,7 @@ class _RecordedBody:
         self._entry.write_abandoned()
 
 
-class _Recording(_RecordedBody, Iterator[bytes]):
+class _Recording(_RecordedBody, Iterator[bytes], Closing):
     """The chunks, for a blocking reader."""
 
     def __init__(self, entry: _Entry, chunks: Iterator[bytes]) -> None:
@@ -320,14 +320,6 @@ class _Recording(_RecordedBody, Iterator[bytes]):
             _close(self._chunks)
         finally:
             self._entry.write_abandoned()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _AsyncRecording(_RecordedBody, AsyncIterator[bytes]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from cnllm.client.async_run import AsyncRun
@@ -18,6 +17,7 @@ from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.engine.run.call import Call
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
+from cnllm.system.closing import AsyncClosing
 from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
 from cnllm.types import Reply, checks
 
@@ -34,7 +34,7 @@ else:
 __all__ = ["AsyncClient", "AsyncStream"]
 
 
-class AsyncClient(BaseClient[AsyncHttpTransport]):
+class AsyncClient(BaseClient[AsyncHttpTransport], AsyncClosing):
     """The same verbs as `Client`, awaited; on asyncio or trio."""
 
     _is_async = True
@@ -161,11 +161,3 @@ class AsyncClient(BaseClient[AsyncHttpTransport]):
             await run_in_thread(self._call_log.close)
 
     close = aclose
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

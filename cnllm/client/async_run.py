@@ -9,8 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from cnllm.client.async_stream import AsyncCallRun, single_events
 from cnllm.client.event_loop import loop_scheduler, run_in_thread
@@ -18,15 +17,13 @@ from cnllm.client.runs import RunState
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
+from cnllm.system.closing import AsyncClosing
 from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["AsyncRun"]
 
 
-class AsyncRun(RunState[Answer_co]):
+class AsyncRun(RunState[Answer_co], AsyncClosing):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
     def _begin(self) -> None:
@@ -117,14 +114,6 @@ class AsyncRun(RunState[Answer_co]):
             raise
         finally:
             self._busy = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     # ── driving ──────────────────────────────────────────────────────────────
 

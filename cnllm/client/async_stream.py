@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, NoReturn, Self
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
@@ -24,6 +23,7 @@ from cnllm.engine.run.call_effects import (
     Sleep,
 )
 from cnllm.errors import CnllmError, TransportError
+from cnllm.system.closing import AsyncClosing
 from cnllm.types import Answer_co, Event, Reply, checks
 
 __all__ = ["AsyncCallRun", "AsyncStream", "DeferredStream", "single_events"]
@@ -124,7 +124,7 @@ class AsyncCallRun(CallDriver):
             await body.aclose()
 
 
-class AsyncStream(Generic[Answer_co]):
+class AsyncStream(AsyncClosing, Generic[Answer_co]):
     """The events of one call, asynchronously; `reply` once they have been read."""
 
     def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
@@ -168,19 +168,11 @@ class AsyncStream(Generic[Answer_co]):
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
 
-    async def __aenter__(self) -> Self:
-        return self
-
     async def aclose(self) -> None:
         """End the call at any point."""
         await self._events.aclose()
         await self._batches.aclose()
         await self._runner.close()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class DeferredStream(AsyncStream[Any]):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from cnllm.client.base import BaseClient
 from cnllm.client.call_driver import CallSetup
@@ -15,6 +14,7 @@ from cnllm.client.tool_sets import has_set_options
 from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.engine.run.call import Call
 from cnllm.registry.model import Model
+from cnllm.system.closing import Closing
 from cnllm.transports import Httpx, Transport, default_transport
 from cnllm.types import Reply
 
@@ -31,7 +31,7 @@ else:
 __all__ = ["Client", "Stream"]
 
 
-class Client(BaseClient[HttpTransport]):
+class Client(BaseClient[HttpTransport], Closing):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers from
@@ -175,11 +175,3 @@ class Client(BaseClient[HttpTransport]):
             close()
         if self._call_log is not None:
             self._call_log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -9,14 +9,14 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from cnllm.client.runs import RunState
 from cnllm.client.sync_stream import CallRun
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.errors import CnllmError
+from cnllm.system.closing import Closing
 from cnllm.types import Answer_co, Event, Finished
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 
-class Run(RunState[Answer_co]):
+class Run(RunState[Answer_co], Closing):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
     def _begin(self) -> None:
@@ -53,14 +53,6 @@ class Run(RunState[Answer_co]):
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ── driving ──────────────────────────────────────────────────────────────
 

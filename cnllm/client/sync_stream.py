@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic
 
 from cnllm.client.call_driver import CallDriver, CallSetup, piece_taker
 from cnllm.engine.encode.plan import Plan
@@ -19,6 +18,7 @@ from cnllm.engine.run.call_effects import (
     Sleep,
 )
 from cnllm.errors import CnllmError, TransportError
+from cnllm.system.closing import Closing
 from cnllm.types import Answer_co, Event, Reply, checks
 
 __all__ = ["CallRun", "Stream"]
@@ -125,7 +125,7 @@ class CallRun(CallDriver):
             body.close()
 
 
-class Stream(Generic[Answer_co]):
+class Stream(Closing, Generic[Answer_co]):
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
     def __init__(self, call: Call, setup: CallSetup, by: str | None = None) -> None:
@@ -166,17 +166,9 @@ class Stream(Generic[Answer_co]):
     def __iter__(self) -> Iterator[Event]:
         return self._events
 
-    def __enter__(self) -> Self:
-        return self
-
     def close(self) -> None:
         """End the call at any point."""
         close = getattr(self._events, "close", None)
         if close is not None:
             close()
         self._runner.close()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

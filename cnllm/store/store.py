@@ -6,14 +6,14 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import DatabaseFile
 from cnllm.store.text import as_text, from_json
+from cnllm.system.closing import Closing
 from cnllm.types import checks
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def store_path() -> Path:
     return paths.data_dir() / "conversations.db"
 
 
-class Store:
+class Store(Closing):
     """An open file of conversations."""
 
     def __init__(self, file: DatabaseFile) -> None:
@@ -68,14 +68,6 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def conversation(self, which: str | None = None, *, with_calls: bool = False) -> Conversation:
         """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one.
