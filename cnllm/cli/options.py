@@ -29,6 +29,7 @@ __all__ = [
     "ModelCommand",
     "Option",
     "Parameter",
+    "approve",
     "as_json",
     "attachments",
     "complete_levels",
@@ -40,6 +41,7 @@ __all__ = [
     "model",
     "parameters",
     "plain",
+    "providers",
     "reasoning",
     "reasoning_level",
     "templates",
@@ -361,14 +363,37 @@ plain = click.option(
 """The option `--plain`."""
 
 
-reasoning = click.option(
-    "--reasoning",
-    type=reasoning_level,
-    metavar="LEVEL",
-    shell_complete=complete_levels,
-    help="off, on, minimal … max, or tokens.",
+def reasoning(text: str) -> Decorator:
+    """Return the option `--reasoning LEVEL` with this help."""
+    return click.option(
+        "--reasoning",
+        type=reasoning_level,
+        metavar="LEVEL",
+        shell_complete=complete_levels,
+        help=text,
+    )
+
+
+def approve(text: str) -> Decorator:
+    """Return the option `--approve` with this help."""
+    return click.option(
+        "--approve",
+        type=click.Choice(["ask", "all", "none"]),
+        default="ask",
+        help=text,
+        show_default=True,
+    )
+
+
+providers = click.option(
+    "--provider",
+    "providers",
+    metavar="P",
+    multiple=True,
+    shell_complete=completion.complete_providers,
+    help="Models of P. Repeatable.",
 )
-"""The option `--reasoning LEVEL`."""
+"""The option `--provider P`, which may be repeated."""
 
 parameters = click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."

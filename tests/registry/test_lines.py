@@ -10,7 +10,6 @@ from typing import Any
 
 import tomli_w
 from cases import each
-from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -268,18 +267,10 @@ def test_every_key_of_the_built_in_file_stands_on_a_line_that_holds_it() -> None
     data, lines, written = tomllib.loads(text), key_lines(text), text.split("\n")
     checked = 0
     for path, _ in paths(data):
-        number = nearest(lines, path)
+        number = nearest_line(lines, list(path))
         assert number is not None
         within = next(place for place, key in enumerate((*path, "0")) if key.isdigit())
         end = next((n for n in range(number, len(written)) if written[n][:1] not in (" ", "]")), len(written))
         assert path[:within][-1] in "\n".join(written[number - 1 : end])  # a long inline table has several lines
         checked += 1
     assert checked > 5_000
-
-
-def test_one_line_sought_is_the_same_as_all_lines_found() -> None:
-    text = BUILTIN.read_text()
-    lines = key_lines(text)
-    every = [path for path, _ in paths(tomllib.loads(text))]
-    for path in random.Random(1).sample(every, share(150)):
-        assert line_of(text, list(path)) == nearest(lines, path)

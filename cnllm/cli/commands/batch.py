@@ -51,7 +51,7 @@ HELP = options.Help(
 @click.option("-o", "--out", metavar="OUT", type=click.Path(), required=True, help="The file of the answers.")
 @click.option("--prompt", metavar="TEMPLATE", help="The prompt of a row: 'Translate: {text}' fills in its columns.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message of every row.")
-@options.reasoning
+@options.reasoning("off, on, minimal … max, or tokens.")
 @click.option("--schema", metavar="FILE|FIELDS", help="The answers' JSON Schema, or 'name, age int, tags [str]'.")
 @options.tool
 @options.mcp

@@ -45,19 +45,15 @@ HELP = options.Help(
 @options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answer on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
-@options.reasoning
+@options.reasoning("off, on, minimal … max, or tokens.")
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option(
     "--tools", metavar="FILE", type=click.Path(), help="JSON: tools to offer; cnllm runs none. --tool runs one."
 )
 @partial(options.tool, offers=True)
 @options.mcp
-@click.option(
-    "--approve",
-    type=click.Choice(["ask", "all", "none"]),
-    default="ask",
-    help="Before a call of a tool that is not built in: ask at a terminal, or run it (all), or refuse it (none).",
-    show_default=True,
+@options.approve(
+    "Before a call of a tool that is not built in: ask at a terminal, or run it (all), or refuse it (none)."
 )
 @click.option("--web-search", is_flag=True, help="Let the endpoint search the web; its sources go to stderr.")
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")

@@ -49,22 +49,10 @@ HELP = options.Help(
 @options.conversation
 @click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="The system message.")
-@click.option(
-    "--reasoning",
-    type=options.reasoning_level,
-    metavar="LEVEL",
-    shell_complete=options.complete_levels,
-    help="off, on, minimal … max, or a number of tokens.",
-)
+@options.reasoning("off, on, minimal … max, or a number of tokens.")
 @options.tool
 @options.mcp
-@click.option(
-    "--approve",
-    type=click.Choice(["ask", "all", "none"]),
-    default="ask",
-    help="Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).",
-    show_default=True,
-)
+@options.approve("Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).")
 @options.parameters
 @options.attachments
 @options.templates

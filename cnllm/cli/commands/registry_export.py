@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from cnllm.cli import completion, options
+from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
@@ -41,14 +41,7 @@ _LITELLM_FILE = "model_prices_and_context_window.json"
     "-o", "--output", "target", metavar="PATH", type=click.Path(), required=True,
     help="The file to write (- is stdout, .gz is compressed), or the folder.",
 )  # fmt: skip
-@click.option(
-    "--provider",
-    "providers",
-    metavar="P",
-    multiple=True,
-    shell_complete=completion.complete_providers,
-    help="Models of P. Repeatable.",
-)
+@options.providers
 @click.option("--builtin", is_flag=True, help="Leave your own files, updates and data releases out.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 def export(form: Form, target: str, providers: tuple[str, ...], *, builtin: bool, catalogue: bool) -> None:

@@ -55,14 +55,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("list", cls=ListCommand, epilog=EXAMPLES)
 @click.argument("part", required=False)
-@click.option(
-    "--provider",
-    "providers",
-    metavar="P",
-    multiple=True,
-    shell_complete=completion.complete_providers,
-    help="Models of P. Repeatable.",
-)
+@options.providers
 @click.option(
     "--can",
     "capabilities",
