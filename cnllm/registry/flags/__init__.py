@@ -15,7 +15,7 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from cnllm.registry.flags.batch import Batch
 from cnllm.registry.flags.call import CallFlags
-from cnllm.registry.flags.describe import ANY, Base, about, flag, inner_table
+from cnllm.registry.flags.describe import Base, about, flag, inner_table
 from cnllm.registry.flags.endpoint import Auth, LimitFlags, PaidCall, Price, RateHeaders, Rates, Site, Status, Upstream
 from cnllm.registry.flags.reasoning import BudgetFlags, Effort, Patch, ReasoningFlags
 from cnllm.registry.flags.reply import (
@@ -164,7 +164,6 @@ class Flags(Base, frozen=True):
             "The open weights that a model is, by the name under which its maker publishes them.",
             "One model stands at many endpoints, under ids of their own; a similar id may be another model.",
             every_wire=True,
-            reasons={ANY: "the name of a model: tests/registry/test_hosts.py"},
         ),
     ] = None
     upstream: Annotated[
@@ -203,7 +202,6 @@ class Flags(Base, frozen=True):
             "The header that makes a request that is sent again count once.",
             "After a timeout nobody knows whether a request was served, and without it a second one is paid twice.",
             every_wire=True,
-            reasons={ANY: "for overlays: no endpoint in the file documents one: tests/batch/test_rates.py"},
         ),
     ] = None
     price: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import field
 
-from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.registry.flags.describe import Base, flag
 
 __all__ = ["Batch", "BatchJob", "BatchList", "BatchResult", "BatchResults", "BatchRow", "BatchSubmit", "BatchUpload"]
 
@@ -104,7 +104,6 @@ class BatchList(Base, frozen=True):
         flag(
             "How the next page is named: by a token in the page, by the id of the last job, by its number from 0.",
             _SHAPE,
-            reasons={ANY: "each of the known interfaces pages in one of these ways"},
         ),
     ] = None
     parameter: Annotated[str | None, flag("The query parameter that names the next page.", _SHAPE)] = None
@@ -122,7 +121,6 @@ class BatchList(Base, frozen=True):
         flag(
             "The seconds after which a new job is sure to stand in the list; 60 where it is unknown.",
             "A list may lag behind, and a job that is not found is submitted again.",
-            reasons={ANY: "for overlays: no vendor documents it: tests/batch/vendor/support.py"},
         ),
     ] = None
 
@@ -188,7 +186,6 @@ class Batch(Base, frozen=True):
             "How rows reach the vendor: in a file that is uploaded, in the request that starts the job, or as single "
             "calls to `batch.path`, which wait for hours.",
             "Interfaces differ most in this.",
-            reasons={"calls": "one vendor has no jobs with a key alone, but a path for slow and cheap calls"},
         ),
     ] = None
     path: Annotated[

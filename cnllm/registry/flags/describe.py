@@ -8,10 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["ANY", "Base", "about", "flag", "inner_table"]
-
-ANY = "*"
-"""Stands for every value in the reasons of a flag."""
+__all__ = ["Base", "about", "flag", "inner_table"]
 
 
 class Base(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -24,18 +21,15 @@ def flag(
     *,
     formerly: str | None = None,
     every_wire: bool = False,
-    reasons: Mapping[str, str] | None = None,
     path: Literal["read", "write"] | None = None,
 ) -> Meta:
     """Describe a flag.
 
     `does`: its meaning. `why`: the behaviour of endpoints that makes it necessary. `formerly`: its old name, for the
     hint about a file that still uses it. `every_wire`: whether it holds on every wire protocol of the endpoint.
-    `reasons`: for each value that fewer than two tables of the built-in file set, why it exists. `path`: its texts are
-    paths in JSON, at which values are only read, or written or removed, too.
+    `path`: its texts are paths in JSON, at which values are only read, or written or removed, too.
     """
-    extra = {"does": does, "why": why, "formerly": formerly, "every_wire": every_wire, "reasons": dict(reasons or {})}
-    extra["path"] = path
+    extra = {"does": does, "why": why, "formerly": formerly, "every_wire": every_wire, "path": path}
     return Meta(description=f"{does} {why}".rstrip(), extra=extra)
 
 

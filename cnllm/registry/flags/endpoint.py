@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import field
 
-from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.registry.flags.describe import Base, flag
 
 __all__ = ["Auth", "LimitFlags", "PaidCall", "Price", "RateHeaders", "Rates", "Site", "Status", "Upstream"]
 
@@ -68,7 +68,6 @@ class Upstream(Base, frozen=True):
         flag(
             "The model's id that means one endpoint: {model} stands for the id, {upstream} for the endpoint.",
             "Some routers take the endpoint as a part of the id.",
-            reasons={ANY: "one router has the endpoint in the id"},
         ),
     ] = None
 
@@ -81,7 +80,6 @@ class Status(Base, frozen=True):
         flag(
             "Whether the model is current, in preview or retired.",
             "Vendors retire models, and a call of one fails with an error that seldom names the successor.",
-            reasons={"current": "most models are current without this line; it overrides a lower layer"},
         ),
     ] = field(default=None, name="is")
     released: Annotated[
@@ -143,9 +141,6 @@ class LimitFlags(Base, frozen=True):
         return min(known, default=None)
 
 
-_NO_RATES = "for overlays: the limits of an account are known to its owner alone: tests/batch/test_rates.py"
-
-
 class RateHeaders(Base, frozen=True):
     """The headers of a response that tell how much may be sent."""
 
@@ -185,7 +180,6 @@ class Rates(Base, frozen=True):
         flag(
             "The requests that a minute may have, for each key.",
             "Endpoints refuse what is more, and some count refusals too.",
-            reasons={ANY: _NO_RATES},
         ),
     ] = None
     tokens: Annotated[
@@ -193,7 +187,6 @@ class Rates(Base, frozen=True):
         flag(
             "The tokens that a minute may have, for each key.",
             "Endpoints refuse what is more, and some count refusals too.",
-            reasons={ANY: _NO_RATES},
         ),
     ] = None
     burst_codes: Annotated[
@@ -245,10 +238,6 @@ class PaidCall(Base, frozen=True):
             "Whether each call is charged, each different one of a list, or each request with one or more of them; "
             "left out: each call.",
             "One vendor has changed from one to the other between two generations of its models.",
-            reasons={
-                "call": "what holds where it is left out; an overlay restores it",
-                "unique": "one vendor's newest models",
-            },
         ),
     ] = None
     allowance: Annotated[
@@ -256,7 +245,6 @@ class PaidCall(Base, frozen=True):
         flag(
             "Whether some of the calls of a day or a month are free, so that the fee may not be charged.",
             "A reply does not say how much of an allowance is left.",
-            reasons={"true": "one vendor"},
         ),
     ] = None
     replaces: Annotated[
@@ -264,7 +252,6 @@ class PaidCall(Base, frozen=True):
         flag(
             "The count of tokens that is free in a reply with such a call, because the fee is charged instead.",
             "One vendor does not charge for the text that its own search puts into the prompt.",
-            reasons={"tool_input": "one vendor"},
         ),
     ] = None
 

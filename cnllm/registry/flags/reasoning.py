@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.registry.flags.describe import Base, flag
 
 __all__ = ["BudgetFlags", "Effort", "Patch", "ReasoningFlags"]
 
@@ -140,10 +140,6 @@ class ReasoningFlags(Base, frozen=True):
             "The form of reasoning, in replies and in requests: a text under a key of its own, a list of {text} under "
             "one, text between tags in the answer, parts of `content`, or signed blocks.",
             "Some servers add data, such as signatures, for which a text has no room.",
-            reasons={
-                "details": "one vendor with this as its only form; a router writes the list beside the text",
-                "tags": "for overlays, of servers that never split the tags off: tests/engine/test_reasoning_shape.py",
-            },
         ),
     ] = None
     part: Annotated[
@@ -159,11 +155,6 @@ class ReasoningFlags(Base, frozen=True):
             "The form of the reasoning in such a part, where cnllm makes one: a list of text parts, one text, or a "
             "list of texts. A part that the endpoint made goes back as it came.",
             "Endpoints that take reasoning as a part refuse another form of it than their own.",
-            reasons={
-                "parts": "the form where none is set; an overlay restores it: tests/engine/test_quirks.py",
-                "text": "no endpoint of the file is known to want it: tests/engine/test_quirks.py",
-                "texts": "no endpoint of the file is known to want it: tests/engine/test_quirks.py",
-            },
         ),
     ] = None
     tags: Annotated[
@@ -182,10 +173,6 @@ class ReasoningFlags(Base, frozen=True):
             "anywhere tags count anywhere outside of code.",
             "Some chat templates open the tag themselves, so that only its end arrives.",
             every_wire=True,
-            reasons={
-                "start-open": "for overlays, of servers whose chat template opens the tag: tests/engine/test_tags.py",
-                "anywhere": "for overlays that were written when start meant less: tests/engine/test_parser.py",
-            },
         ),
     ] = None
     answer_tags: Annotated[
@@ -210,9 +197,6 @@ class ReasoningFlags(Base, frozen=True):
             "The form in which reasoning is sent back, where it differs from `shape`; details-and-field: blocks under "
             "`replay_field`, and their text under the first of `fields`.",
             "A few endpoints accept another form than they return, and one passes the two on to different hosts.",
-            reasons={
-                ANY: "an exception from `shape`, so it has all of its values (tests/engine/test_reasoning_shape.py)"
-            },
         ),
     ] = None
     replay_field: Annotated[
@@ -231,10 +215,6 @@ class ReasoningFlags(Base, frozen=True):
             "option of the call is refused.",
             "A conversation begun with another model has turns without reasoning, and endpoints that demand it there "
             "accept different stand-ins.",
-            reasons={
-                "reasoning-off": "one family of models, on every server: nothing can stand in for a signed thought",
-                "error": "for overlays that would rather not send than send a stand-in: tests/pain/test_a_replay.py",
-            },
         ),
     ] = None
     if_foreign: Annotated[
@@ -245,9 +225,6 @@ class ReasoningFlags(Base, frozen=True):
             "Endpoints that check where reasoning comes from refuse another model's.",
             formerly="foreign",
             every_wire=True,
-            reasons={
-                "text": "for overlays that would rather keep such reasoning as text: tests/pain/test_g_handover.py"
-            },
         ),
     ] = None
     replay_patch: Annotated[

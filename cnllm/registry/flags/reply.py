@@ -192,11 +192,6 @@ class StreamFlags(Base, frozen=True):
             "The framing of chunks: server-sent events, or newline-delimited JSON, one chunk in a line. What ends such "
             "a stream is the same: see `terminator`.",
             "Some servers that copy a wire stream lines of JSON instead of events, whatever their content type says.",
-            reasons={
-                "sse": "the framing of every wire; an overlay restores it: tests/engine/test_quirks.py",
-                "ndjson": "no endpoint of the file has it; servers with an API of their own do: "
-                "tests/engine/test_quirks.py",
-            },
         ),
     ] = None
     terminator: Annotated[
@@ -206,7 +201,6 @@ class StreamFlags(Base, frozen=True):
             "closing [DONE] (`finish` and `any`), or the [DONE] alone (`done`).",
             "Some endpoints send no finish reason, others no [DONE]; a stream that ends without either was cut.",
             formerly="proof",
-            reasons={"done": "one vendor documents the closing [DONE] as the end of its streams"},
         ),
     ] = None
     if_cut: Annotated[
@@ -214,10 +208,6 @@ class StreamFlags(Base, frozen=True):
         flag(
             "What happens to a stream that was cut: the default of the call's option of the same name.",
             "Networks and servers break off streams, and only some callers can use half an answer.",
-            reasons={
-                "again-whole": "the caller's choice; an overlay makes it the default: tests/client/test_cuts.py",
-                "keep": "the caller's choice; an overlay makes it the default: tests/client/test_cuts.py",
-            },
         ),
     ] = None
     deltas: Annotated[
@@ -226,10 +216,6 @@ class StreamFlags(Base, frozen=True):
             "Whether a delta holds only new text, or the whole text so far; either: both occur, and cnllm decides for "
             "each stream.",
             "Some servers repeat the whole text in each chunk.",
-            reasons={
-                "cumulative": "for overlays, of servers known to repeat: tests/pain/test_d_thinking.py",
-                "either": "one vendor: its own sample reads repeated texts, others saw pieces",
-            },
         ),
     ] = None
     tools: Annotated[

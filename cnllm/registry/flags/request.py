@@ -39,7 +39,6 @@ class Param(Base, frozen=True):
         flag(
             'Whether the endpoint accepts the parameter without effect, as "ignored" means for one under its own name.',
             "Endpoints that copy a wire take parameters of it that they do not act on.",
-            reasons={"true": 'mostly the word "ignored" will do; this is for one with another path on the wire'},
         ),
     ] = None
     fixed: Annotated[
@@ -94,7 +93,6 @@ class Messages(Base, frozen=True):
             "The place of system messages: anywhere, one leading message, or only as user text. Without it, system "
             "messages behind a turn of the conversation go into a leading one.",
             "Some endpoints refuse a system message behind the first one, a few refuse the role.",
-            reasons={"user": "one model whose page says that a system message has no effect"},
         ),
     ] = None
     developer: Annotated[
@@ -109,9 +107,6 @@ class Messages(Base, frozen=True):
         flag(
             "The value of `content` in a message with tool calls and without text.",
             "Endpoints refuse null, an empty text, or a missing key, and differ in which.",
-            reasons={
-                "space": "for overlays, of servers that refuse all of the others: tests/pain/test_b_parameters.py"
-            },
         ),
     ] = None
     content: Annotated[
@@ -172,10 +167,6 @@ class Messages(Base, frozen=True):
         flag(
             "The content part for a file by URL; file_url: this is the only way to give it one.",
             "The wire has no part for it, and endpoints that accept one differ in its form.",
-            reasons={
-                "file": "a router's part; no other endpoint in the file documents one",
-                "file_url": "one vendor's part for its vision models",
-            },
         ),
     ] = None
     audio_url: Annotated[
@@ -183,7 +174,6 @@ class Messages(Base, frozen=True):
         flag(
             "The content part for a sound by URL, where the endpoint accepts one.",
             "The wire has sounds only as data, and endpoints that accept a URL differ in its part.",
-            reasons={"input_audio": "the wire's own part with a URL in it; one vendor documents it"},
         ),
     ] = None
     prefill: Annotated[

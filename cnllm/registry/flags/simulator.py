@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.registry.flags.describe import Base, flag
 
 __all__ = ["RefusalWords", "Simulator"]
 
@@ -32,11 +32,7 @@ class RefusalWords(Base, frozen=True):
             "model",
             "context",
         ],
-        flag(
-            "The kind of request that is refused.",
-            "Endpoints refuse different things, and word them differently.",
-            reasons={ANY: "the kinds are those the simulator can tell apart, worded by an endpoint or not"},
-        ),
+        flag("The kind of request that is refused.", "Endpoints refuse different things, and word them differently."),
     ]
     status: Annotated[
         int,
@@ -72,7 +68,6 @@ class Simulator(Base, frozen=True):
             "nowhere.",
             "Servers put it in different places; cnllm reads it wherever it is.",
             formerly="stream.usage",
-            reasons={"none": "for overlays, of servers that never send usage: tests/simulator/endpoints.toml"},
         ),
     ] = None
     object_arguments: Annotated[

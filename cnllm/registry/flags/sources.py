@@ -9,8 +9,7 @@ How = Annotated[
     Literal["docs", "recorded", "code", "catalogue", "issue", "probe", "inferred"],
     flag(
         "The kind of source: the endpoint's own documentation, recorded traffic, program code, a third party's list or "
-        "description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar.",
-        reasons={"probe": "for overlays that `cnllm probe` writes"},
+        "description of models, a report of a user, a probe of the endpoint, or a conclusion from something similar."
     ),
 ]
 _PATH = (

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from cnllm.registry.flags.describe import ANY, Base, flag
+from cnllm.registry.flags.describe import Base, flag
 from cnllm.types.policy import TextCalls
 
 __all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearchFlags"]
@@ -25,10 +25,6 @@ class ToolChoice(Base, frozen=True):
         flag(
             "What happens to another choice; narrow: auto, with only the named tool offered.",
             "Some endpoints refuse other choices, some ignore them, and the best replacement differs.",
-            reasons={
-                "reasoning-off": "for overlays that want the call more than the reasoning: tests/engine/test_plan.py",
-                "error": "for overlays that would rather fail than not force a call: tests/pain/test_b_parameters.py",
-            },
         ),
     ] = None
 
@@ -62,7 +58,6 @@ class Tools(Base, frozen=True):
             "reads calls from the text.",
             "Some models without tools follow such a description well.",
             every_wire=True,
-            reasons={"drop": "for overlays that override `prompt`: tests/tools/test_prompted.py"},
         ),
     ] = None
     parallel: Annotated[
@@ -89,7 +84,6 @@ class Tools(Base, frozen=True):
             "Whether the endpoint knows custom tools, whose input is plain text, with their grammars. If not, each of "
             "them is a function with one argument, and cnllm checks the input.",
             "Most endpoints know functions alone.",
-            reasons={"true": "one vendor, whose wire others copy without them"},
         ),
     ] = None
     search: Annotated[
@@ -125,13 +119,6 @@ class Tools(Base, frozen=True):
             "Changes to a function's parameters that put them into the endpoint's subset of JSON Schema.",
             "Endpoints refuse a schema outside their subset, and no two subsets are alike.",
             every_wire=True,
-            reasons={
-                "root-refs": _ONE_SPEC,
-                "one-type": _ONE_SPEC,
-                "branch-types": _ONE_SPEC,
-                "no-tuples": _ONE_SPEC,
-                "typed": _ONE_SPEC,
-            },
         ),
     ] = None
     schema_drop: Annotated[
@@ -180,10 +167,6 @@ class Tools(Base, frozen=True):
             "The form of the arguments in the calls of earlier turns: JSON as text, or a JSON object. In a reply both "
             "are read.",
             "Some servers hand the arguments to a chat template that takes only an object.",
-            reasons={
-                "text": "the form of the wire; an overlay restores it: tests/engine/test_quirks.py",
-                "object": "no endpoint of the file is known to demand it: tests/engine/test_quirks.py",
-            },
         ),
     ] = None
     result_role: Annotated[
@@ -230,7 +213,6 @@ class WebSearchFlags(Base, frozen=True):
         flag(
             "Whether the model searches for every answer, without a request.",
             "Some vendors sell a search engine that answers as a model.",
-            reasons={"true": "one vendor; each of its models searches"},
         ),
     ] = None
     count: Annotated[
@@ -246,7 +228,6 @@ class WebSearchFlags(Base, frozen=True):
         flag(
             "Whether `domains` is the path of one domain as a text, not of a list.",
             "Some endpoints limit a search to one domain.",
-            reasons={"true": "one vendor, at one of its two addresses"},
         ),
     ] = None
     force: Annotated[
@@ -266,7 +247,6 @@ class WebSearchFlags(Base, frozen=True):
             "Whether the endpoint searches while the model reasons. If not, reasoning is off for this call; a search "
             "that a client offers beside its functions is left out.",
             "Some endpoints refuse the combination.",
-            reasons={"true": "one vendor, with two addresses"},
         ),
     ] = None
     echo: Annotated[
@@ -311,10 +291,6 @@ class WebSearchFlags(Base, frozen=True):
         flag(
             "Whether each search is charged, or each request with one or more of them; left out: each search.",
             "A model may search several times for one answer.",
-            reasons={
-                "search": "what holds where it is left out; an overlay restores it",
-                "request": "one vendor's models of an earlier generation",
-            },
         ),
     ] = None
 
@@ -365,7 +341,6 @@ class Leak(Base, frozen=True):
             "What happens to a block: it becomes a call, is removed, or stays text. It is not named `otherwise`, "
             "because it does not depend on what the endpoint accepts.",
             "Some users do not want text turned into calls.",
-            reasons={ANY: "for overlays that treat one markup unlike the rest: tests/tools/test_prompted.py"},
         ),
     ] = "recover"
     strict: Annotated[
@@ -380,6 +355,5 @@ class Leak(Base, frozen=True):
         flag(
             "Whether a block counts only where it is the whole answer, and calls nothing but tools that were offered.",
             "Some models write calls without markers of their own: as JSON, or as Python does.",
-            reasons={ANY: "one family of open models writes such calls: tests/text_calls/test_whole.py"},
         ),
     ] = False
