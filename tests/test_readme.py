@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import program
 import pytest
+from listings import LISTINGS
 
 from cnllm import types
 from cnllm.bills import BillReport
 from cnllm.cli.cache_report import CacheReport
 from cnllm.cli.output import answer
-from cnllm.cli.output.json_types import LISTINGS
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized
 from cnllm.registry_export.document import document_schema

@@ -24,7 +24,6 @@ __all__ = ["find_key", "key_names", "key_source", "keys_path", "names_with_key",
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 USABLE = re.compile(r"[\x21-\x7e]+")
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def keys_path() -> Path:

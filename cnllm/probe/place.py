@@ -34,7 +34,6 @@ __all__ = [
 KEY_HEADERS = (("Authorization", "Bearer {key}"), ("x-api-key", "{key}"), ("api-key", "{key}"))
 """The headers in which a key is tried, beside that of the wire."""
 
-_VERSIONS = ("/v1", "/v1beta")
 _VERSION = re.compile(r"/v\d+(?:beta\d*|alpha\d*)?$")
 PROVIDER = "openai-compatible"
 """The provider of models at an endpoint that nobody has described."""

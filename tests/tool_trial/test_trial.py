@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import program
 import pytest
+from listings import LISTINGS
 
-from cnllm.cli.output.json_types import LISTINGS
 from cnllm.tool_trial import TASKS
 
 from .endpoint import SOLUTIONS, Turn, serving

@@ -7,8 +7,6 @@ from cnllm.types.policy import TextCalls
 
 __all__ = ["CallPaths", "Leak", "ToolChoice", "Tools", "WebSearchFlags"]
 
-_ONE_SPEC = "a rule of the one subset that a vendor published; each of its models obeys it"
-
 
 class ToolChoice(Base, frozen=True):
     """The values of tool_choice that an endpoint accepts."""
