@@ -70,8 +70,48 @@ def test_a_header_may_hold_line_breaks_and_separators(tmp_path: Path, mark: str,
             open_reader(tmp_path / name, PromptTemplate("{missing}"))
         assert caught.value.hint == f'its columns: id{end}of "it", ;, text, x{end}{end}y'
     (tmp_path / "in.csv").write_text('"text,id\n1,2\n')  # the quote never ends
-    with pytest.raises(CnllmError, match="has no column text"):
+    with pytest.raises(CnllmError, match=r"in\.csv: the row of line 1 has a quote that is never closed"):
         contents(tmp_path / "in.csv", "{text}")
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (['1;"open', "2;b"], "the row of line 2 has a quote that is never closed"),
+        (["0;a", '1;"open', *(f"{n};b" for n in range(2, 5000))], "the row of line 3 has a quote that is never closed"),
+        (['1;"two', 'lines"', '2;"open', "3;b"], "the row of line 4 has a quote that is never closed"),
+        (['1;"open', "2;b", '3;"c"'], "the row of line 2 has a quote that is not closed before line 4"),
+    ],
+)
+def test_a_quote_that_swallows_rows_stops_the_table(
+    tmp_path: Path, separator: str, rows: list[str], words: str
+) -> None:
+    path = tmp_path / ("in.tsv" if separator == "\t" else "in.csv")
+    path.write_text("\n".join(["id;text", *rows, ""]).replace(";", separator))
+    with pytest.raises(CnllmError, match=f"{path.name}: {words}") as caught:
+        contents(path, "{text}")
+    assert "twice" in str(caught.value.hint)
+
+
+def test_a_table_keeps_quoted_lines_and_names_a_row_with_a_stray_quote(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text('id,text\n1,"a ""b"",\n\nc"\n2,"say "hi" now"\n3,5" pipe\n')
+    reader = open_reader(path, PromptTemplate("{text}"))
+    first, second, third = reader.rows()
+    assert (first.number, reader.content(first).messages) == (4, 'a "b",\n\nc')
+    with pytest.raises(RowFault, match="not valid CSV"):
+        reader.content(second)
+    assert (third.number, reader.content(third).messages) == (6, '5" pipe')
+
+
+def test_an_open_quote_in_a_pipe_fails_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'id,text\n1,a\n2,"open\n3,b\n')))
+    reader = open_reader("-", PromptTemplate("{text}"), format="csv")
+    first, second = reader.rows()
+    assert reader.content(first).messages == "a"
+    with pytest.raises(RowFault, match="the row of line 3 has a quote that is never closed"):
+        reader.content(second)
 
 
 def test_parquet(tmp_path: Path) -> None:

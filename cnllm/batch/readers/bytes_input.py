@@ -43,6 +43,11 @@ class BytesInput:
                 raise CnllmError(f"there is no encoding {encoding!r}", hint="for example: gb18030") from None
         self.start()
 
+    @property
+    def can_reopen(self) -> bool:
+        """Whether it is a file, which can be read more than once at no cost of memory."""
+        return not self._is_stdin
+
     def open(self) -> BinaryIO:
         """Return the bytes from the start, uncompressed; the caller closes it. Raises `CnllmError`."""
         try:

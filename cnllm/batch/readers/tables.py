@@ -24,6 +24,7 @@ _NO_TEXTS = re.compile(
     r"(^|[\W_])(|ids?|key|no|nr|num|number|index|idx|row|date|time|uuid|guid|label|lang|score)($|[\W_])|号|日期",
     re.IGNORECASE,
 )
+_BLOCK = 1 << 20
 _BATCH_ROWS = 4096  # of Parquet that are read at once
 
 
@@ -82,25 +83,20 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
     encoding = data.encoding()
     start = data.start().decode(encoding, "replace").lstrip("\ufeff")
     delimiter = "\t" if tab else max(",;\t", key=_header_text(start).count)
+    csv.field_size_limit(_MOST)
+    if data.can_reopen:
+        _check_quotes(data, encoding, delimiter)
     names = _column_names(data.name, start, delimiter)
     check_columns(data.name, names, template)
 
     def rows() -> Iterator[InputRow]:
-        with io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="") as text:
-            first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
-            reader = csv.reader(chain([first], text), delimiter=delimiter)
-            next(reader, None)
-            while True:
-                try:
-                    fields = next(reader)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    yield InputRow(reader.line_num, row_key(str(error).encode()), RowFault(f"not valid CSV: {error}"))
-                    continue
-                if fields:
-                    key = row_key("\x1f".join(fields).encode("utf-8", "surrogatepass"))
-                    yield InputRow(reader.line_num, key, fields)
+        records = _records(data, encoding, delimiter)
+        next(records, None)
+        for line, fields in records:
+            if isinstance(fields, QuoteFault):
+                yield InputRow(line, row_key(str(fields).encode()), fields)
+            elif fields:
+                yield InputRow(line, row_key("\x1f".join(fields).encode("utf-8", "surrogatepass")), fields)
 
     def content(row: InputRow) -> Content:
         if isinstance(row.data, RowFault):
@@ -119,9 +115,55 @@ def delimited_reader(data: BytesInput, template: PromptTemplate | None, *, tab: 
     return Reader(name=data.name, rows=rows, content=content, count=count, keep=data.keep, close=data.close)
 
 
+def _records(data: BytesInput, encoding: str, delimiter: str) -> Iterator[tuple[int, list[str] | QuoteFault]]:
+    """Yield the fields of each row with the line on which it ends, or what is wrong with its quotes."""
+    with io.TextIOWrapper(data.open(), encoding, errors="surrogateescape", newline="") as text:
+        first = next(text, "").removeprefix("\ufeff")  # before a quote it would make the quote a part of the text
+        reader = csv.reader(chain([first], text), delimiter=delimiter, strict=True)
+        while True:
+            begin = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield reader.line_num, QuoteFault(error, begin, reader.line_num)
+            else:
+                yield reader.line_num, fields
+
+
+class QuoteFault(RowFault):
+    """A row whose quotes do not match. `swallows`: other rows may stand in it, as it goes on over several lines."""
+
+    def __init__(self, error: csv.Error, begin: int, end: int) -> None:
+        is_open = "unexpected" in str(error)  # end of data: other errors expect something
+        self.swallows = is_open or end > begin
+        words = f"not valid CSV: {error}"
+        if is_open:
+            words = f"the row of line {begin} has a quote that is never closed"
+        elif self.swallows:
+            words = f"the row of line {begin} has a quote that is not closed before line {end}"
+        super().__init__(words)
+
+
+def _check_quotes(data: BytesInput, encoding: str, delimiter: str) -> None:
+    """Raise `CnllmError` for a quote that makes one row of several. A file without quotes is not parsed for it."""
+    try:
+        with data.open() as file:
+            if not any(b'"' in block for block in iter(lambda: file.read(_BLOCK), b"")):
+                return
+        for _, fields in _records(data, encoding, delimiter):
+            if isinstance(fields, QuoteFault) and fields.swallows:
+                raise CnllmError(
+                    f"{data.name}: {fields}",
+                    hint="close the quote, or write a quote that belongs to the text twice",
+                )
+    except (OSError, EOFError) as error:
+        raise CnllmError(f"{data.name}: {error}", hint="is it whole?") from error
+
+
 def _column_names(name: str, start: str, delimiter: str) -> tuple[str, ...]:
     """Return the columns of a table by its first characters. Raises `CnllmError` where they cannot be used."""
-    csv.field_size_limit(_MOST)
     try:
         header = next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
     except csv.Error as error:
