@@ -135,3 +135,20 @@ def test_a_name_that_stands_nowhere_is_counted_apart(registry: Registry, tmp_pat
     )
     odd = Endpoint(registry, Registry.load(file).resolve("odd/m"))
     assert hidden(odd, registry, odd.differing()) == {"reasoning.on.set.ponder", "reasoning.fields"}
+
+
+def test_a_header_that_takes_the_key_is_right_where_no_plain_request_is_taken(
+    registry: Registry, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text(
+        '[providers.odd]\ntitle = "Odd"\nprotocol = "anthropic-messages"\nbase_url = "http://127.0.0.1:9"\n'
+        'keys = ["ODD_API_KEY"]\n[models."odd/m"]\nauth = {header = "api-key", value = "{key}"}\n'
+        "stream.required = true\nlimits.output = 1000\ntools = {supported = false}\n"
+        'reasoning = {mode = "always", default = "on"}\n',
+        encoding="utf-8",
+    )
+    odd = Endpoint(registry, Registry.load(file).resolve("odd/m"))
+    for header, value, word in (("Authorization", "Bearer {key}", "another"), ("x-nothing", "{key}", "wrong")):
+        said = [fact("auth.header", header), fact("auth.value", value)]
+        assert {v.flag: v.word for v in judge(odd, [], said)}["auth.header"] == word
