@@ -201,15 +201,47 @@ def test_choices_that_are_refused_while_the_model_reasons_stand_under_that_mode(
     assert found["when.reasoning.tool_choice.allowed"] == ["auto"]
 
 
+def test_choices_of_which_nothing_shows_may_be_refused_while_the_model_reasons() -> None:
+    class Caller(Odd):
+        """Calls a tool whatever is asked, and reads no choice."""
+
+        def _calls(self, request: Json) -> list[Json]:
+            tools = {**request, "messages": [{"role": "user", "content": "weather"}], "tool_choice": None}
+            return super()._calls(tools) if request["messages"][-1].get("role") == "user" else []
+
+    found = values(probed(Caller(forced_while_it_thinks, thinks=enabled, field="reasoning_content")))
+    assert "tool_choice.allowed" not in found
+    assert found["when.reasoning.tool_choice.allowed"] == ["auto"]
+
+
+def test_a_parameter_that_only_a_mode_takes_and_a_bound_that_a_mode_moves() -> None:
+    def rule(request: Json) -> str | None:
+        temperature, highest = request.get("temperature"), 1 if enabled(request) else 0.9
+        if temperature is not None and not enabled(request):
+            return "Unsupported parameter: 'temperature'."
+        if not 0 <= (temperature or 0) <= 1:
+            return "temperature must be between 0 and 1"
+        return None if 0 <= request.get("top_p", 0) <= highest else f"top_p must be between 0 and {highest}"
+
+    found = values(probed(Odd(rule, thinks=enabled, field="reasoning_content")))
+    assert found["params.temperature"] is False
+    assert found["when.reasoning.params.temperature.max"] == 1
+    assert (found["params.top_p.max"], found["when.reasoning.params.top_p.max"]) == (0.9, 1)
+
+
 @pytest.mark.long
 def test_what_was_asked_in_one_mode_alone_is_said_of_that_mode() -> None:
     """The probe ends right after the choices, before the same with reasoning."""
-    endpoint = Odd(forced_while_it_thinks, thinks=enabled, field="reasoning_content")
-    whole = probed(endpoint)
-    last = max(e.number for e in whole.exchanges if e.ask.why == "tool_choice required, small talk")
-    found = values(probed(endpoint, last + 2))
+
+    def none(request: Json) -> str | None:
+        return "there is no such choice" if request.get("tool_choice") == "none" else None
+
+    endpoint = Odd(none, forced_while_it_thinks, thinks=enabled, field="reasoning_content")
+    choices = [e for e in probed(endpoint).exchanges if e.ask.why.startswith("tool_choice")]
+    last = max(e.number for e in choices if not enabled(e.ask.body or {}))
+    found = values(probed(endpoint, last + 1))
     assert "tool_choice.allowed" not in found
-    assert "required" in found["when.no-reasoning.tool_choice.allowed"]
+    assert found["when.no-reasoning.tool_choice.allowed"] == ["auto", "required", "named"]
 
 
 def test_words_that_repeat_a_key_of_the_request_say_nothing_of_the_model() -> None:

@@ -301,15 +301,15 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
 
             # where nothing is known of the plain mode, its range is asked for in this one
             is_known = any(key.startswith(f"params.{values.name}") for key in context.known)
-            if mode and is_known and not context.hints:
-                inside = yield ask(values.inside)
-                if inside.passed:
-                    return [Finding(f"{SAME}params.{values.name}", True, "works")]
+            if mode and is_known and not context.hints and (yield from _is_same(context, values, ask)):
+                return [Finding(f"{SAME}params.{values.name}", True, "works")]
             found = yield from _range(context, flag, path, values, ask)
             if isinstance(found, ProbeAnswer):
                 refusal = refusal or found
             elif refusal is not None and not found:
                 return [Finding(flag, path, "works", refusal.message, by=path)]
+            elif mode and not found and context.known.get(f"params.{values.name}") is False:
+                return [Finding(flag, path, "works")]
             else:
                 return found
         if refusal is None:
@@ -317,6 +317,19 @@ def _bounded(values: _Range, mode: str = "") -> Callable[[ProbeContext], Steps]:
         return [Finding(flag, False, "refused", refusal.message)]
 
     return run
+
+
+def _is_same(context: ProbeContext, values: _Range, ask: Callable[[float], Ask]) -> Generator[Ask, ProbeAnswer, bool]:
+    """Whether a mode takes an ordinary value and refuses what is beyond the upper bound, as the plain one does."""
+    known, flag = context.known, f"params.{values.name}"
+    inside = yield ask(values.inside)
+    if not inside.passed or known.get(flag) is False or f"{flag}.fixed" in known:
+        return False
+    highest, bound = known.get(f"{flag}.max"), known.get(f"{flag}.below")
+    if highest is None and bound is None:
+        return True
+    beyond = yield ask(bound if highest is None else round(highest + values.step, 6))
+    return beyond.refused
 
 
 def _range(

@@ -94,8 +94,8 @@ def choice(context: ProbeContext) -> Steps:
             if not checks:
                 why = "a tool_choice that does not exist"
                 checks = (yield _nonsense(_request(context, "required", plain, why=why))).refused
-            if not checks:
-                return []
+            if not checks:  # which of them are obeyed does not show; in another mode one may be refused
+                return [Finding("_choices", [word for word in _ORDER if answers[word].passed], "works")]
             obeyed["required"] = True
         else:
             talk = yield _request(context, "required", plain, _SMALL_TALK, "tool_choice required, small talk")
@@ -105,11 +105,16 @@ def choice(context: ProbeContext) -> Steps:
     return [Finding("tool_choice.allowed", allowed, "works", quote)]
 
 
+def _taken(context: ProbeContext) -> list[str]:
+    """Return the choices that were taken in the plain mode."""
+    return context.known.get("tool_choice.allowed") or context.known.get("_choices") or []
+
+
 @question(
     "tool_choice while it reasons",
     "when.reasoning.tool_choice.allowed",
     requests=5,
-    applies=lambda c: offers_tools(c) and reasons_by_choice(c) and bool(c.known.get("tool_choice.allowed")),
+    applies=lambda c: offers_tools(c) and reasons_by_choice(c) and bool(_taken(c)),
 )
 def choice_reasoning(context: ProbeContext) -> Steps:
     """Ask with each choice that was taken, while the model reasons.
@@ -122,7 +127,7 @@ def choice_reasoning(context: ProbeContext) -> Steps:
         return []
     flag = "when.reasoning.tool_choice.allowed"
     taken, quote = [], ""
-    for word in context.known["tool_choice.allowed"]:
+    for word in _taken(context):
         answer = yield _request(context, word, on)
         if answer.passed:
             taken.append(word)
