@@ -17,6 +17,7 @@ from cnllm.schemas.python_types import is_python_type, python_type
 from cnllm.tools.values import as_tool, expand_sets
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
+from cnllm.types.function import Function
 from cnllm.types.policy import IfCut, OnUnsupported, Recovery, TextCalls
 from cnllm.types.web_search import WebSearch
 
@@ -25,7 +26,6 @@ __all__ = [
     "EXTRA_PARAMS",
     "OPTION_NAMES",
     "PARAMS",
-    "Function",
     "RequestOptions",
     "option_fault",
     "read_options",
@@ -42,24 +42,6 @@ CLIENT_OPTIONS = ("api_key", "fallback", "limits", "tag", "timeout")
 
 _TEXT_OR_NONE = (str, type(None))
 _SEARCH = attrgetter("search")
-
-
-class Function(Struct, frozen=True):
-    """A tool as offered.
-
-    `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
-    holds the keys beside the function (cache marks). `custom` is set for a function that stands for a custom tool: the
-    tool's own description and format. `search` is set for a web search that has no endpoint's form yet.
-    """
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-    definition: dict[str, Any] | None = None
-    extra: dict[str, Any] | None = None
-    custom: dict[str, Any] | None = None
-    search: WebSearch | None = None
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.options import Function
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.documents import file_text
+from cnllm.types.function import Function
 
 __all__ = [
     "Start",

@@ -141,11 +141,6 @@ def _best_state(states: Iterable[CapabilityState]) -> CapabilityState:
     return ranked[0] if ranked else CapabilityState()
 
 
-def _state(value: bool | None, flag: str, mode: frozenset[str] = _ANY_MODE) -> CapabilityState:
-    """Return a state with its flag."""
-    return CapabilityState(value, flag, mode)
-
-
 # ── tools ────────────────────────────────────────────────────────────────────
 
 
@@ -158,9 +153,9 @@ def _tools(model: Model) -> CapabilityState:
     """Read `tools.supported`; without it, a model with a tool choice (`tool_choice.allowed`) takes tools."""
     tools, choice = model.flags.tools, model.flags.tool_choice
     if tools is not None and tools.supported is not None:
-        return _state(tools.supported, "tools.supported")
+        return CapabilityState(tools.supported, "tools.supported")
     if choice is not None and choice.allowed and set(choice.allowed) != {"none"}:
-        return _state(True, "tool_choice.allowed")
+        return CapabilityState(True, "tool_choice.allowed")
     return CapabilityState()
 
 
@@ -170,45 +165,36 @@ def _can_force(model: Model, reasoning: bool | None) -> CapabilityState:
     choice = model.flags_for(mode).tool_choice
     if choice is None or choice.allowed is None:
         return CapabilityState()
-    return _state("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
+    return CapabilityState("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
 
 
 def _forced_tool(model: Model) -> CapabilityState:
     """Read `tool_choice.allowed` in every possible state of reasoning (`reasoning.mode`)."""
     if _no_tools(model):
-        return _state(False, "tools.supported")
+        return CapabilityState(False, "tools.supported")
     return _best_state(_can_force(model, state) for state in _reasoning_states(model))
 
 
 def _forced_reasoning(model: Model) -> CapabilityState:
     """Read `tool_choice.allowed` in the mode `reasoning`; no where `reasoning.mode` is never."""
     if _no_tools(model):
-        return _state(False, "tools.supported")
+        return CapabilityState(False, "tools.supported")
     states = _reasoning_states(model)
     if True not in states:
-        return _state(False, "reasoning.mode") if states == [False] else CapabilityState()
+        return CapabilityState(False, "reasoning.mode") if states == [False] else CapabilityState()
     return _can_force(model, True)
 
 
-def _parallel(model: Model) -> CapabilityState:
-    """Read `tools.parallel`."""
-    if _no_tools(model):
-        return _state(False, "tools.supported")
-    return _state(model.flags.tools.parallel if model.flags.tools else None, "tools.parallel")
+def _tool_flag(flag: str) -> Callable[[Model], CapabilityState]:
+    """Return a rule: what a flag says, of a model that may take tools."""
+    table, name = flag.split(".")
 
+    def find(model: Model) -> CapabilityState:
+        if _no_tools(model):
+            return CapabilityState(False, "tools.supported")
+        return CapabilityState(getattr(getattr(model.flags, table), name, None), flag)
 
-def _strict(model: Model) -> CapabilityState:
-    """Read `tools.strict`."""
-    if _no_tools(model):
-        return _state(False, "tools.supported")
-    return _state(model.flags.tools.strict if model.flags.tools else None, "tools.strict")
-
-
-def _stream_tools(model: Model) -> CapabilityState:
-    """Read `stream.tools`."""
-    if _no_tools(model):
-        return _state(False, "tools.supported")
-    return _state(model.flags.stream.tools if model.flags.stream else None, "stream.tools")
+    return find
 
 
 def _web_search(model: Model) -> CapabilityState:
@@ -218,7 +204,7 @@ def _web_search(model: Model) -> CapabilityState:
     if name is None:
         return CapabilityState()
     is_own = rules is model.flags.web_search  # else over the wire that `protocol` names for this mode
-    return _state(True, f"web_search.{name}" if is_own else "protocol", SEARCH_MODE)
+    return CapabilityState(True, f"web_search.{name}" if is_own else "protocol", SEARCH_MODE)
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
@@ -227,45 +213,49 @@ def _web_search(model: Model) -> CapabilityState:
 def _reasoning(model: Model) -> CapabilityState:
     """Read `reasoning.mode`: toggle and always are yes, never is no."""
     states = _reasoning_states(model)
-    return _state(None if states == [None] else True in states, "reasoning.mode")
+    return CapabilityState(None if states == [None] else True in states, "reasoning.mode")
 
 
 def _reasoning_off(model: Model) -> CapabilityState:
     """Read `reasoning.mode`: never is yes, always no; toggle is yes with `reasoning.off` or `reasoning.default`."""
     states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1:
-        return _state(None if states == [None] else states == [False], "reasoning.mode")
+        return CapabilityState(None if states == [None] else states == [False], "reasoning.mode")
     if flags is not None and flags.off is not None:
-        return _state(True, "reasoning.off")
-    return _state(True, "reasoning.default") if flags is not None and flags.default == "off" else CapabilityState()
+        return CapabilityState(True, "reasoning.off")
+    return (
+        CapabilityState(True, "reasoning.default")
+        if flags is not None and flags.default == "off"
+        else CapabilityState()
+    )
 
 
 def _reasoning_default(model: Model) -> CapabilityState:
     """Read `reasoning.default`, or `reasoning.mode` where there is no choice."""
     states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1 and states != [None]:
-        return _state(states == [True], "reasoning.mode")
+        return CapabilityState(states == [True], "reasoning.mode")
     default = flags.default if flags is not None else None
-    return _state(None if default is None else default == "on", "reasoning.default")
+    return CapabilityState(None if default is None else default == "on", "reasoning.default")
 
 
 def _levels(model: Model) -> CapabilityState:
     """Read `reasoning.effort` with a path and at least two levels; no where `reasoning.mode` is never."""
     flags = model.flags.reasoning
     if _reasoning_states(model) == [False]:
-        return _state(False, "reasoning.mode")
+        return CapabilityState(False, "reasoning.mode")
     effort = flags.effort if flags is not None else None
     has_levels = effort is not None and effort.at and sum(getattr(effort, level) is not None for level in LEVELS) > 1
-    return _state(True, "reasoning.effort") if has_levels else CapabilityState()
+    return CapabilityState(True, "reasoning.effort") if has_levels else CapabilityState()
 
 
 def _budget(model: Model) -> CapabilityState:
     """Read `reasoning.budget.at`; no where `reasoning.mode` is never."""
     flags = model.flags.reasoning
     if _reasoning_states(model) == [False]:
-        return _state(False, "reasoning.mode")
+        return CapabilityState(False, "reasoning.mode")
     has_budget = flags is not None and flags.budget is not None and flags.budget.at
-    return _state(True, "reasoning.budget.at") if has_budget else CapabilityState()
+    return CapabilityState(True, "reasoning.budget.at") if has_budget else CapabilityState()
 
 
 # ── input ────────────────────────────────────────────────────────────────────
@@ -273,7 +263,7 @@ def _budget(model: Model) -> CapabilityState:
 
 def _reads_kind(kind: str) -> Callable[[Model], CapabilityState]:
     """Return a rule: `input` holds this kind."""
-    return lambda model: _state(None if model.flags.input is None else kind in model.flags.input, "input")
+    return lambda model: CapabilityState(None if model.flags.input is None else kind in model.flags.input, "input")
 
 
 # ── answers ──────────────────────────────────────────────────────────────────
@@ -286,7 +276,7 @@ def _answers_by(methods: frozenset[str]) -> Callable[[Model], CapabilityState]:
         declared = model.flags.schema.methods if model.flags.schema else None
         if declared is None or model.layer("schema.methods") == "defaults":
             return CapabilityState()
-        return _state(not methods.isdisjoint(declared), "schema.methods")
+        return CapabilityState(not methods.isdisjoint(declared), "schema.methods")
 
     return find
 
@@ -298,7 +288,7 @@ def _without_stream(model: Model) -> CapabilityState:
         mode = conditions(reasoning=state, stream=False)
         stream = model.flags_for(mode).stream
         required = stream.required if stream is not None else None
-        return CapabilityState() if required is None else _state(not required, "stream.required", mode)
+        return CapabilityState() if required is None else CapabilityState(not required, "stream.required", mode)
 
     return _best_state(state_for(state) for state in _reasoning_states(model))
 
@@ -311,9 +301,9 @@ _ALL = (
     CapabilityRule(
         "forced-tool-reasoning", "Tools", "a call of a tool can be forced while it reasons", _forced_reasoning
     ),
-    CapabilityRule("parallel-tools", "Tools", "takes parallel_tool_calls", _parallel),
-    CapabilityRule("strict-tools", "Tools", "takes strict on a function", _strict),
-    CapabilityRule("stream-tools", "Tools", "a reply with tool calls can be streamed", _stream_tools),
+    CapabilityRule("parallel-tools", "Tools", "takes parallel_tool_calls", _tool_flag("tools.parallel")),
+    CapabilityRule("strict-tools", "Tools", "takes strict on a function", _tool_flag("tools.strict")),
+    CapabilityRule("stream-tools", "Tools", "a reply with tool calls can be streamed", _tool_flag("stream.tools")),
     CapabilityRule("web-search", "Tools", "can search the web itself", _web_search),
     CapabilityRule("reasoning", "Reasoning", "can reason", _reasoning),
     CapabilityRule("reasoning-off", "Reasoning", "can answer without reasoning", _reasoning_off),

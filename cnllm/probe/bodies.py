@@ -15,20 +15,9 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model, ModelSource, conditions
 from cnllm.types import Message
+from cnllm.types.function import Function
 
-__all__ = ["Bodies", "PlainTool", "plain_model", "with_flags"]
-
-
-class PlainTool(Struct, frozen=True):
-    """A function that a question offers."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-    definition: dict[str, Any] | None = None
-    extra: dict[str, Any] | None = None
-    custom: dict[str, Any] | None = None
+__all__ = ["Bodies", "plain_model", "with_flags"]
 
 
 def plain_model(model: Model) -> Model:
@@ -79,7 +68,7 @@ class Bodies(Struct, frozen=True):
         self,
         messages: Sequence[Message],
         *,
-        tools: Sequence[PlainTool] = (),
+        tools: Sequence[Function] = (),
         stream: bool = False,
         values: Mapping[str, Any] | None = None,
         reasons: bool = False,

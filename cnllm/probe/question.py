@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.jsonpath import leaves
-from cnllm.probe.bodies import Bodies, PlainTool
+from cnllm.probe.bodies import Bodies
 from cnllm.probe.candidates import Candidates
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
@@ -16,6 +16,7 @@ from cnllm.probe.observed import Learnt
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags
 from cnllm.types import Message
+from cnllm.types.function import Function
 
 __all__ = [
     "SAME",
@@ -168,9 +169,9 @@ def reasons_by_choice(context: ProbeContext) -> bool:
     return context.known.get("reasoning.mode") == "toggle" and context.on is not None and context.off is not None
 
 
-def _in_city(name: str, noun: str) -> PlainTool:
+def _in_city(name: str, noun: str) -> Function:
     city = {"type": "object", "properties": {"city": {"type": "string", "description": "The city."}}}
-    return PlainTool(name, f"Return the {noun} in a city.", {**city, "required": ["city"]})
+    return Function(name, f"Return the {noun} in a city.", {**city, "required": ["city"]})
 
 
 WEATHER, TIME = _in_city("get_weather", "weather"), _in_city("get_time", "time")

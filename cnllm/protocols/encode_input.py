@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from cnllm.types import Message
+from cnllm.types.function import Function
 
-__all__ = ["EncodeInput", "OfferedTool"]
-
-
-class OfferedTool(Protocol):
-    """A tool of the request. `definition` is an endpoint's own kind of tool, sent as it is.
-
-    `extra` are the keys beside the function (cache marks), for wires that support them.
-    """
-
-    @property
-    def name(self) -> str:
-        """Return the name."""
-
-    @property
-    def description(self) -> str | None:
-        """Return the description, or None."""
-
-    @property
-    def parameters(self) -> dict[str, Any] | None:
-        """Return the JSON Schema of the parameters, or None."""
-
-    @property
-    def strict(self) -> bool | None:
-        """Whether the arguments must follow the schema; None if nothing is set."""
-
-    @property
-    def definition(self) -> dict[str, Any] | None:
-        """Return the definition of an endpoint's own kind of tool, or None."""
-
-    @property
-    def extra(self) -> dict[str, Any] | None:
-        """Return the keys beside the function, or None."""
-
-    @property
-    def custom(self) -> dict[str, Any] | None:
-        """Return the own description and format of a custom tool that the endpoint knows as such; None for others."""
+__all__ = ["EncodeInput"]
 
 
 class EncodeInput(Struct, frozen=True, kw_only=True):
@@ -57,7 +23,7 @@ class EncodeInput(Struct, frozen=True, kw_only=True):
 
     model: str
     messages: Sequence[Message]
-    tools: Sequence[OfferedTool] = ()
+    tools: Sequence[Function] = ()
     choice: Literal["auto", "none", "required", "named"] | None = None
     tool_name: str | None = None
     parallel: bool | None = None

@@ -39,7 +39,7 @@ from cnllm.types import (
 )
 from cnllm.types.delivered import Delivered, Diverged
 
-__all__ = ["EventOrder", "citations_by_part", "reply_events"]
+__all__ = ["EventOrder", "citations_by_part", "is_complete_json", "reply_events"]
 
 _ASIDE = (UsageSeen, NoteAdded, CitationAdded, ExtraAdded)
 """The events that wait for no part."""
@@ -172,7 +172,7 @@ class EventOrder:
         """Whether calls must be complete before anything else is written."""
         if not self._calls or self._whole_calls:
             return bool(self._calls)
-        return self._one_block and not all(_is_complete("".join(self._arguments[index])) for index in self._calls)
+        return self._one_block and not all(is_complete_json("".join(self._arguments[index])) for index in self._calls)
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
@@ -271,7 +271,7 @@ class EventOrder:
         return [ready for event in held for ready in self._feed(event, type(event))]
 
 
-def _is_complete(arguments: str) -> bool:
+def is_complete_json(arguments: str) -> bool:
     """Whether a text is one complete JSON value."""
     try:
         msgspec.json.decode(arguments)

@@ -102,7 +102,8 @@ def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str]
 
 def _problem(source: str, *, is_whole: bool) -> str | None:
     """Return why a pattern cannot be matched; None where it can."""
-    from cnllm.schemas import ignore_case, whole_problem  # loads the pattern engine, which a listing does not need
+    from cnllm.schemas.patterns import ignore_case  # loads the pattern engine, which a listing does not need
+    from cnllm.schemas.whole import whole_problem
 
     if is_whole:
         problem = whole_problem(source)

@@ -174,7 +174,7 @@ def _compile(encoded: bytes) -> _Compiled:
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    from cnllm.schemas import bounded_validator, undecided_patterns
+    from cnllm.schemas.validators import bounded_validator, undecided_patterns
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
@@ -192,7 +192,7 @@ def _require_valid(schema: Any, meta_schema: Any, validator: Any) -> None:
     """Raise `ValueError` for a schema that its dialect does not allow, or that takes too much work to check."""
     from jsonschema_specifications import REGISTRY
 
-    from cnllm.schemas import WorkBudget
+    from cnllm.schemas.work import WorkBudget
 
     budget = WorkBudget(schema, _SCHEMA_STEPS, _MAX_SCHEMA_STEPS)
     try:
@@ -212,7 +212,7 @@ def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
     """
     from jsonschema.exceptions import best_match
 
-    from cnllm.schemas import WorkBudget
+    from cnllm.schemas.work import WorkBudget
 
     validator = _compute(_compile, msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
     errors = []
@@ -229,7 +229,7 @@ def _errors(validator: Any, value: Any) -> Iterator[Any]:
     """Yield the errors of a value. Raises `UnusableSchema` or `Undecided`."""
     from referencing.exceptions import Unresolvable
 
-    from cnllm.schemas import WorkLimitExceeded, depth
+    from cnllm.schemas.work import WorkLimitExceeded, depth
 
     try:
         yield from validator.iter_errors(value)

@@ -31,7 +31,7 @@ def sample_match(pattern: str, seed: str, *, full_match: bool = True) -> str | N
 
 def sample_with_size(pattern: str, seed: str, *, full_match: bool = True) -> tuple[str | None, int]:
     """Return the result of `sample_match`, and how many pieces of the pattern were generated."""
-    from cnllm.schemas import compile_pattern
+    from cnllm.schemas.patterns import compile_pattern
 
     steps = 1
     for repetitions in (12, 1):

@@ -160,7 +160,7 @@ def test_a_pattern_of_call_ids_cannot_hang_a_request_or_break_it(tmp_path: Path)
 
 
 def test_every_pattern_of_the_builtin_file_can_be_matched() -> None:
-    from cnllm.schemas import ignore_case
+    from cnllm.schemas.patterns import ignore_case
 
     registry = builtin()
     rules = {rule for name in registry.names() for rule in map(str, _patterns(registry.resolve(name)))}

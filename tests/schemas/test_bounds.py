@@ -14,8 +14,9 @@ from examples import share
 from hypothesis import given, settings
 
 from cnllm import ToolCall
-from cnllm.schemas import WorkBudget, compile_pattern
+from cnllm.schemas.patterns import compile_pattern
 from cnllm.schemas.validate import Undecided, UnusableSchema, undecided_patterns, validation_errors
+from cnllm.schemas.work import WorkBudget
 from cnllm.tools import Tool, problem_with
 
 from .shapes import SHAPES
@@ -23,7 +24,8 @@ from .shapes import SHAPES
 LIMIT = 300  # seconds after which a process hangs; all shapes together take a few
 
 JUDGE = """
-from cnllm.schemas import WorkBudget, work
+from cnllm.schemas import work
+from cnllm.schemas.work import WorkBudget
 from cnllm.schemas.validate import Undecided, validation_errors
 from tests.schemas.shapes import SHAPES
 work.STEPS = 10_000  # so that what ends by them ends sooner
@@ -50,7 +52,7 @@ def test_every_shape_ends_with_the_right_verdict_within_its_steps() -> None:
 
 def test_the_work_grows_with_the_value_and_not_with_its_square() -> None:
     def steps(schema: dict[str, Any], value: Any) -> int:
-        from cnllm.schemas import bounded_validator
+        from cnllm.schemas.validators import bounded_validator
 
         work = WorkBudget(value)
         validator = bounded_validator(jsonschema.Draft202012Validator)(schema, format_checker=work)
@@ -213,7 +215,7 @@ def test_ordinary_schemas_are_judged_as_jsonschema_judges_them(schema: Any, valu
     plain = sorted(
         (e.json_path, e.message, str(e.validator)) for e in jsonschema.Draft202012Validator(whole).iter_errors(value)
     )
-    from cnllm.schemas import bounded_validator
+    from cnllm.schemas.validators import bounded_validator
 
     validator = bounded_validator(jsonschema.Draft202012Validator)(whole, format_checker=WorkBudget(value))
     ours = sorted((e.json_path, e.message, str(e.validator)) for e in validator.iter_errors(value))

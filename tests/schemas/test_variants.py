@@ -18,7 +18,8 @@ from client.peer import Peer
 from client.support import home
 from loop.support import asks_whole, says_whole
 from pathlib import Path
-from cnllm.schemas import WorkBudget, work
+from cnllm.schemas import work
+from cnllm.schemas.work import WorkBudget
 from tests.schemas.variants import VARIANTS
 work.STEPS = 10_000  # so that what ends by them ends sooner
 most, spend = [0], WorkBudget.spend

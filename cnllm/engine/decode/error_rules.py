@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cnllm.registry.flags import ErrorRule
 
 if TYPE_CHECKING:
-    from cnllm.schemas import Pattern
+    from cnllm.schemas.patterns import Pattern
 
 __all__ = ["RETRYABLE", "VAGUE", "classify"]
 
@@ -56,6 +56,6 @@ def _rank(rule: ErrorRule) -> int:
 @lru_cache(maxsize=512)
 def _compile(source: str) -> Pattern:
     """Compile a pattern that ignores case."""
-    from cnllm.schemas import ignore_case  # a successful call need not load it
+    from cnllm.schemas.patterns import ignore_case  # a successful call need not load it
 
     return ignore_case(source)

@@ -10,7 +10,6 @@ import msgspec
 from cnllm.engine.decode.stage import Ending, Item, Restart, removal, text_piece
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG, markup_rules
-from cnllm.engine.options import Function
 from cnllm.leaks.fallback_text import FallbackText, Wish, call_wish
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import Markup, filter_markers, unite_rules
@@ -18,6 +17,7 @@ from cnllm.protocols.pieces import ReasoningPiece, TextPiece
 from cnllm.registry.flags import Flags, once_per_flags
 from cnllm.types import Message, Note, ToolResult
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.function import Function
 
 if TYPE_CHECKING:
     from cnllm.engine.decode.collector import Collector

@@ -26,7 +26,7 @@ from cnllm.engine.encode.prepare import Prepared, Rerouted, address, prepare
 from cnllm.engine.encode.segments import join_segments
 from cnllm.engine.history import media, prompted_tools
 from cnllm.engine.history.fit import fit, is_plain
-from cnllm.engine.options import CLIENT_OPTIONS, Function, option_fault, read_options
+from cnllm.engine.options import CLIENT_OPTIONS, option_fault, read_options
 from cnllm.errors import CnllmError
 from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.protocols import EncodeInput, wire
@@ -34,6 +34,7 @@ from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reasoning, Text, checks
 from cnllm.types.checks import short_text
 from cnllm.types.faults import message_fault
+from cnllm.types.function import Function
 from cnllm.types.message import system_message
 from cnllm.types.message_memory import MessageMemory, exact_bytes
 from cnllm.types.messages import as_messages

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
+from cnllm.types.function import Function
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

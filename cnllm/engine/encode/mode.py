@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.reasoning import is_reasoning
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model, conditions
 from cnllm.types import Message
+from cnllm.types.function import Function
 
 __all__ = ["MOST_PASSES", "Draft", "Step", "draft", "settle"]
 

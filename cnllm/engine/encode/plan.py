@@ -10,11 +10,11 @@ from msgspec.structs import force_setattr
 
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
-from cnllm.engine.options import Function
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Prefill, WebSearchFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note
+from cnllm.types.function import Function
 from cnllm.types.policy import Limits, Recovery, TextCalls, Timeouts
 
 __all__ = ["Plan"]

@@ -33,7 +33,7 @@ from cnllm.engine.encode.web_search import place_search, turn_off_reasoning
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.history.prompted_tools import PromptedTools
 from cnllm.engine.history.reasoning import reasoning_gap
-from cnllm.engine.options import Function, RequestOptions, read_options
+from cnllm.engine.options import RequestOptions, read_options
 from cnllm.jsonpath import merge_patch
 from cnllm.protocols import wire
 from cnllm.registry import param_rules
@@ -41,6 +41,7 @@ from cnllm.registry.flags import Flags, RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
+from cnllm.types.function import Function
 from cnllm.types.policy import Recovery
 
 __all__ = ["Prepared", "Rerouted", "address", "prepare"]

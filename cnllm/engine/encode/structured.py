@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
 from cnllm.schemas.validate import check_schema
 from cnllm.types import Message
+from cnllm.types.function import Function
 
 __all__ = ["WRAPPER_KEY", "OutputMethod", "add_answer_tool", "add_instruction", "choose_method"]
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
@@ -19,6 +19,7 @@ from cnllm.schemas.simplify import make_strict
 from cnllm.types.checks import short_text
 from cnllm.types.client_data import counted
 from cnllm.types.convert import CACHE_MARK
+from cnllm.types.function import Function
 
 if TYPE_CHECKING:
     from cnllm.types.note_codes import NoteCode

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
 from cnllm.jsonpath import contains, merge_patch, set_value
 from cnllm.registry.flags import WebSearchFlags
 from cnllm.registry.web_search import usable_search
+from cnllm.types.function import Function
 from cnllm.types.web_search import SEARCH, WebSearch
 
 __all__ = ["Placed", "is_search", "place_search", "tool_type", "turn_off_reasoning"]

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import calls_as_text, media, prompted_tools, reasoning, repair
 from cnllm.engine.history.repair import Turn
-from cnllm.engine.options import Function
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import UniqueIds
 from cnllm.registry import flags as registry_flags
@@ -21,6 +20,7 @@ from cnllm.registry.flags import Flags, Messages, Tools
 from cnllm.registry.model import Model
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.client_data import EMPTY
+from cnllm.types.function import Function
 from cnllm.types.parts import SYSTEM_ROLES
 
 __all__ = ["fit", "is_plain"]

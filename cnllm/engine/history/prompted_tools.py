@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.calls_as_text import TextForm
-from cnllm.engine.options import Function, RequestOptions
+from cnllm.engine.options import RequestOptions
 from cnllm.leaks.rules import Markup
 from cnllm.registry.flags import Flags
 from cnllm.types import Message, Text, ToolCall, ToolResult
+from cnllm.types.function import Function
 from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = [

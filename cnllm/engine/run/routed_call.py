@@ -203,14 +203,13 @@ class RoutedCall(Call):
     def _no_target(self) -> CnllmError:
         """Return the error of a route whose targets all failed: the first one that was asked names the cause."""
         reasons = tuple(self._reasons.items())
-        listing = "; ".join(f"{name}: {reason}" for name, reason in reasons)
         if not self._errors:
-            return NoTarget(f"no target can take this request: {listing}", targets=reasons)
+            return NoTarget(f"no target can take this request: {self._listing()}", targets=reasons)
         error = self._errors[0]
         error.add_attempts(self._other_costs(error))
         error.targets = reasons
         if len(reasons) > 1:
-            error.hint = f"every target was tried: {listing}"
+            error.hint = f"every target was tried: {self._listing()}"
         return error
 
     # ── before the first token ───────────────────────────────────────────────
@@ -279,9 +278,8 @@ class RoutedCall(Call):
                 if not streams:
                     answer = yield effect
                     continue
-                damaged = others and _damage(events)
-                if damaged:
-                    events = events[: _damage_at(events)]
+                damage = _damage_at(events) if others else None
+                events = events[:damage]
                 if not self._seen:
                     held += events
                     if any(isinstance(event, _CONTENT) for event in events):
@@ -293,7 +291,7 @@ class RoutedCall(Call):
                     else:
                         events = []
                 self._texts += [e.text for e in events if type(e) is TextDelta]
-                if damaged:
+                if damage is not None:
                     steps.close()
                     if self._seen:
                         yield FinalEvents(events)
@@ -363,7 +361,7 @@ class RoutedCall(Call):
                 if self.plan.prefill is not None:
                     went_on = yield from self._prefilled(turn)
                 else:
-                    went_on = yield from self._followed(partial)
+                    went_on = yield from self._follow(self._call.plan, Follower(partial.text))
                 if went_on:
                     return self._joined
                 if self._before is not partial:  # more text was delivered, and then this target failed, too
@@ -388,10 +386,6 @@ class RoutedCall(Call):
             self._reasons[self._target.model.name] = error.message
             return False  # type: ignore[return-value]
         return (yield from self._follow(plan, RepeatedStart(self._before.text)))
-
-    def _followed(self, partial: Reply) -> Steps:
-        """Ask the current target from the start, as long as its reply is the delivered text."""
-        return (yield from self._follow(self._call.plan, Follower(partial.text)))
 
     def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Steps:
         """Carry out a call that goes on from the delivered text. Whether it did; the reply is in `_joined`."""
@@ -445,7 +439,8 @@ class RoutedCall(Call):
         more = [*(n for n in joined.notes if n not in before.notes), note]
         self._joined = replace(joined, notes=[*before.notes, *more])
         self._state.succeed(self._target.key)
-        yield FinalEvents([NoteAdded(note), *rest, *_closing_events(self._joined, calls)])
+        closing = (event for event in final_events(self._joined) if not isinstance(event, _CONTENT))
+        yield FinalEvents([NoteAdded(note), *rest, *calls, *closing])
         return True  # type: ignore[return-value]
 
     @staticmethod
@@ -454,11 +449,6 @@ class RoutedCall(Call):
             return continued_reply(before, reply, texts.repeats)
         reply = replace(reply, usage=total_usage([before, reply]))
         return with_costs(reply, [before.cost])
-
-
-def _closing_events(reply: Reply, calls: Sequence[Event]) -> list[Event]:
-    """Return the closing events of a reply whose content was delivered."""
-    return [*calls, *(e for e in final_events(reply) if not isinstance(e, _CONTENT))]
 
 
 def _reason(error: CnllmError) -> str:
@@ -476,10 +466,7 @@ def _limited(plan: Plan, seconds: float) -> Plan:
     return replace(plan, timeouts=replace(timeouts, first_byte=seconds))
 
 
-def _damage(events: Sequence[Event]) -> bool:
-    return any(type(e) is NoteAdded and e.note.code == "unreadable-chunk" for e in events)
-
-
-def _damage_at(events: Sequence[Event]) -> int:
-    """Return where a batch of events is no longer whole."""
-    return next(i for i, e in enumerate(events) if type(e) is NoteAdded and e.note.code == "unreadable-chunk")
+def _damage_at(events: Sequence[Event]) -> int | None:
+    """Return where a batch of events is no longer whole; None where it is."""
+    places = (i for i, e in enumerate(events) if type(e) is NoteAdded and e.note.code == "unreadable-chunk")
+    return next(places, None)

@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.jsonpath import get, nest, set_value
-from cnllm.probe.bodies import PlainTool
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.observed import message_of
 from cnllm.probe.question import TIME, WEATHER, ProbeContext, Steps, question
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.function import Function
 
 __all__ = ["ANSWERED", "THANKS", "Earlier", "earlier", "earlier_calls", "takes_calls"]
 
@@ -157,7 +157,7 @@ def earlier(
     return Earlier(context, genuine, patch) if genuine.calls or (genuine.passed and not tools) else None
 
 
-def _tools(context: ProbeContext) -> tuple[PlainTool, ...]:
+def _tools(context: ProbeContext) -> tuple[Function, ...]:
     return () if context.known.get("tools.supported") is False else (WEATHER, TIME)
 
 

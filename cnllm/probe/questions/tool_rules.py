@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.probe.bodies import PlainTool
 from cnllm.probe.bounds import ProvenBound, find_bound
 from cnllm.probe.exchange import Ask, ProbeAnswer
 from cnllm.probe.facts import Finding
 from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, question
 from cnllm.probe.questions.earlier import earlier, takes_calls
 from cnllm.types import Media, Message, Text
+from cnllm.types.function import Function
 
 __all__ = [
     "PIXEL",
@@ -232,7 +232,7 @@ def name_length(context: ProbeContext) -> Steps:
     return []
 
 
-def _refusal(context: ProbeContext, flag: str, *, value: bool, why: str, tool: PlainTool) -> Steps:
+def _refusal(context: ProbeContext, flag: str, *, value: bool, why: str, tool: Function) -> Steps:
     """Offer a tool that may be refused."""
     answer = yield context.ask(_TEXT, why=why, tools=(tool,))
     return [Finding(flag, value, "refused", answer.message)] if answer.refused else []

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from cnllm.jsonpath import get, merge_patch, nest
 from cnllm.protocols.chat.client_paths import turn_writer
-from cnllm.protocols.encode_input import EncodeInput, OfferedTool
+from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags, Messages, ReasoningFlags
 from cnllm.registry.reasoning_form import form, place, text_place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import CACHE_MARKS, content_part, text_with_error
+from cnllm.types.function import Function
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
 __all__ = ["encode_body", "encode_turns", "takes_medium"]
@@ -220,7 +221,7 @@ def _add_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict[
     return wire
 
 
-def _tools(functions: Sequence[OfferedTool], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+def _tools(functions: Sequence[Function], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
     """Return the tool definitions; an endpoint's own kind of tool is sent as it is."""
     out: list[dict[str, Any]] = []
     for function in functions:

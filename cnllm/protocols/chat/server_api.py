@@ -7,22 +7,22 @@ from typing import Any
 
 from cnllm.protocols.server_interface import ModelCard, ServerApi
 
-__all__ = ["API"]
+__all__ = ["API", "write_model", "write_models"]
 
 
-def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
+def write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a list of models."""
-    return {"object": "list", "data": [_write_model(card) for card in cards]}
+    return {"object": "list", "data": [write_model(card) for card in cards]}
 
 
-def _write_model(card: ModelCard) -> dict[str, Any]:
+def write_model(card: ModelCard) -> dict[str, Any]:
     """Return a model."""
     return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}
 
 
 API = ServerApi(
-    write_models=_write_models,
-    write_model=_write_model,
+    write_models=write_models,
+    write_model=write_model,
     id_prefix="chatcmpl-",
     ping=b": ping\n\n",
     overflow_message=(

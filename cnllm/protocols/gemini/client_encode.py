@@ -13,11 +13,12 @@ from typing import Any
 from msgspec import DecodeError, json
 
 from cnllm.jsonpath import get, merge_patch
-from cnllm.protocols.encode_input import EncodeInput, OfferedTool
+from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.documents import decoded_text
+from cnllm.types.function import Function
 from cnllm.types.media import file_name
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -189,14 +190,14 @@ _WRAPPER_KEYS = ("output", "error")
 # ── tools ─────────────────────────────────────────────────────────────────────
 
 
-def _tools(functions: Sequence[OfferedTool], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def _tools(functions: Sequence[Function], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the tools: one object with all declarations, then the endpoint's own kinds of tool as they are."""
     declarations = [_declaration(f, names) for f in functions if f.definition is None]
     own_tools = [f.definition for f in functions if f.definition is not None]
     return [*([{"functionDeclarations": declarations}] if declarations else []), *own_tools]
 
 
-def _declaration(function: OfferedTool, names: Mapping[str, str]) -> dict[str, Any]:
+def _declaration(function: Function, names: Mapping[str, str]) -> dict[str, Any]:
     """Encode the declaration of a function."""
     wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
     if function.description is not None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cnllm.protocols.encode_input import EncodeInput, OfferedTool
+from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import CACHE_MARK, result_text
 from cnllm.types.documents import decoded_text
+from cnllm.types.function import Function
 from cnllm.types.media import file_name, media_kind
 
 __all__ = ["encode_body"]
@@ -183,7 +184,7 @@ def _is_content_of(result: ToolResult, content: Any) -> bool:
     return result_text(texts) == result.text and others == len(result.media) + len(result.blocks)
 
 
-def _tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
+def _tool(tool: Function, names: dict[str, str]) -> dict[str, Any]:
     """Encode a tool; an endpoint's own kind is sent as it is."""
     if tool.definition is not None:
         return tool.definition

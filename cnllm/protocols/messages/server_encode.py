@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.event_order import citations_by_part
+from cnllm.protocols.event_order import citations_by_part, is_complete_json
 from cnllm.protocols.reply_ids import stream_id
 from cnllm.protocols.reply_usage import with_counts
 from cnllm.types import (
@@ -310,7 +310,7 @@ class StreamEncoder:
     def _next_call(self) -> Frames:
         """Open the waiting calls, as far as the open one is complete."""
         out: Frames = []
-        while self._queue and (self._current is None or _is_complete_json(self._raw)):
+        while self._queue and (self._current is None or is_complete_json(self._raw)):
             out += self._open_call()
         return out
 
@@ -359,12 +359,3 @@ class StreamEncoder:
     def error(self, status: int, message: str, code: str | None) -> Frames:
         """Return the frames of a failure in the middle."""
         return [("error", write_error(status, message, code))]
-
-
-def _is_complete_json(raw: str) -> bool:
-    """Whether a text is one complete JSON value."""
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.encode_input import EncodeInput, OfferedTool
+from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import result_text, text_with_error
+from cnllm.types.function import Function
 from cnllm.types.media import data_url, media_kind, upload_name
 
 __all__ = ["TOOL_KEYS", "encode_body", "takes_medium"]
@@ -300,7 +301,7 @@ def _media(media: Media) -> dict[str, Any]:
 # ── tools ─────────────────────────────────────────────────────────────────────
 
 
-def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
+def _tool(tool: Function, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
     """Encode a tool in the flat form. A missing `strict` would mean true."""
     if tool.definition is not None:
         return tool.definition
@@ -318,12 +319,12 @@ def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, A
     return {**wire, **_tool_keys(tool)}
 
 
-def _tool_keys(tool: OfferedTool) -> dict[str, Any]:
+def _tool_keys(tool: Function) -> dict[str, Any]:
     """Return the further keys of a tool that this wire knows."""
     return {key: value for key, value in (tool.extra or {}).items() if key in TOOL_KEYS}
 
 
-def _custom_tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
+def _custom_tool(tool: Function, names: dict[str, str]) -> dict[str, Any]:
     """Encode a custom tool. Chat completions write its grammar as an object of its own inside the format."""
     own = dict(tool.custom or {})
     format = own.get("format")
