@@ -21,7 +21,6 @@ from cnllm.tools import (
     Tool,
     as_tools,
     bound,
-    check_parameters,
     decode_encoded_arguments,
     problem_with,
     undecided_parameters,
@@ -116,7 +115,6 @@ class Toolbox:
             check_seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
             if tool.name in self._tools:
                 raise ValueError(f"tools[{index}] ({tool.name}) has the same name as another tool")
-            check_parameters(tool)
             self._unchecked[tool.name] = undecided_parameters(tool)
             self._tools[tool.name] = tool
 

@@ -287,16 +287,7 @@ def _tool(tool: Any, index: int) -> Function:
     if type(tool) is dict and (function := _plain_function(tool)) is not None:
         return function
     definition = as_tool(tool, f"tools[{index}]")
-    return Function(
-        definition.name,
-        definition.description,
-        definition.parameters,
-        definition.strict,
-        definition.definition,
-        definition.extra,
-        definition.custom,
-        definition.search,
-    )
+    return Function(*(getattr(definition, name) for name in Function.__struct_fields__))
 
 
 def _plain_function(tool: dict[str, Any]) -> Function | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from cnllm.engine.decode.cost import Facts, cost_of, exact_rate
 from cnllm.engine.decode.meter import WEB_SEARCH, paid_calls
 from cnllm.engine.encode.plan import Plan
@@ -49,16 +51,11 @@ def quote_route(quotes: Sequence[Quote]) -> Quote:
     lows, highs = ([getattr(quote, name) for quote in quotes] for name in ("low", "high"))
     if any(quote.currency != first.currency for quote in quotes):
         currencies = sorted({quote.currency for quote in quotes if quote.currency is not None})
-        return _replaced(first, None, None, None, [*unknown, f"which price counts: {' or '.join(currencies)}"])
+        unknown.append(f"which price counts: {' or '.join(currencies)}")
+        return replace(first, low=None, high=None, currency=None, unknown=tuple(unknown))
     low = None if None in lows else min(lows)
-    return _replaced(first, low, None if None in highs else sum(highs, Decimal(0)), first.currency, unknown)
-
-
-def _replaced(
-    quote: Quote, low: Decimal | None, high: Decimal | None, currency: str | None, unknown: Iterable[str]
-) -> Quote:
-    """Return a quote with other bounds."""
-    return Quote(quote.input, quote.cached, quote.output_max, low, high, currency, tuple(unknown), quote.input_errors)
+    high = None if None in highs else sum(highs, Decimal(0))
+    return replace(first, low=low, high=high, unknown=tuple(unknown))
 
 
 def _lowest_cost(plan: Plan, input: int, cached: int) -> tuple[Decimal | None, list[str]]:

@@ -19,7 +19,7 @@ from cnllm.mcp_client.names import tool_names
 from cnllm.mcp_client.server import McpServer
 from cnllm.mcp_client.session import McpSession
 from cnllm.system.processes import fork_safe, generation
-from cnllm.tools import Tool, ToolSet, check_parameters, shown
+from cnllm.tools import Tool, ToolSet, shown, undecided_parameters
 from cnllm.types import Media, ToolResult
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class McpTools(ToolSet):
         if tool.name in kept:
             return "another tool of this server has the same name"
         try:
-            check_parameters(Tool(tool.name, None, tool.input_schema))
+            undecided_parameters(Tool(tool.name, None, tool.input_schema))
         except ValueError as error:
             return str(error)
         return None

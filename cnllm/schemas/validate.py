@@ -19,7 +19,6 @@ __all__ = [
     "Undecided",
     "UnusableSchema",
     "build_value",
-    "check_schema",
     "read_json",
     "undecided_patterns",
     "validates_itself",
@@ -89,8 +88,6 @@ def _decode(text: str) -> Any:
     """Decode JSON. Raises `InvalidAnswer`."""
     try:
         return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        raise InvalidAnswer(f"it is not JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"it is not JSON: {error}") from None
 
@@ -136,13 +133,11 @@ def _error_text(error: Mapping[str, Any]) -> str:
     return f"${path}: {error.get('msg')}"
 
 
-def check_schema(schema: dict[str, Any]) -> None:
-    """Raise `ValueError` if a schema is no JSON Schema, before a request is sent."""
-    undecided_patterns(schema)
-
-
 def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
-    """Return the patterns of a schema that are not judged, each with the reason. Raises as `check_schema`."""
+    """Return the patterns of a schema that are not judged, each with the reason.
+
+    Raises `ValueError` if the schema is no JSON Schema.
+    """
     undecided: tuple[str, ...] = _compute(_undecided, msgspec.json.encode(schema))
     return undecided
 

@@ -4,13 +4,13 @@
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
         \"""The weather in a city now.\"""
 
-A `Tool` is a value; this package never runs one. `check_parameters` raises an error for invalid parameters, and
-`problem_with` describes the error of a call for the model. `bound` builds the function's arguments.
-`undecided_parameters` lists the patterns of the schema that no call is checked for. `shown` makes a result text.
-`has_sets` says whether a list of tools holds a set of them.
+A `Tool` is a value; this package never runs one. `problem_with` describes the error of a call for the model.
+`undecided_parameters` raises an error for invalid parameters, and lists the patterns of the schema that no call is
+checked for. `bound` builds the function's arguments. `shown` makes a result text. `has_sets` says whether a list of
+tools holds a set of them.
 """
 
-from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters
+from cnllm.tools.arguments import bound, decode_encoded_arguments, problem_with, undecided_parameters
 from cnllm.tools.results import shown
 from cnllm.tools.values import Tool, ToolSet, as_tools, has_sets, tool, web_search
 
@@ -19,7 +19,6 @@ __all__ = [
     "ToolSet",
     "as_tools",
     "bound",
-    "check_parameters",
     "decode_encoded_arguments",
     "has_sets",
     "problem_with",

@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.schemas import validate
-from cnllm.schemas.validate import Undecided, check_schema, validation_errors
+from cnllm.schemas.validate import Undecided, undecided_patterns, validation_errors
 from cnllm.tools.encoded import decode_values, unwrap_object
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall, checks
 
-__all__ = ["bound", "check_parameters", "decode_encoded_arguments", "problem_with", "undecided_parameters"]
+__all__ = ["bound", "decode_encoded_arguments", "problem_with", "undecided_parameters"]
 
 _MAX_FAULTS = 5  # number of errors in one message
 _MAX_CHARS = 400  # characters of a value or a schema in a message
@@ -76,24 +75,16 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     return parameters.bind(arguments, strict=bool(tool.strict))
 
 
-def check_parameters(tool: Tool) -> None:
-    """Raise `ValueError` for a tool whose parameters are not a JSON Schema, before a model sees it."""
-    _require_tool(tool)
-    if tool.parameters is None or _has_own_schema(tool):
-        return
-    try:
-        check_schema(tool.parameters)
-    except Exception as error:
-        raise _schema_error(tool, error) from error
-
-
 def undecided_parameters(tool: Tool) -> tuple[str, ...]:
-    """Return the patterns of a tool's schema that no call is checked for, each with the reason."""
+    """Return the patterns of a tool's schema that no call is checked for, each with the reason.
+
+    Raise `ValueError` for a tool whose parameters are not a JSON Schema, before a model sees it.
+    """
     _require_tool(tool)
     if tool.parameters is None or _has_own_schema(tool):
         return ()
     try:
-        return validate.undecided_patterns(tool.parameters)
+        return undecided_patterns(tool.parameters)
     except Exception as error:
         raise _schema_error(tool, error) from error
 

@@ -153,13 +153,13 @@ class Collector:
         if not is_placed:
             pass
         elif piece.quote is not None:
-            self.citations.wait_for_text(replace(citation, start=start, end=end), _replace_surrogates(piece.quote))
+            self.citations.wait(replace(citation, start=start, end=end), None, _replace_surrogates(piece.quote))
             return []
         elif type(start) is int and type(end) is int and 0 <= start < end:
             offset = 0 if block is None else block.start
             citation = replace(citation, start=offset + start, end=offset + end)
         elif block is not None:
-            self.citations.wait_for_part(citation, block.start)
+            self.citations.wait(citation, block.start, None)
             return []
         return [CitationAdded(new) for new in self.citations.add(citation)]
 
@@ -261,13 +261,9 @@ class Citations:
         self.all.append(citation)
         return [citation]
 
-    def wait_for_part(self, citation: Citation, offset: int) -> None:
-        """Add a citation for the text from an offset on, when `settle` is called."""
-        self._waiting.append(_Waiting(citation, offset, None))
-
-    def wait_for_text(self, citation: Citation, quote: str) -> None:
-        """Add a citation whose positions count the bytes of the text, when `settle_all` is called."""
-        self._waiting.append(_Waiting(citation, None, quote))
+    def wait(self, citation: Citation, offset: int | None, quote: str | None) -> None:
+        """Add a citation when its text is complete: see `_Waiting`."""
+        self._waiting.append(_Waiting(citation, offset, quote))
 
     def settle(self, length: int) -> list[Citation]:
         """Return the new citations of a part that ends where the text has this length."""

@@ -12,7 +12,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
-from cnllm.schemas.validate import check_schema
+from cnllm.schemas.validate import undecided_patterns
 from cnllm.types import Message
 from cnllm.types.function import Function
 
@@ -89,7 +89,7 @@ def choose_method(
 def _require_schema(schema: dict[str, Any]) -> None:
     """Raise `ValueError` or `TypeError` for a schema that is no JSON Schema."""
     try:
-        check_schema(schema)
+        undecided_patterns(schema)
     except UnicodeError as error:
         raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
     except TypeError as error:

@@ -7,9 +7,8 @@ everything else is returned as text. All functions take time linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from cnllm.leaks.grammars import braces, channels, elements, named_json, objects, pairs, pythonic, sections, tagged
 from cnllm.leaks.grammars.base import (
@@ -41,79 +40,34 @@ __all__ = [
 ]
 
 
-class _Grammar(NamedTuple):
-    """The functions of one grammar, and the number of words that a rule must name for it."""
+class _Grammar(Protocol):
+    """The functions of one grammar: its module. They take the opener, the text behind it and the rule's words."""
 
-    read: Callable[[MarkupBlock], tuple[list[ParsedCall], list[str]]]
-    may_begin: Callable[[str, str, tuple[str, ...]], bool | None]
-    """Takes (opener, body, words)."""
-    ends_inside_value: Callable[[str, str, tuple[str, ...], list[str]], bool]
-    """Takes (opener, body, words, closers)."""
-    words: int | None = None
-    is_certain: Callable[[str, str, tuple[str, ...]], bool] = lambda opener, body, words: True
-    """Takes (opener, body, words) of a block that cannot be read."""
+    def read(self, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
+        """Return the calls of a block, and the texts that are no call."""
 
+    def may_begin(self, opener: str, body: str, words: tuple[str, ...]) -> bool | None:
+        """Whether a call begins; None if more text is needed."""
 
-def _tagged(*, lenient: bool) -> _Grammar:
-    """Return the grammar of tags with attributes; `lenient`: a parameter may lack its closing tag."""
-    return _Grammar(
-        partial(tagged.read, lenient=lenient),
-        tagged.may_begin,
-        lambda opener, body, words, closers: tagged.ends_inside_value(opener, opener + body, words),
-        is_certain=tagged.is_certain,
-    )
+    def ends_inside_value(self, opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
+        """Whether the text ends inside a value."""
 
 
-_GRAMMARS = {
-    "json": _Grammar(
-        objects.read,
-        lambda opener, body, words: objects.may_begin(body),
-        lambda opener, body, words, closers: objects.ends_inside_value(opener, body),
-    ),
-    "invoke": _tagged(lenient=False),
-    "function": _tagged(lenient=True),
-    "arg-pairs": _Grammar(
-        pairs.read,
-        lambda opener, body, words: pairs.may_begin(body, words),
-        pairs.ends_inside_value,
-        words=2,
-        is_certain=lambda opener, body, words: pairs.is_certain(body, words),
-    ),
-    "channels": _Grammar(
-        channels.read,
-        channels.may_begin,
-        lambda opener, body, words, closers: channels.ends_inside_value(body, words),
-        words=3,
-    ),
-    "braces": _Grammar(
-        braces.read,
-        lambda opener, body, words: braces.may_begin(body),
-        lambda opener, body, words, closers: braces.ends_inside_value(body, words),
-        words=1,
-    ),
-    "named-json": _Grammar(
-        named_json.read,
-        lambda opener, body, words: named_json.may_begin(body, words),
-        lambda opener, body, words, closers: named_json.ends_inside_value(body, words),
-        words=2,
-    ),
-    "pythonic": _Grammar(
-        pythonic.read,
-        lambda opener, body, words: pythonic.may_begin(body),
-        lambda opener, body, words, closers: pythonic.ends_inside_value(body),
-    ),
-    "sections": _Grammar(
-        sections.read,
-        sections.may_begin,
-        lambda opener, body, words, closers: sections.ends_inside_value(opener + body, words),
-    ),
-    "element": _Grammar(
-        elements.read,
-        lambda opener, body, words: elements.may_begin(opener, body),
-        lambda opener, body, words, closers: elements.ends_inside_value(opener, body),
-        is_certain=lambda opener, body, words: False,  # elements may be other markup
-    ),
+_GRAMMARS: dict[str, _Grammar] = {
+    "json": objects,
+    "invoke": tagged,
+    "function": tagged,
+    "arg-pairs": pairs,
+    "channels": channels,
+    "braces": braces,
+    "named-json": named_json,
+    "pythonic": pythonic,
+    "sections": sections,
+    "element": elements,
 }
+_CERTAIN = {"invoke": tagged.is_certain, "function": tagged.is_certain, "arg-pairs": pairs.is_certain}
+_WORDS = {"arg-pairs": 2, "channels": 3, "braces": 1, "named-json": 2}
+"""The number of words that a rule must name for a grammar."""
 
 
 # What names the tool of the first call of an answer. A key that no call has matches, too, with no name.
@@ -144,12 +98,17 @@ def read(
             reason = reason or "it does not begin like a call"
             continue
         try:
-            return _GRAMMARS[grammar].read(parsed_block)
+            return _read(grammar, parsed_block)
         except NotOffered as error:
             not_offered = not_offered or error
         except NotACall as error:
             reason = str(error)
     raise not_offered or NotACall(reason)
+
+
+def _read(name: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
+    """Read a block by one grammar. A parameter of a `function` may lack its closing tag."""
+    return tagged.read(block, lenient=True) if name == "function" else _GRAMMARS[name].read(block)
 
 
 def may_be_whole(leak: Markup, head: str, tools: Mapping[str, Any]) -> bool:
@@ -175,7 +134,7 @@ def read_whole(leak: Markup, text: str, tools: Mapping[str, Mapping[str, Any] | 
     reason = ""
     for name in leak.format:
         try:
-            calls, others = _GRAMMARS[name].read(MarkupBlock("", text, "", _parts(leak, name), tools, True))
+            calls, others = _read(name, MarkupBlock("", text, "", _parts(leak, name), tools, True))
         except NotACall as error:
             reason = str(error)
             continue
@@ -221,7 +180,14 @@ def is_certain(leak: Markup, opener: str, block: str) -> bool:
     """Whether a block that cannot be read was meant as a call. A fence is, by its word."""
     body = block[len(opener) :]
     names = [name for name in leak.format if _may_begin(leak, name, opener, body) is not False]
-    return "`" in opener or any(_GRAMMARS[name].is_certain(opener, body, _parts(leak, name)) for name in names)
+    return "`" in opener or any(_is_certain(name, opener, body, _parts(leak, name)) for name in names)
+
+
+def _is_certain(name: str, opener: str, body: str, words: tuple[str, ...]) -> bool:
+    """Whether a block that one grammar cannot read was meant as a call."""
+    if name in _CERTAIN:
+        return _CERTAIN[name](opener, body, words)
+    return name != "element"  # elements may be other markup
 
 
 def json_scan(leak: Markup, opener: str, body: str) -> JsonScan | None:
@@ -257,10 +223,10 @@ def may_begin(leak: Markup, opener: str, body: str) -> bool | None:
 
 def _may_begin(leak: Markup, name: str, opener: str, body: str) -> bool | None:
     """Whether a text begins as one grammar does; None if more text is needed."""
-    grammar, parts = _GRAMMARS[name], _parts(leak, name)
-    if grammar.words is not None and len(parts) != grammar.words:
+    parts = _parts(leak, name)
+    if len(parts) != _WORDS.get(name, len(parts)):
         return False  # without its words it has no markers
-    return grammar.may_begin(opener, body, parts)
+    return _GRAMMARS[name].may_begin(opener, body, parts)
 
 
 def _parts(leak: Markup, grammar: str) -> tuple[str, ...]:

@@ -129,12 +129,12 @@ class _Reader:
         return text if text[end:] else value
 
 
-def ends_inside_value(body: str, words: tuple[str, ...]) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends between two quotes, so that the closer behind it is text."""
     return sum(1 for _ in _quote(words).finditer(body)) % 2 == 1
 
 
-def may_begin(body: str) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a call begins in the body; None if more text is needed."""
     text = body[:ENOUGH].lstrip()
     match = _MAY_BEGIN.match(text)

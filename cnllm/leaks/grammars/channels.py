@@ -132,9 +132,9 @@ def _json_block(text: str, start: int, tags: _Tags) -> tuple[dict[str, Any], int
     return found
 
 
-def ends_inside_value(body: str, tokens: tuple[str, ...]) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, so that the closer behind it is text."""
-    tags = _tags(tokens)
+    tags = _tags(words)
     depth, end, is_open = 0, 0, False
     for tag in tags.values.finditer(body):
         is_open = tag[1] is not None
@@ -148,9 +148,9 @@ def is_closed(body: str, tokens: tuple[str, ...]) -> bool:
     return _tags(tokens).last_end.search(body, max(0, len(body) - ENOUGH)) is not None
 
 
-def may_begin(opener: str, body: str, tokens: tuple[str, ...]) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a call begins in the body, or in the opener; None if more text is needed."""
-    tags = _tags(tokens)
+    tags = _tags(words)
     text = body[:ENOUGH].lstrip()
     if tags.call_start.find(opener) is not None:
         if tags.call.match(opener + body):

@@ -192,12 +192,12 @@ def is_unclosed(text: str, prefix: str) -> bool:
     return False
 
 
-def ends_inside_value(opener: str, body: str) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, so that the closer behind it is text."""
     return is_unclosed(body, opener_prefix(opener))
 
 
-def may_begin(opener: str, body: str) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether an element begins in the body, or ends the one that the opener began; None if more text is needed."""
     tag = _BEGINS.match(body[:ENOUGH])
     if tag:

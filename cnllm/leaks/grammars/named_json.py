@@ -58,7 +58,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     return [ParsedCall(read_name(head[1], block.tools), arguments)], []
 
 
-def ends_inside_value(body: str, words: tuple[str, ...]) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the JSON goes on behind the next brace or bracket that closes."""
     if not _OBJECTS.match(body):
         head = _head(words).whole.match(body)
@@ -70,7 +70,7 @@ def ends_inside_value(body: str, words: tuple[str, ...]) -> bool:
     return '"' in body or depth != 1
 
 
-def may_begin(body: str, words: tuple[str, ...]) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a name, a call or a list of calls begins in the body; None if more text is needed."""
     body = body[:ENOUGH]
     if _OBJECTS.match(body) or _head(words).begins.match(body):

@@ -181,12 +181,12 @@ def ends_in_string(text: str) -> bool:
     return text.count('"') % 2 == 1
 
 
-def ends_inside_value(opener: str, body: str) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a value, so that the closer behind it is text."""
     return ends_in_string(body) or (opener.startswith(_FENCE) and not body.strip())
 
 
-def may_begin(body: str) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a call, or a list of calls, begins in the body; None if more text is needed."""
     body = body[:ENOUGH].lstrip()
     if _BEGINS.match(body):

@@ -148,13 +148,13 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     return open_count > close_count and body.count(opener) > sum(map(body.count, closers))
 
 
-def is_certain(body: str, words: tuple[str, ...]) -> bool:
+def is_certain(opener: str, body: str, words: tuple[str, ...]) -> bool:
     """Whether a name and a pair stand at the start of a body."""
     match = _tags(words).begins.match(body)
     return match is not None and f"<{words[0]}" in match[0]
 
 
-def may_begin(body: str, words: tuple[str, ...]) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a name begins in the body, followed by a pair or the end; None if more text is needed."""
     tags = _tags(words)
     if tags.begins.match(body):

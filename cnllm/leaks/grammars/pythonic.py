@@ -133,13 +133,13 @@ def _character(match: re.Match[str]) -> str:
     return "" if match[4] is None else _ESCAPES.get(match[4], match[0])
 
 
-def ends_inside_value(body: str) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether the body ends inside a text, so that the closer behind it is a part of that text."""
     last = next(reversed(list(_STRING.finditer(body))), None)
     return last is not None and last.end() == len(body) and not (last[1] or last[2])
 
 
-def may_begin(body: str) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether a call begins in the body; None if more text is needed."""
     text = body[:ENOUGH].lstrip()
     match = _MAY_BEGIN.match(text)

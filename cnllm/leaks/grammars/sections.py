@@ -141,7 +141,7 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
     if name == _NO_NAME:
         if (start := _invoke_start(content, 0)) is not None:
             part = MarkupBlock("", content[start:], "", tagged.WORDS["invoke"], block.tools)
-            calls, rest = tagged.read(part, lenient=False)
+            calls, rest = tagged.read(part)
             others += rest
             return calls
         name_match = _NAME_LINE.match(content)
@@ -174,9 +174,10 @@ def _call(name: str, content: str) -> ParsedCall:
     return ParsedCall(name, value)
 
 
-def ends_inside_value(block: str, parts: tuple[str, ...]) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether a block ends inside a value, so that the closer behind it is text."""
-    begin, separator, end = _markers(parts)
+    block = opener + body
+    begin, separator, end = _markers(words)
     opening = begin.find(block)
     separator_match = separator.find(block)
     if opening is None and separator_match is None:
@@ -188,12 +189,12 @@ def ends_inside_value(block: str, parts: tuple[str, ...]) -> bool:
         last, position = match, match[1]
     if last is not None and not block[last[1] :].strip():
         block = block[: last[0]]
-    return tagged.ends_inside_value("", block, tagged.WORDS["invoke"])
+    return tagged.ends_inside_value("", block, tagged.WORDS["invoke"], closers)
 
 
-def may_begin(opener: str, body: str, parts: tuple[str, ...]) -> bool | None:
+def may_begin(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Whether the first section begins in the body, or in the opener; None if more text is needed."""
-    begin, separator, _ = _markers(parts)
+    begin, separator, _ = _markers(words)
     text = body[:ENOUGH].lstrip()
     opening = begin.find(opener)
     if opening is None or opener[opening[1] :].strip():

@@ -49,7 +49,7 @@ class _Unbalanced(Exception):
     """The tags inside a value are not balanced."""
 
 
-def read(block: MarkupBlock, *, lenient: bool) -> tuple[list[ParsedCall], list[str]]:
+def read(block: MarkupBlock, *, lenient: bool = False) -> tuple[list[ParsedCall], list[str]]:
     """Return the calls of a block, and the texts that are no call. `lenient`: a parameter may lack its closing tag."""
     problem = NotACall()
     for mixed in (False, True):
@@ -252,13 +252,13 @@ def _without_cdata(value: str) -> str:
     return value
 
 
-def ends_inside_value(opener: str, block: str, words: tuple[str, ...]) -> bool:
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
     """Whether a block ends where a closer is text: in a value, or in a call that is not complete.
 
     Behind the end of a call a closer is real, unless more calls were opened than closed and more parameters, too:
     then the call that ended stands in a value.
     """
-    prefix = opener_prefix(opener)
+    prefix, block = opener_prefix(opener), opener + body
     try:
         return all(_is_open(block, find_tags(block, words, prefix, mixed=mixed), opener) for mixed in (False, True))
     except NotACall:

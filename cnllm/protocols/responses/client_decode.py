@@ -7,6 +7,7 @@ decodes the events of a stream, and the reply as one object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -312,11 +313,6 @@ def _input_done(data: dict[str, Any], flags: Flags, records: OutputRecords) -> I
         yield from _arguments_done({**data, "arguments": custom_arguments(data["input"])[1]}, flags, records)
 
 
-def _for_field(reasoning_field: str, handler: Callable[..., Iterator[Piece]]) -> Callable[..., Iterator[Piece]]:
-    """Return a handler for a field of reasoning."""
-    return lambda data, flags, records: handler(data, flags, records, reasoning_field)
-
-
 _EVENTS: dict[str, Callable[[dict[str, Any], Flags, OutputRecords], Iterator[Piece]]] = {
     "error": _error_event,
     "response.created": _response_started,
@@ -339,11 +335,11 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Flags, OutputRecords], Iterator[Pie
     "response.function_call_arguments.done": _arguments_done,
     "response.custom_tool_call_input.delta": _input_delta,
     "response.custom_tool_call_input.done": _input_done,
-    "response.reasoning_summary_text.delta": _for_field("summary", _reasoning_delta),
-    "response.reasoning_summary_text.done": _for_field("summary", _reasoning_done),
-    "response.reasoning_summary_part.done": _for_field("summary", _reasoning_done),
-    "response.reasoning_text.delta": _for_field("content", _reasoning_delta),
-    "response.reasoning_text.done": _for_field("content", _reasoning_done),
+    "response.reasoning_summary_text.delta": partial(_reasoning_delta, reasoning_field="summary"),
+    "response.reasoning_summary_text.done": partial(_reasoning_done, reasoning_field="summary"),
+    "response.reasoning_summary_part.done": partial(_reasoning_done, reasoning_field="summary"),
+    "response.reasoning_text.delta": partial(_reasoning_delta, reasoning_field="content"),
+    "response.reasoning_text.done": partial(_reasoning_done, reasoning_field="content"),
 }
 """The events with content; all others only announce one of these."""
 
