@@ -161,15 +161,10 @@ class CallEnd(Struct, frozen=True):
 
 
 class FinishWord(Struct, frozen=True):
-    """A finish reason, and its meaning by the registry; None for an unknown word."""
+    """A finish reason, and its meaning by the registry: one of `FINISH_RANKS` ends a reply, None is unknown."""
 
     word: str
     kind: str | None
-
-    @property
-    def ends_reply(self) -> bool:
-        """Whether a reply ends with this word."""
-        return self.kind in FINISH_RANKS
 
 
 class Counts(Struct, frozen=True):

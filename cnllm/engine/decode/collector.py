@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.parts import Parts
 from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector
 from cnllm.engine.encode.call_rules import CallRules
@@ -69,6 +70,7 @@ class Collector:
     ) -> None:
         self.model = model
         self.flags = flags
+        self.meter = meter_of(flags)
         self._names = names
         self._rules = rules
         self.parts = Parts(model, flags, ordered=ordered)

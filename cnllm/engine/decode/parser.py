@@ -21,7 +21,6 @@ from cnllm.engine.decode.framing import (
     is_complete,
     short_text,
 )
-from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.reply_builder import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.usual_reply import read_usual_reply
@@ -105,7 +104,7 @@ class StreamParser:
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
         self._max_fast_piece = sys.maxsize if deltas == "incremental" else _MAX_FAST_PIECE
-        meter = meter_of(flags)
+        meter = self._collected.meter
         self._meter = meter if meter.counts_calls else None
 
     # ── reading ──────────────────────────────────────────────────────────────

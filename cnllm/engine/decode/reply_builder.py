@@ -205,15 +205,13 @@ class ReplyBuilder:
                 out += self._call_events(events)
             case PartStart(kind, part):
                 if collected.parts.is_ordered:
-                    self._begin(kind, None, out)
-                    collected.parts.number(part)
+                    self._begin(kind, None, out, part)
             case PartEnd():
                 if collected.parts.is_ordered:
                     self._end_part(out)
             case OpaquePiece(data, part):
                 if collected.parts.is_ordered:
-                    self._begin("opaque", replace_surrogates(data), out)
-                    collected.parts.number(part)
+                    self._begin("opaque", replace_surrogates(data), out, part)
                 else:
                     collected.parts.add_opaque(replace_surrogates(data))
             case MediaPiece(media, seal, part):
@@ -221,8 +219,7 @@ class ReplyBuilder:
                 type_, data, url, extra = map(replace_surrogates, given)
                 media = Media(type_, data, url, extra=extra)
                 if collected.parts.is_ordered:
-                    self._begin("media", media, out)
-                    collected.parts.number(part)
+                    self._begin("media", media, out, part)
                 else:
                     collected.parts.add_media(media, replace_surrogates(seal))
             case CitationPiece():
@@ -325,12 +322,16 @@ class ReplyBuilder:
 
     # ── parts, on a wire that orders them ────────────────────────────────────
 
-    def _begin(self, kind: PartKind, data: Any, out: list[Event]) -> None:
-        """Begin a part, and end the one before it: what only waits for more of it goes on its way."""
+    def _begin(self, kind: PartKind, data: Any, out: list[Event], part: int | None = None) -> None:
+        """Begin a part, and end the one before it: what only waits for more of it goes on its way.
+
+        `part` is the decoder's number of it.
+        """
         self._release(out)
         self._last_kind = TextPiece if kind == "text" else ReasoningPiece if kind == "thought" else None
         self._flush_stops(out)
         self._next_part(kind, data, out)
+        self.collected.parts.number(part)
 
     def _next_part(self, kind: PartKind, data: Any, out: list[Event]) -> None:
         """Begin a part behind what has arrived."""

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from cnllm.engine.decode.collector import Collector
 from cnllm.engine.decode.cost import is_off_peak
-from cnllm.engine.decode.meter import meter_of
 from cnllm.engine.decode.tool_calls import CallBuilder, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.structured import OutputMethod
@@ -223,13 +222,12 @@ def build_reply(
 ) -> Reply:
     """Build the Reply. `notes` are those of the request and come first."""
     calls = list(settled.calls.values())
-    meter = meter_of(collected.flags)
     usage = collected.usage
-    cost = meter.cost(
+    cost = collected.meter.cost(
         usage,
         collected.created,
         collected.extra,
-        calls=meter.calls(rules.search, collected.paid_calls, calls, parts, rules.search_echo),
+        calls=collected.meter.calls(rules.search, collected.paid_calls, calls, parts, rules.search_echo),
         answered=bool(parts),
         thought=bool(usage.reasoning or collected.parts.thought),
         is_cut=settled.finish in ("cut", "error"),

@@ -19,6 +19,7 @@ from cnllm.protocols.chat.client_paths import chunk_reader
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
+    FINISH_RANKS,
     REFUSED,
     CallPieces,
     CitationPiece,
@@ -143,7 +144,7 @@ class ChatDecoder:
         word = choice.get("finish_reason")
         if word is not None and (finish := read_finish(word, self._flags)) is not None:
             out.append(finish)
-            if finish.ends_reply:
+            if finish.kind in FINISH_RANKS:
                 out.append(ENDED)
                 self._end_audio(out)
 

@@ -19,6 +19,7 @@ from cnllm.protocols.gemini.partial_args import append_member, append_value, beg
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
+    FINISH_RANKS,
     REFUSED,
     Annotations,
     CallEnd,
@@ -104,7 +105,7 @@ class GeminiDecoder:
             return
         self._has_finish = True
         yield finish
-        if finish.ends_reply:
+        if finish.kind in FINISH_RANKS:
             yield ENDED
             message = candidate.get("finishMessage")
             if type(message) is str and message and finish.kind == "error":

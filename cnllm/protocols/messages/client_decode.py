@@ -17,6 +17,7 @@ from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
+    FINISH_RANKS,
     CallEnd,
     CallPieces,
     CitationPiece,
@@ -72,7 +73,7 @@ class MessagesDecoder:
             yield from _about(data)
             for finish in self._finish(data):
                 yield finish
-                if type(finish) is FinishWord and finish.ends_reply:
+                if type(finish) is FinishWord and finish.kind in FINISH_RANKS:
                     yield ENDED
         elif kind == "message_start":
             if type(message := data.get("message")) is dict:

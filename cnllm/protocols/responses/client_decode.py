@@ -17,6 +17,7 @@ from cnllm.protocols import FastDecoder
 from cnllm.protocols.pieces import (
     ANSWERED,
     ENDED,
+    FINISH_RANKS,
     REFUSED,
     CallEnd,
     ExtraPiece,
@@ -110,7 +111,7 @@ def _finish(word: Any, flags: Flags) -> Iterator[Piece]:
     """Give a finish reason, and that the reply ends where it is one that ends replies."""
     if (finish := read_finish(word, flags)) is not None:
         yield finish
-        if finish.ends_reply:
+        if finish.kind in FINISH_RANKS:
             yield ENDED
 
 
