@@ -48,7 +48,7 @@ class DatabaseFile:
         self._generation = generation()
         with self._translate_errors():
             files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
-            files.create_private_file(path)
+            files.create_private_file(path, of_folder=True)
             self._connection = self._connect()
             try:
                 self._prepare()

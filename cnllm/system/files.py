@@ -108,10 +108,20 @@ def make_private_folder(path: Path, *, narrow: bool = True) -> None:
         path.chmod(0o700)  # ours: callers with `narrow` pass a folder of `paths`, or one below it
 
 
-def create_private_file(path: str | os.PathLike[str]) -> None:
-    """Create an empty file with mode 0600, where there is none. SQLite gives its own files beside it the same mode."""
+def create_private_file(path: str | os.PathLike[str], *, of_folder: bool = False) -> None:
+    """Create an empty file with mode 0600, where there is none. SQLite gives its own files beside it the same mode.
+
+    With `of_folder` a file that root makes in another user's private folder belongs to that user: their service has to
+    open it as well.
+    """
     with contextlib.suppress(FileExistsError):  # not opened: closing it would drop the locks that this process holds
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        try:
+            folder = os.stat(os.path.dirname(path) or ".")
+            if of_folder and user_id() == 0 and not folder.st_mode & _OTHERS:
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        finally:
+            os.close(descriptor)
 
 
 # ── Changes ──────────────────────────────────────────────────────────────────

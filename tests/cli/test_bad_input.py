@@ -23,7 +23,7 @@ def peer(machine: Machine) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        ('[{"name": "a",}]', ":1:15: not valid JSON"),
+        ('[{"name": "a" "b"}]', ":1:15: not valid JSON"),
         ('[\n  {"name": }\n]', ":2:12: not valid JSON"),
         ("", ":1:1: not valid JSON"),
         (b"[\n \xff]", ":2:2: this is not UTF-8"),

@@ -208,7 +208,8 @@ def test_a_neutral_simulator_serves_one_model_without_its_name(machine: Machine)
                 said, statuses[model, *more] = answer.read(), answer.status
                 assert json.loads(said)["model"] == model
         except urllib.error.HTTPError as error:
-            said, statuses[model, *more] = error.read(), error.code
+            with error:
+                said, statuses[model, *more] = error.read(), error.code
         assert model == "home/m" or b"home" not in said
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx
 import pytest
 import yaml
@@ -73,6 +78,124 @@ def test_what_the_files_name_exists() -> None:
     known = {key for name in ("glm-4.7", "deepseek-v4-pro") for key in registry.resolve(name).flags.keys or ()}
     assert names - known == {"CNLLM_SERVE_KEY", "CNLLM_ADMIN_KEY", "CNLLM_GATEWAY_KEY"}
     assert Registry.load(str(DEPLOY / "providers.toml")).gateway_models == {"claude-*": "zai/glm-4.7"}
+
+
+def unit(name: str) -> list[str]:
+    """The values of a setting of the unit, in their order."""
+    return re.findall(rf"^{name}=(.*)$", (DEPLOY / "cnllm.service").read_text(), re.MULTILINE)
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    text = (DEPLOY / "cnllm.service").read_text()
+    copy = tmp_path / "cnllm.service"
+    copy.write_text(text.replace("/opt/cnllm/bin/cnllm", sys.executable))
+    done = subprocess.run([program, "verify", "--man=no", copy], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    done = subprocess.run([program, "security", "--offline=true", copy], capture_output=True, text=True, check=False)
+    exposure = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    assert exposure is not None, done.stderr
+    assert float(exposure[1]) < 2
+
+
+def test_the_commands_of_the_unit_start_a_gateway_and_give_it_new_files(tmp_path: Path) -> None:
+    """What systemd does, as far as it needs no root: folders, credentials, the start, a reload, the end."""
+    etc, names = tmp_path / "etc", {"RUNTIME": "run", "STATE": "state", "CREDENTIALS": "credentials", "CACHE": "cache"}
+    folders = {f"{name}_DIRECTORY": tmp_path / folder for name, folder in names.items()}
+    for folder in (etc, *folders.values()):
+        folder.mkdir(mode=0o700)
+    base = {name: value for name, value in os.environ.items() if not name.startswith("CNLLM_")}
+    cnllm = [sys.executable, "-m", "cnllm"]
+    config = {**base, "CNLLM_CONFIG_DIR": str(etc)}
+    subprocess.run([*cnllm, "keys", "set", "zai"], env=config, input=b"sk-zai-0123456789", check=True)
+    data = {**base, "CNLLM_DATA_DIR": str(folders["STATE_DIRECTORY"])}
+    key = subprocess.run([*cnllm, "serve", "keys", "add", "ada"], env=data, capture_output=True, check=True).stdout
+    (etc / "serve.keys").write_text("A" * 43 + "\n")
+    (etc / "serve.keys").chmod(0o600)
+    shutil.copy(DEPLOY / "providers.toml", etc)
+    for credential in unit("LoadCredential"):
+        name, _, source = credential.partition(":")
+        shutil.copy(source.replace("/etc/cnllm", str(etc)), folders["CREDENTIALS_DIRECTORY"] / name)
+        (folders["CREDENTIALS_DIRECTORY"] / name).chmod(0o440)  # as systemd does for a user of its own
+
+    def command(line: str) -> list[str]:
+        for name, folder in folders.items():
+            line = line.replace(f"${{{name}}}", str(folder))
+        return line.replace("/etc/cnllm", str(etc)).split()
+
+    specifiers = {"%t/cnllm": "RUNTIME_DIRECTORY", "%S/cnllm": "STATE_DIRECTORY", "%C/cnllm": "CACHE_DIRECTORY"}
+    variables = dict(pair.split("=") for pair in unit("Environment")[0].split())
+    env = base | {name: str(folders[specifiers[value]]) for name, value in variables.items()}
+    (start,) = unit("ExecStartPre")
+    subprocess.run(command(start), check=True)
+    assert {path.stat().st_mode & 0o777 for path in folders["RUNTIME_DIRECTORY"].iterdir()} == {0o600}
+    (serve,) = unit("ExecStart")
+    options = command(serve)[1:]
+    options[options.index("--port") + 1] = "0"
+    copy, signal_line = unit("ExecReload")
+    with subprocess.Popen([*cnllm, *options, "--json", "--simulate"], env=env, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            headers = {"authorization": f"Bearer {key.decode().strip()}"}
+
+            def status(model: str) -> int:
+                body = {**BODY, "model": model}
+                return httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=30).status_code
+
+            assert status("claude-any") == 200
+            assert status("coder") == 404
+            (etc / "providers.toml").write_text('[gateway.models]\ncoder = "zai/glm-4.7"\n')
+            subprocess.run(command(copy), check=True)
+            subprocess.run(signal_line.replace("$MAINPID", str(process.pid)).split(), check=True)
+            end = time.monotonic() + 30
+            while status("coder") != 200:
+                assert time.monotonic() < end
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_what_the_page_on_the_proxy_of_another_library_names_exists() -> None:
+    """Each cell on the right, in both languages: commands parse, and options, variables and flags are known."""
+    reference = "".join(
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("schemas/providers.schema.json", "docs/reference/commands.md", "docs/reference/settings.md")
+    )
+    cells: dict[str, list[list[str]]] = {}
+    for page, head in (("how-to", "## From LiteLLM's proxy"), ("zh/how-to", "## 从 LiteLLM 的代理迁移")):
+        text = (ROOT / "docs" / page / "deployment.md").read_text(encoding="utf-8").partition(head)[2]
+        lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
+        cells[page] = [re.findall(r"`([^`]+)`", line) for line in lines]
+    assert [sorted(row) for row in cells["how-to"]] == [sorted(row) for row in cells["zh/how-to"]]
+    assert len(cells["how-to"]) >= 20
+    from cnllm.cli.app import root
+
+    for code in itertools.chain(*cells["how-to"]):
+        if code.startswith("cnllm serve "):
+            command: Any = root
+            words = shlex.split(code)[1:]
+            while words and not words[0].startswith("-") and hasattr(command, "resolve_command"):
+                context = click.Context(command, info_name="cnllm")
+                _, command, words = command.resolve_command(context, words)
+            command.make_context("cnllm", words, help_option_names=["-h", "--help"])
+        elif code.startswith(("--", "CNLLM_")):
+            assert code in reference, code
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make files of others")
+def test_a_key_that_root_adds_is_in_a_file_of_the_service(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    os.chown(data, 65534, 65534)
+    env = {**os.environ, "CNLLM_DATA_DIR": str(data), "CNLLM_CONFIG_DIR": str(tmp_path / "config")}
+    command = [sys.executable, "-m", "cnllm", "serve", "keys", "add", "ada", "--rpm", "5"]
+    subprocess.run(command, env=env, capture_output=True, check=True)
+    found = {path.name: (path.stat().st_uid, path.stat().st_mode & 0o777) for path in data.iterdir()}
+    assert found["gateway-keys.db"] == (65534, 0o600)
+    assert {owner for owner, _ in found.values()} == {65534}
 
 
 @contextlib.contextmanager
