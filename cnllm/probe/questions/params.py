@@ -326,9 +326,11 @@ def _is_same(context: ProbeContext, values: _Range, ask: Callable[[float], Ask])
     if not inside.passed or known.get(flag) is False or f"{flag}.fixed" in known:
         return False
     highest, bound = known.get(f"{flag}.max"), known.get(f"{flag}.below")
-    if highest is None and bound is None:
+    if highest is not None:
+        bound = round(highest + values.step, 6)
+    if bound is None:
         return True
-    beyond = yield ask(bound if highest is None else round(highest + values.step, 6))
+    beyond = yield ask(bound)
     return beyond.refused
 
 
