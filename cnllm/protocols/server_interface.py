@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["ModelCard", "ServerApi", "query_number"]
+__all__ = ["ModelCard", "ServerApi", "query_number", "write_model", "write_models"]
 
 _DIGITS = 9  # of a number of which the rest makes no difference
 
@@ -61,3 +61,13 @@ def query_number(query: Mapping[str, str], name: str, default: int) -> int:
     """Return a number of a query; the default where it is missing or no number."""
     text = query.get(name, "")
     return int(text[:_DIGITS]) if text.isdecimal() else default
+
+
+def write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return a list of models, as two of the protocols have it."""
+    return {"object": "list", "data": [write_model(card) for card in cards]}
+
+
+def write_model(card: ModelCard) -> dict[str, Any]:
+    """Return a model."""
+    return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from cnllm.protocols.server_interface import ServerApi, write_model, write_models
 
-from cnllm.protocols.server_interface import ModelCard, ServerApi
-
-__all__ = ["API", "write_model", "write_models"]
-
-
-def write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return a list of models."""
-    return {"object": "list", "data": [write_model(card) for card in cards]}
-
-
-def write_model(card: ModelCard) -> dict[str, Any]:
-    """Return a model."""
-    return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}
+__all__ = ["API"]
 
 
 API = ServerApi(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.protocols.chat.server_api import write_model, write_models
-from cnllm.protocols.server_interface import ServerApi
+from cnllm.protocols.server_interface import ServerApi, write_model, write_models
 from cnllm.types import Reasoning
 
 __all__ = ["API"]
