@@ -58,8 +58,8 @@ class ModelSource(Struct, frozen=True, kw_only=True):
 
     `notes` are the assumptions of the registry, `distrusts` returns the place in a file that keeps the key of a
     variable from an origin, `flags_for` the flags of a mode; `where` and `layer` name the place of a flag in a mode,
-    `explain` all of them. `family` returns the family of a model's weights, `sites` the vendor's other sites, `over`
-    the model over another wire.
+    `explain` all of them. `family` returns the family of a model's weights, `sites` the vendor's other sites,
+    `nearest` the listed model with a similar id, `over` the model over another wire.
     """
 
     flags_for: Callable[[frozenset[str]], Flags]
@@ -70,6 +70,7 @@ class ModelSource(Struct, frozen=True, kw_only=True):
     layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: ""
     family: Callable[[str], str | None] = lambda id: None
     sites: Callable[[], Sequence[str]] = lambda: ()
+    nearest: Callable[[], str | None] = lambda: None
     over: Callable[[str], Model] | None = None
     data_version: DataVersion | None = None
 
@@ -109,6 +110,11 @@ class Model:
     def other_sites(self) -> tuple[str, ...]:
         """Return the providers that are other sites of the same vendor, which refuse a key of this one."""
         return tuple(self._source.sites())
+
+    @property
+    def nearest_name(self) -> str | None:
+        """Return the listed model of the provider with the most similar id, where the registry does not list this."""
+        return self._source.nearest()
 
     @property
     def data_version(self) -> str:

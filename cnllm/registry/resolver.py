@@ -20,6 +20,9 @@ from cnllm.types import Note
 
 __all__ = ["Resolver", "registry_spelling"]
 
+_SIMILAR = 0.6
+_LONGEST_ID = 100  # characters that are compared
+
 
 Resolve = Callable[[str, str | None, str | None], Model]
 """Returns the model of a name over a protocol and at an address."""
@@ -107,7 +110,14 @@ class Resolver:
             flags=flags,
             source=ModelSource(
                 notes=lambda: self._resolution_notes(
-                    alias, provider, id, flags, layers, is_listed=is_listed, is_catalogued=is_catalogued
+                    alias,
+                    provider,
+                    id,
+                    flags,
+                    layers,
+                    is_listed=is_listed,
+                    is_catalogued=is_catalogued,
+                    is_moved=bool(overrides),
                 ),
                 distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
                 flags_for=flags_for,
@@ -117,6 +127,7 @@ class Resolver:
                     provenance.facts(layers, table, when, self.layers.traces(shared), f"{provider}/{id}")
                 ),
                 family=self.layers.family,
+                nearest=lambda: None if is_listed or overrides else self._nearest(provider, id),
                 sites=lambda: [site for site in self.sites(provider) if site != provider],
                 data_version=self.data_version,
                 # where the caller chose the wire, there is no other
@@ -318,6 +329,15 @@ class Resolver:
             for name, site in members.items()
         }
 
+    def _nearest(self, provider: str, id: str) -> str | None:
+        """Return the model of a provider with the most similar id; None where none is similar."""
+        from difflib import get_close_matches
+
+        own = [name for name in self.layers.names("models") if _split(name)[0] == provider]
+        names = {_split(name)[1].casefold(): name for name in own}
+        close = get_close_matches(id[:_LONGEST_ID].casefold(), names, n=1, cutoff=_SIMILAR)
+        return names[close[0]] if close else None
+
     def _resolution_notes(
         self,
         alias: str | None,
@@ -328,17 +348,20 @@ class Resolver:
         *,
         is_listed: bool,
         is_catalogued: bool,
+        is_moved: bool,
     ) -> Iterator[Note]:
         """Yield notes on assumptions about a model."""
         if alias is not None:
             place = self.layers.place(["family_aliases", alias])
             yield Note("family-alias", f"family_aliases.{alias}", alias, f"{provider}/{id}", place)
         if not is_listed:
+            near = None if is_moved else self._nearest(provider, id)
+            meaning = f"; did you mean {near}?" if near else ""
             yield Note(
                 "unknown-model",
                 "models",
                 f"{provider}/{id}",
-                "only the provider's flags apply; whether it reasons is unknown",
+                f"only the provider's flags apply; whether it reasons is unknown{meaning}",
                 provenance.setting_line([la for la in layers if la.path], ["protocol"]),
             )
         elif is_catalogued:

@@ -56,7 +56,7 @@ class _Endpoints:
         is_step = self.registry is not None and not _is_call(plan.model, method, path)
         if is_step and (response := self._respond_to_step(plan, method, path)) is not None:
             return response
-        unlisted = self.strict and is_unlisted(self.registry, plan.model)
+        unlisted = (self.strict or self.registry is not None) and is_unlisted(self.registry, plan.model)
         return respond(
             plan.model,
             plan.headers,

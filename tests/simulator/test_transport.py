@@ -4,8 +4,10 @@ import asyncio
 import json
 import time
 
+import pytest
 from cases import each
 
+from cnllm import Client, EndpointError
 from cnllm.simulator import AsyncSimTransport, SimTransport
 
 from .support import KEY, REGISTRY, Plan, ask
@@ -54,3 +56,21 @@ def test_the_same_awaited() -> None:
     status, headers, pieces = SimTransport(REGISTRY).send(plan(stream=True))
     assert asyncio.run(received(0.0)) == (status, headers, list(pieces))
     assert asyncio.run(received(0.001))[2][-1] == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("zai/glm-4.77", "zai/glm-4.7"), ("deepseek/deepsek-flash", "deepseek/deepseek-flash")],
+)
+def test_a_client_refuses_an_id_that_no_list_has_and_names_a_similar_one(name: str, near: str) -> None:
+    with Client(simulate=True) as client, pytest.raises(EndpointError) as caught:
+        client.call(name, "hi")
+    assert caught.value.status == 404
+    assert f"did you mean {near}?" in str(caught.value.hint)
+    assert f"did you mean {near}?" in client.plan(name, "hi").notes[0].did
+
+
+def test_an_endpoint_without_a_list_takes_any_id() -> None:
+    with Client(simulate=True) as client:
+        model = client.registry.resolve("openai-compatible/any", base_url="http://127.0.0.1:9/v1")
+        assert client.call(model, "hi").text

@@ -175,7 +175,10 @@ def build_error(
     kind, retryable = _kind(flags.errors or [], number, fault)
     if kind == "other" and collected.fault is None:
         retryable = True
-    message, hint = fault.message or _default_message(number), _hint(kind, collected, facts)
+    message = fault.message or _default_message(number)
+    hint = _hint(kind, collected, facts)
+    if hint is None and (number == 404 or collected.model.id in message) and (near := collected.model.nearest_name):
+        hint = f"{collected.model.name} is in no list of its provider; did you mean {near}?"
     if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
         message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
         hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", collected.model.protocol), False
