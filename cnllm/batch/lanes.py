@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,7 @@ from cnllm.types.policy import Retry
 if TYPE_CHECKING:
     from cnllm.client.call_record import CallRecorder
 
-__all__ = ["idempotency_header", "open_lanes", "read_limits"]
+__all__ = ["HeaderLimits", "idempotency_header", "open_client", "open_lanes", "read_limits"]
 
 _ONCE = Retry(attempts=1)
 _IN_LOOPS = Retry(attempts=8)  # a tool loop that was refused in the middle would be paid twice
@@ -44,36 +45,46 @@ def open_lanes(
                 requests=settings.rpm or rates.requests,
                 tokens=settings.tpm or rates.tokens,
             )
-            transport = settings.transport
-            if (key_of_nodes := getattr(transport, "key_of_nodes", None)) is not None:
+            if (key_of_nodes := getattr(settings.transport, "key_of_nodes", None)) is not None:
                 key = key_of_nodes(resolved, key)  # other processes send, and have the key
-            if not settings.simulate:
-                transport = wrap_transport(
-                    default_async_transport() if transport is None else transport,
-                    observe=None if rates.fields is None else _observer(controller, rates.fields),
-                    add_header=idempotency_header(resolved, salt),
-                )
-            client = AsyncClient(
-                registry,
-                transport,
-                simulate=settings.simulate,
-                api_key=key,
-                retry=_ONCE if settings.max_steps is None else _IN_LOOPS,
-                log_calls=False if recorder is None else recorder,
+            client = open_client(
+                settings, registry, resolved, key, salt, partial(_observe, controller), log_calls=recorder or False
             )
             name = resolved.name if len(settings.api_keys) < 2 else f"{resolved.name}, key {number}"
             lanes.append(Lane(name, resolved, client, controller))
     return lanes
 
 
-def _observer(controller: Controller, names: RateHeaders) -> Callable[[Mapping[str, str]], None]:
-    """Return a function that passes what headers tell on to a controller."""
+def open_client(
+    settings: BatchSettings,
+    registry: Registry,
+    model: Model,
+    key: str | None,
+    salt: str,
+    tell: Callable[[HeaderLimits], None],
+    *,
+    log_calls: CallRecorder | bool | None = None,
+) -> AsyncClient:
+    """Return the client of a model and a key. `tell` gets the limits that headers of responses name."""
+    transport, fields = settings.transport, (model.flags.rates or Rates()).fields
+    if not settings.simulate:
+        transport = wrap_transport(
+            default_async_transport() if transport is None else transport,
+            observe=None if fields is None else lambda headers: tell(read_limits(headers, fields)),
+            add_header=idempotency_header(model, salt),
+        )
+    return AsyncClient(
+        registry,
+        transport,
+        simulate=settings.simulate,
+        api_key=key,
+        retry=_ONCE if settings.max_steps is None else _IN_LOOPS,
+        log_calls=log_calls,
+    )
 
-    def observe(headers: Mapping[str, str]) -> None:
-        limits = read_limits(headers, names)
-        controller.observe(time.monotonic(), requests=limits.requests, tokens=limits.tokens, pause=limits.pause)
 
-    return observe
+def _observe(controller: Controller, limits: HeaderLimits) -> None:
+    controller.observe(time.monotonic(), **limits._asdict())
 
 
 def idempotency_header(model: Model, salt: str) -> Callable[[Plan], tuple[str, str]] | None:

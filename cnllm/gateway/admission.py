@@ -64,29 +64,18 @@ class Admitted(Struct):
 
 
 class Admission:
-    """The keys of clients: those that are given at the start, and those of a book, which have limits.
+    """The limits of the keys that a book has.
 
     With `simulate` nothing costs anything, whatever its price.
     """
 
-    def __init__(
-        self, access: Access, book: KeyBook | None, *, lease: float = LEASE_SECONDS, simulate: bool = False
-    ) -> None:
+    def __init__(self, book: KeyBook | None, *, lease: float = LEASE_SECONDS, simulate: bool = False) -> None:
         self.simulate = simulate
         self._warned: dict[tuple[str, str, str], tuple[int, int]] = {}  # soft budgets that the log has
         self.guesses = Guesses(*_GUESSES)
-        self._access = access
         self._book = book
         self._lease = lease
         self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Limiter] = weakref.WeakKeyDictionary()
-
-    def with_access(self, access: Access) -> Admission:
-        """Return the same with other keys that are given; the limits of running requests are shared."""
-        new = Admission(access, self._book, lease=self._lease, simulate=self.simulate)
-        new._warned = self._warned
-        new._limiters = self._limiters
-        new.guesses = self.guesses
-        return new
 
     @property
     def limiter(self) -> Limiter:
@@ -98,12 +87,14 @@ class Admission:
             limiter = self._limiters[loop] = Limiter(AsyncKeyBook(self._book), lease=self._lease)
         return limiter
 
-    async def caller(self, headers: Mapping[str, str], query: str, protocol: str, address: str) -> Caller | None:
-        """Return who sends a request from an address; None without a valid key.
+    async def caller(
+        self, access: Access, headers: Mapping[str, str], query: str, protocol: str, address: str
+    ) -> Caller | None:
+        """Return who sends a request from an address; None without a valid key. `access` has the keys that are given.
 
         Raises `RequestFailed` where nobody knows, and for an address that has sent too many wrong keys.
         """
-        if self._access.is_open:
+        if access.is_open:
             return Caller(OPEN)
         keys = sent_keys(headers, query)
         if not keys:
@@ -113,7 +104,7 @@ class Admission:
             identity = digest(key)
             if wait and not self.guesses.is_proven(address, identity):
                 continue
-            caller = await self._caller_of(key, identity, protocol)
+            caller = await self._caller_of(access, key, identity, protocol)
             if caller is not None:
                 self.guesses.prove(address, identity)
                 return caller
@@ -122,11 +113,11 @@ class Admission:
         self.guesses.add(address)
         return None
 
-    async def _caller_of(self, key: str, identity: str, protocol: str) -> Caller | None:
+    async def _caller_of(self, access: Access, key: str, identity: str, protocol: str) -> Caller | None:
         """Return who has a key; None for nobody. Raises `RequestFailed` where nobody knows."""
-        if identity in self._access.identities:
+        if identity in access.identities:
             return Caller(identity)
-        is_in_file = identity in self._access.limited
+        is_in_file = identity in access.limited
         if self._book is None or not (is_in_file or KEY.fullmatch(key)):
             return None
         try:

@@ -142,7 +142,7 @@ class Gateway:
         self._service = Service(
             names=self._names(self.registry),
             access=access,
-            admission=Admission(access, given.key_book, simulate=simulate),
+            admission=Admission(given.key_book, simulate=simulate),
             state=State(store, given.token_keys),
             log=given.access_log or AccessLog(),
             monitor=Monitor(self._operator(access), self._metrics, given.recent, given.spans),
@@ -186,12 +186,9 @@ class Gateway:
         service, names = self._service, self._names(registry)
         access = service.access if keys is None else self._access(keys, limited_keys)
         monitor = replace(service.monitor, operator=self._operator(access))
-        admission = service.admission.with_access(access)
         client = self._client_of(registry)
         self.registry = registry
-        self._service = replace(
-            service, names=names, access=access, admission=admission, monitor=monitor, client=client
-        )
+        self._service = replace(service, names=names, access=access, monitor=monitor, client=client)
 
     def suspend(self, models: Iterable[str]) -> None:
         """Answer 503 for these providers ("provider") and models ("provider/id") until `use` brings a registry."""

@@ -185,7 +185,9 @@ class HttpRequest:
             if not service.access.allows_operator_origin(self._headers):
                 raise RequestFailed(Failure(403, _OTHER_ORIGIN, "origin"))
             return  # `operator_page` checks the operator's key or cookie
-        caller = await service.admission.caller(self._headers, self._query, self._protocol, self._client)
+        caller = await service.admission.caller(
+            service.access, self._headers, self._query, self._protocol, self._client
+        )
         if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")

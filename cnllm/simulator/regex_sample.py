@@ -6,7 +6,7 @@ import random
 import re
 import string
 
-__all__ = ["sample_match", "sample_with_size"]
+__all__ = ["sample_match"]
 
 _CLASSES = {"d": string.digits, "w": string.ascii_letters + string.digits + "_", "s": " "}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -20,17 +20,13 @@ class _UnsupportedPattern(Exception):
     """A construct that this generator does not support."""
 
 
-def sample_match(pattern: str, seed: str, *, full_match: bool = True) -> str | None:
+def sample_match(pattern: str, seed: str, *, full_match: bool = True) -> tuple[str | None, int]:
     """Return a match of the pattern (of the whole string, or as a search finds it), or None if it is too hard.
 
-    Supports literals, classes, groups, alternatives and counts. It checks the string before it returns it, so that
-    lookaheads and the like give None and never a wrong string.
+    The second value is how many pieces of the pattern were generated. Supports literals, classes, groups, alternatives
+    and counts. It checks the string before it returns it, so that lookaheads and the like give None and never a wrong
+    string.
     """
-    return sample_with_size(pattern, seed, full_match=full_match)[0]
-
-
-def sample_with_size(pattern: str, seed: str, *, full_match: bool = True) -> tuple[str | None, int]:
-    """Return the result of `sample_match`, and how many pieces of the pattern were generated."""
     from cnllm.schemas.patterns import compile_pattern
 
     steps = 1

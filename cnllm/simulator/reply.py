@@ -177,7 +177,7 @@ def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> 
 def _call_id(flags: Flags, seed: str, number: int) -> str:
     default = f"call_{number}_{hashlib.sha256(f'{seed}{number}'.encode()).hexdigest()[:20]}"
     pattern = flags.tools.call_id_pattern if flags.tools is not None else None
-    return default if pattern is None else sample_match(pattern, f"{seed}{number}") or default
+    return default if pattern is None else sample_match(pattern, f"{seed}{number}")[0] or default
 
 
 def _schema(request: ParsedRequest) -> Any:

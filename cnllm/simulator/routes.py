@@ -48,7 +48,7 @@ def route(
         model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
         if model is None and (step := batch_step(catalog, method, target)) is not None:
             request = BatchRequest(target, headers, content, f"http://{headers.get('host', 'localhost')}/{provider}")
-            return answer_step(registry, catalog.batches, step, request, strict=catalog.strict)
+            return answer_step(catalog.batches, step, request)
     except _BadModelId as bad_id:
         return reject(Violation("model", str(bad_id), param="model"), protocol=wire)
     except UnknownModel as missing:

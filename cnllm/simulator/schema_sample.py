@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cnllm.simulator.regex_sample import sample_with_size
+from cnllm.simulator.regex_sample import sample_match
 
 __all__ = ["sample_value"]
 
@@ -227,7 +227,7 @@ def _string(schema: dict[str, Any], root: _Root, words: str, nth: int) -> str:
     text = f"{words} {nth + 1}" if nth else words
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        match, steps = sample_with_size(pattern, f"{words}{nth}", full_match=False)
+        match, steps = sample_match(pattern, f"{words}{nth}", full_match=False)
         root.budget -= steps // 4
         text = match or text
     text = text.ljust(min(_MAX_LENGTH, _count(schema, "minLength", 0)), "x")

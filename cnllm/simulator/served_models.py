@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cnllm.simulator.batch import BatchStep, BatchStore
 from cnllm.simulator.respond import ModelLookup
@@ -35,9 +35,9 @@ class ServedModels(Struct, frozen=True):
     """
 
     registry: ModelLookup
+    batches: BatchStore
     strict: bool = False
     hidden_names: HiddenNames | None = None
-    batches: BatchStore = field(default_factory=BatchStore)
     unfaithful: UnfaithfulHost | None = None
 
 
@@ -46,4 +46,4 @@ def batch_step(catalog: ServedModels, method: str, target: str) -> BatchStep | N
     provider, slash, path = target.partition("?")[0][1:].partition("/")
     if not slash or catalog.hidden_names is not None:
         return None
-    return catalog.batches.find_step(catalog.registry, provider, method, f"/{path}")
+    return catalog.batches.find_step(provider, method, f"/{path}")

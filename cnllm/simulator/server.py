@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from cnllm.simulator.batch import BatchStore
 from cnllm.simulator.faults import HEADER, InjectedFault, read_fault
 from cnllm.simulator.respond import NDJSON, ModelLookup, SimulatedResponse, reject
 from cnllm.simulator.routes import route
@@ -73,7 +74,8 @@ class Server:
         hidden_names = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
         faults = read_host_faults(unfaithful)
         host_with_faults = UnfaithfulHost(faults) if faults != HostFaults() else None
-        self.catalog = ServedModels(registry, strict, hidden_names, unfaithful=host_with_faults)
+        batches = BatchStore(registry, strict=strict)
+        self.catalog = ServedModels(registry, batches, strict, hidden_names, host_with_faults)
         self.slow = faults.slow
         self.host = host
         self.port = port

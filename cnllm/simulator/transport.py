@@ -40,10 +40,22 @@ class OutgoingRequest(Protocol):
 
 
 class _Endpoints:
-    """The endpoints behind a transport, and their batches."""
+    """The endpoints behind a transport, and their batches. `pace` is the seconds between the pieces of a stream.
 
-    def __init__(self, registry: ModelLookup | None, *, strict: bool, change: Change | None) -> None:
+    If `strict`, they refuse everything that the flags deny, even if real endpoints are not known to refuse it. `change`
+    makes another reply of each, such as that of a host with faults (`cnllm.simulator.unfaithful`).
+    """
+
+    def __init__(
+        self,
+        registry: ModelLookup | None = None,
+        pace: float = 0.0,
+        *,
+        strict: bool = False,
+        change: Change | None = None,
+    ) -> None:
         self.registry = registry
+        self.pace = pace
         self.strict = strict
         self._change = change
         self._batches: BatchStore | None = None
@@ -74,16 +86,16 @@ class _Endpoints:
         registry = self.registry
         assert registry is not None
         with self._lock:
-            self._batches = self._batches or BatchStore()
+            self._batches = self._batches or BatchStore(registry, strict=self.strict)
         for start in reversed([index for index, char in enumerate(path) if char == "/"]):
-            step = self._batches.find_step(registry, plan.model.provider, method, path[start:])
+            step = self._batches.find_step(plan.model.provider, method, path[start:])
             if step is not None:
                 break
         else:
             return None
         base_url = plan.url.partition("?")[0].removesuffix(path[start:])
         request = BatchRequest(plan.url, plan.headers, plan.content, base_url)
-        return answer_step(registry, self._batches, step, request, strict=self.strict)
+        return answer_step(self._batches, step, request)
 
 
 def _is_call(model: Model, method: str, path: str) -> bool:
@@ -92,27 +104,12 @@ def _is_call(model: Model, method: str, path: str) -> bool:
     return method == "POST" and path.endswith(tuple(paths))
 
 
-class SimTransport:
-    """A transport that answers from the registry; `pace` is the seconds between the pieces of a stream.
-
-    If `strict`, it refuses everything that the flags deny, even if real endpoints are not known to refuse it. `change`
-    makes another reply of each, such as that of a host with faults (`cnllm.simulator.unfaithful`).
-    """
-
-    def __init__(
-        self,
-        registry: ModelLookup | None = None,
-        pace: float = 0.0,
-        *,
-        strict: bool = False,
-        change: Change | None = None,
-    ) -> None:
-        self.pace = pace
-        self._endpoints = _Endpoints(registry, strict=strict, change=change)
+class SimTransport(_Endpoints):
+    """A transport that answers from the registry."""
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Return status, headers, and the body in pieces."""
-        response = self._endpoints.respond(plan)
+        response = self.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -125,28 +122,17 @@ class SimTransport:
         """Do nothing: no connection is open."""
 
 
-class AsyncSimTransport:
+class AsyncSimTransport(_Endpoints):
     """The same for async code, under asyncio and trio."""
-
-    def __init__(
-        self,
-        registry: ModelLookup | None = None,
-        pace: float = 0.0,
-        *,
-        strict: bool = False,
-        change: Change | None = None,
-    ) -> None:
-        self.pace = pace
-        self._endpoints = _Endpoints(registry, strict=strict, change=change)
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Return status, headers, and the body in pieces."""
         if len(plan.content) > _LONG:
             import anyio.to_thread  # comes with httpx; only a long request needs it
 
-            response = await anyio.to_thread.run_sync(self._endpoints.respond, plan)
+            response = await anyio.to_thread.run_sync(self.respond, plan)
         else:
-            response = self._endpoints.respond(plan)
+            response = self.respond(plan)
         return response.status, response.headers, self._paced(response.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

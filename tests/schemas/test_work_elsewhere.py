@@ -161,4 +161,4 @@ def test_what_is_ordinary_is_read_as_before() -> None:
     assert [coerce(t, numbers, numbers) for t in ("7", "499")] == [7, 499]
     few = {"enum": [1, 2, "3"]}
     assert [coerce(t, few, few) for t in ("1", "3", "9")] == [1, "3", "9"]
-    assert sample_match("[]a]{3}", "s") is not None
+    assert sample_match("[]a]{3}", "s")[0] is not None

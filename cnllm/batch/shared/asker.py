@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
 from cnllm.batch.controller import Controller
-from cnllm.batch.lane import Lane, wrap_transport
-from cnllm.batch.lanes import idempotency_header, read_limits
+from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import open_client
 from cnllm.batch.outcome import fault_outcome
 from cnllm.batch.pricing import request_price
 from cnllm.batch.readers.tables import columns_content
@@ -22,12 +21,8 @@ from cnllm.config.keys import find_key
 from cnllm.errors import KeyMissing
 from cnllm.estimates.money import units_of
 from cnllm.registry.flags import Rates
-from cnllm.transports import default_async_transport
-from cnllm.types.policy import Retry
 
 __all__ = ["Asker"]
-
-_ONCE = Retry(attempts=1)
 
 
 class Asker:
@@ -52,14 +47,14 @@ class Asker:
         self._model = settings.model(self._registry)
         self._price = request_price(batch, self._model)
         self._cap = None if batch.max_cost is None else units_of(batch.max_cost)
-        self._rates = self._model.flags.rates or Rates()
+        rates = self._model.flags.rates or Rates()
         self._lane = Lane(self._model.name, self._model, self._client(), Controller())
         url = self._lane.prepare("Hello", batch.options).plan.url
         self._endpoint = EndpointLimits(
             f"{self._model.name} {url.partition('?')[0]} {settings.key_env or ''}",
             batch.concurrency,
-            batch.rpm or self._rates.requests,
-            batch.tpm or self._rates.tokens,
+            batch.rpm or rates.requests,
+            batch.tpm or rates.tokens,
         )
         self._sender = RowSender(self._lane, Sender(batch.attempts, self._price), self._hello, link)
         self.ask, self.ask_and_wait = self._sender.ask, self._sender.ask_and_wait
@@ -72,19 +67,8 @@ class Asker:
             if key is None:
                 hint = f"export {settings.key_env}=… before `ray start`, or `cnllm keys set {settings.key_env}` there"
                 raise KeyMissing(f"{settings.key_env} holds no key", env=[settings.key_env], hint=hint)
-        transport = None
-        if not batch.simulate:
-            transport = wrap_transport(
-                default_async_transport(),
-                observe=None if self._rates.fields is None else self._observe,
-                add_header=idempotency_header(self._model, settings.state or settings.run),
-            )
-        return AsyncClient(self._registry, transport, simulate=batch.simulate, api_key=key, retry=_ONCE)
-
-    def _observe(self, headers: Mapping[str, str]) -> None:
-        assert self._rates.fields is not None
-        limits = read_limits(headers, self._rates.fields)
-        self._sender.observe(limits.requests, limits.tokens, limits.pause)
+        salt = settings.state or settings.run
+        return open_client(batch, self._registry, self._model, key, salt, lambda limits: self._sender.observe(limits))
 
     def _hello(self, committed: int) -> Hello:
         settings = self._settings

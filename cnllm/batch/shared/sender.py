@@ -14,6 +14,7 @@ import msgspec
 
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
+from cnllm.batch.lanes import HeaderLimits
 from cnllm.batch.outcome import Outcome
 from cnllm.batch.sender import AttemptResult, Sender
 from cnllm.batch.shared.messages import Done, Hello, Need, Permissions, WorkerReport
@@ -136,10 +137,10 @@ class RowSender:
         """Ask rows, and return their results; this thread waits."""
         return asyncio.run_coroutine_threadsafe(self._ask(rows), self._loop).result()
 
-    def observe(self, requests: float | None, tokens: float | None, pause: float | None) -> None:
+    def observe(self, limits: HeaderLimits) -> None:
         """Keep what an endpoint tells of its limits, for the next report."""
-        if requests or tokens or pause:
-            self._observed = (requests, tokens, pause)
+        if any(limits):
+            self._observed = limits
 
     # ── rows ─────────────────────────────────────────────────────────────────
 

@@ -105,7 +105,7 @@ class Outbox:
         part, doubled = self._parts.intend(self._model, self._session.number, marks, costs, self._first_seq)
         for index in doubled:
             self._budget.settle(rows[index].cost, 0)
-            self._context.leftover.add(rows[index].number)
+            self._context.leftover.add(rows[index].mark.number)
         kept = [packed for index, packed in enumerate(rows) if index not in set(doubled)]
         if not kept:
             self.release(part)

@@ -55,6 +55,8 @@ class VendorPhase:
         _check_settings(settings)
         self._session = session
         self._batch = require_interface(lane.model, session.registry)
+        self.window = self._batch.window
+        """The hours after which the vendor gives a job up; None where they are not known."""
         model = discounted_model(lane.model)
         self.lane = Lane(lane.name, model, lane.client, lane.controller)
         self._probe: Plan = self.lane.prepare(probe, options).plan
@@ -72,11 +74,6 @@ class VendorPhase:
         self.retake = Bits()
         self.messages: list[str] = []
         self.answered = 0
-
-    @property
-    def window(self) -> float | None:
-        """Return the hours after which the vendor gives a job up; None where they are not known."""
-        return self._batch.window
 
     @property
     def stopped(self) -> tuple[str, str] | None:
@@ -112,7 +109,7 @@ class VendorPhase:
         finally:
             self._task.cancel()
             tally.requests += exchange.requests
-            self.answered = run.answered
+            self.answered = run.collector.finished
             self.messages = run.messages()
             await exchange.close()
 
@@ -152,7 +149,7 @@ class VendorRun:
     def __init__(self, context: VendorContext) -> None:
         self._context = context
         self._exchange = context.exchange
-        self._collector = ResultCollector(context)
+        self.collector = ResultCollector(context)
         self._outbox = Outbox(context)
         self._open = self._outbox.open
         self._jobs: dict[int, VendorJob] = {}  # the last that was heard of each part
@@ -166,16 +163,10 @@ class VendorRun:
         words = {job.word for job in jobs if job is not None}
         return VendorProgress(len(self._open), sum(part.size for part in self._open), served, ", ".join(sorted(words)))
 
-    @property
-    def answered(self) -> int:
-        """Return the number of rows that are finished."""
-        return self._collector.collection.finished
-
     def messages(self) -> list[str]:
         """Return what to tell at the end."""
-        collection = self._collector.collection
-        messages = [*self._outbox.messages, *_returned(collection.returned)]
-        if changed := collection.changed:
+        messages = [*self._outbox.messages, *_returned(self.collector.returned)]
+        if changed := self.collector.changed:
             messages.append(
                 f"{changed:,} answers are to requests that were submitted with other options; the next run says how"
             )
@@ -254,7 +245,7 @@ class VendorRun:
                 )
             if job.state == "cancelled":
                 self.stopped = self.stopped or ("vendor", f"job {job.id} was cancelled at the vendor")
-            await self._collector.collect(part, results, job.state)
+            await self.collector.collect(part, results, job.state)
         finally:
             results.close()
 

@@ -178,26 +178,20 @@ def read_answer(result: RowResult | None, job: Job, unsure: str) -> Answered:
 # ── into the output ──────────────────────────────────────────────────────────
 
 
-class Collection(Struct):
-    """The counts of the results: rows that are finished, and the reasons for which others came back.
-
-    `changed` counts answers to requests that would be built differently now.
-    """
-
-    finished: int = 0
-    changed: int = 0
-    returned: Counter[str] = Counter()
-
-
 class ResultCollector:
-    """Joins results with the rows of the input."""
+    """Joins results with the rows of the input.
+
+    It counts the rows that are `finished`, the reasons for which others were `returned`, and as `changed` the answers
+    to requests that would be built differently now.
+    """
 
     def __init__(self, context: VendorContext) -> None:
         self._context = context
         self._session = context.session
         self._budget = context.session.budget
         self._parts = context.session.parts
-        self.collection = Collection(returned=Counter())
+        self.finished = self.changed = 0
+        self.returned: Counter[str] = Counter()
 
     async def collect(self, part: JobPart, results: Results, state: str) -> None:
         """Write what a part brought whose job ended in a state. After each group of rows a crash does no harm.
@@ -248,7 +242,7 @@ class ResultCollector:
             if answered.cost is not False:
                 paid.append((job.prepared.plan, answered))
             if answered.outcome is None:
-                self.collection.returned[answered.reason] += 1
+                self.returned[answered.reason] += 1
                 if answered.reason == "skipped":
                     gone.append(waiting.seq)
                 else:
@@ -258,7 +252,7 @@ class ResultCollector:
                         self._context.retake.add(waiting.number)
                 continue
             attempts = waiting.attempts + 1
-            self.collection.changed += waiting.identity != job.identity
+            self.changed += waiting.identity != job.identity
             line = line_of(job.row_id, answered.outcome, attempts, waiting.identity or job.identity, job.line)
             charged = waiting.cost if cost is None else cost
             finishes.append(Finish(waiting.seq, line, answered.outcome.state, charged, attempts, waiting.earlier))
@@ -285,7 +279,7 @@ class ResultCollector:
     def _count(self, answered: Answered) -> None:
         """Count a row whose line is on the disk."""
         outcome: Any = answered.outcome
-        self.collection.finished += 1
+        self.finished += 1
         if isinstance(answered.cost, Reply):
             self._context.tally.answer(time.monotonic(), None, answered.cost)
         if outcome.error is None:

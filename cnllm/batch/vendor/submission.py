@@ -44,7 +44,6 @@ class Packed(Struct, frozen=True):
     """A row of a part: what the state keeps of it, its body, and the most that it can cost, in units."""
 
     mark: RowMark
-    number: int
     body: bytes
     cost: int | None
 
@@ -78,7 +77,7 @@ class Packer:
         """Put a row into the part."""
         row = job.row
         mark = RowMark(job.seq, job.digest, row.number, row.key, job.identity, self._setting, None, False, retake)
-        self.rows.append(Packed(mark, row.number, job.prepared.plan.content, job.reserved))
+        self.rows.append(Packed(mark, job.prepared.plan.content, job.reserved))
         self._bytes += size
 
     def take(self) -> list[Packed]:

@@ -18,7 +18,7 @@ from cnllm.simulator.batch.store import BatchStore, SimulatedJob
 from cnllm.simulator.batch.submission import RefusedStep, read_submission
 from cnllm.simulator.check_request import check_key
 from cnllm.simulator.faults import page_size
-from cnllm.simulator.respond import MARK, ModelLookup, SimulatedResponse, error_body, json_response, reject
+from cnllm.simulator.respond import MARK, SimulatedResponse, error_body, json_response, reject
 from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ class BatchRequest(Struct, frozen=True):
     base_url: str
 
 
-def answer_step(
-    registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest, *, strict: bool = False
-) -> SimulatedResponse:
+def answer_step(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
     """Return the response to a step."""
     offer = step.interfaces[0]
     if (rejection := check_key(offer.model, request.headers)) is not None:
@@ -50,10 +48,10 @@ def answer_step(
             if step.name == "upload":
                 return _upload(store, offer, request)
             if step.name == "submit":
-                return _submit(registry, store, step, request)
+                return _submit(store, step, request)
             if step.name == "list":
-                return _list(registry, store, offer, request, strict=strict)
-            return _answer_named(registry, store, step, request, strict=strict)
+                return _list(store, offer, request)
+            return _answer_named(store, step, request)
         except RefusedStep as error:
             return _refuse(offer, error)
         except (ValueError, RecursionError) as error:
@@ -75,7 +73,7 @@ def _upload(store: BatchStore, offer: Interface, request: BatchRequest) -> Simul
     return _json(describe_file(offer, file))
 
 
-def _submit(registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
+def _submit(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
     try:
         body = msgspec.json.decode(request.content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -86,20 +84,18 @@ def _submit(registry: ModelLookup, store: BatchStore, step: BatchStep, request: 
     offers = [o for o in step.interfaces if o.flags.submit is not None and contains(body, o.flags.submit.set or {})]
     offer = (offers or list(step.interfaces))[0]
     size = len(request.content)
-    job = read_submission(registry, store, offer, body, step.names.get("model"), request.headers, size)
+    job = read_submission(store, offer, body, step.names.get("model"), request.headers, size)
     response = _json(describe_job(job, store.clock(), request.base_url))  # fails for half of a character
     store.save(job)
     return response
 
 
-def _list(
-    registry: ModelLookup, store: BatchStore, offer: Interface, request: BatchRequest, *, strict: bool
-) -> SimulatedResponse:
+def _list(store: BatchStore, offer: Interface, request: BatchRequest) -> SimulatedResponse:
     flags = offer.flags.list_
     query = {name: values[-1] for name, values in parse_qs(urlsplit(request.target).query).items()}
     start = query.pop((flags.parameter if flags is not None else None) or "after", None)
     wanted = next((int(value) for name, value in query.items() if _is_size(name) and value.isdecimal()), _PAGE)
-    jobs = [finish(registry, store, job, strict=strict) for job in store.jobs(offer.model.provider)]
+    jobs = [finish(store, job) for job in store.jobs(offer.model.provider)]
     described = [describe_job(job, store.clock(), request.base_url) for job in jobs]
     return _json(describe_page(offer, described, start, max(1, page_size(request.headers) or wanted)))
 
@@ -109,9 +105,7 @@ def _is_size(name: str) -> bool:
     return name.lower().replace("_", "") in ("limit", "pagesize")
 
 
-def _answer_named(
-    registry: ModelLookup, store: BatchStore, step: BatchStep, request: BatchRequest, *, strict: bool
-) -> SimulatedResponse:
+def _answer_named(store: BatchStore, step: BatchStep, request: BatchRequest) -> SimulatedResponse:
     """Return the response to a request whose path names a job or a file."""
     offer, provider = step.interfaces[0], step.interfaces[0].model.provider
     if (id := step.names.get("file")) is not None:
@@ -127,7 +121,7 @@ def _answer_named(
         return _cancel(store, job, request)
     if step.name == "poll":
         job = store.save(replace(job, polls=job.polls + 1))
-    job = finish(registry, store, job, strict=strict)
+    job = finish(store, job)
     if step.name == "poll":
         return _json(describe_job(job, store.clock(), request.base_url))
     if job.results is None:

@@ -12,7 +12,6 @@ from cnllm.registry.flags.batch import BatchResult
 from cnllm.simulator.batch.rows import RowOutcome, answer_row
 from cnllm.simulator.batch.steps import Interface
 from cnllm.simulator.batch.store import BatchStore, SimulatedJob
-from cnllm.simulator.respond import ModelLookup
 
 __all__ = ["finish"]
 
@@ -23,7 +22,7 @@ _WORDS = {
 }
 
 
-def finish(registry: ModelLookup, store: BatchStore, job: SimulatedJob, *, strict: bool = False) -> SimulatedJob:
+def finish(store: BatchStore, job: SimulatedJob) -> SimulatedJob:
     """Return a job with its results, if it is over and has none yet."""
     phase = job.phase(store.clock())
     if job.results is not None or phase in ("pending", "failed"):
@@ -32,7 +31,9 @@ def finish(registry: ModelLookup, store: BatchStore, job: SimulatedJob, *, stric
         outcomes = [RowOutcome(row.id, unserved="cancelled") for row in job.rows]
     else:
         served = len(job.rows) - min(job.faults.expired, len(job.rows))
-        outcomes = [answer_row(registry, job.offer, row, job.headers, strict=strict) for row in job.rows[:served]]
+        outcomes = [
+            answer_row(store.registry, job.offer, row, job.headers, strict=store.strict) for row in job.rows[:served]
+        ]
         outcomes += [RowOutcome(row.id, unserved="expired") for row in job.rows[served:]]
     for index in range(min(job.faults.failed_rows, len(outcomes))):
         outcomes[index] = RowOutcome(outcomes[index].id, 500, _FAILURE)

@@ -73,9 +73,14 @@ class SimulatedJob(Struct, frozen=True):
 
 
 class BatchStore:
-    """The files and jobs of one server. `lock` is held while a request is answered."""
+    """The files and jobs of one server. `lock` is held while a request is answered.
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    `strict`: rows are refused everything that the flags deny.
+    """
+
+    def __init__(self, registry: ModelLookup, *, strict: bool = False, clock: Callable[[], float] = time.time) -> None:
+        self.registry = registry
+        self.strict = strict
         self.clock = clock
         self.lock = threading.Lock()
         self._interfaces: dict[str, tuple[Interface, ...]] = {}
@@ -83,10 +88,10 @@ class BatchStore:
         self._jobs: dict[tuple[str, str], SimulatedJob] = {}
         self._count = 0
 
-    def find_step(self, registry: ModelLookup, provider: str, method: str, path: str) -> BatchStep | None:
+    def find_step(self, provider: str, method: str, path: str) -> BatchStep | None:
         """Return the step that a request to one of a provider's paths is, or None. Providers are looked up once."""
         if provider not in self._interfaces:
-            self._interfaces[provider] = provider_interfaces(registry, provider)
+            self._interfaces[provider] = provider_interfaces(self.registry, provider)
         return find_step(self._interfaces[provider], method, path)
 
     def new_id(self, prefix: str) -> str:

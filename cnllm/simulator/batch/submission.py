@@ -28,7 +28,6 @@ class RefusedStep(Exception):
 
 
 def read_submission(
-    registry: ModelLookup,
     store: BatchStore,
     offer: Interface,
     body: dict[str, Any],
@@ -46,7 +45,7 @@ def read_submission(
             raise RefusedStep(f"{key} is missing; it may be {value}.", param=key)
     job_model = model_in_path or (_text(body, flags.model) if flags.model is not None else None)
     rows, problems = read_rows(offer, _lines(store, offer, flags, body), job_model)
-    problems += _limits(offer, size) + _unsupported(registry, offer, rows)
+    problems += _limits(offer, size) + _unsupported(store.registry, offer, rows)
     if problems and flags.rows is not None:
         where = "" if problems[0].line is None else f"{flags.rows}[{problems[0].line - 1}]: "
         raise RefusedStep(where + problems[0].message, param=problems[0].param)

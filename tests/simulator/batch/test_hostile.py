@@ -30,17 +30,17 @@ LINE = st.builds(json.dumps, ROW) | st.text(max_size=20)
 
 
 def answer(registry: Registry, store: BatchStore, method: str, path: str, content: bytes, kind: str = "") -> Any:
-    step = store.find_step(registry, "openai", method, path)
+    step = store.find_step("openai", method, path)
     assert step is not None, path
     headers = {**KEY, "content-type": kind}
-    response = answer_step(registry, store, step, BatchRequest(path, headers, content, "http://h"))
+    response = answer_step(store, step, BatchRequest(path, headers, content, "http://h"))
     assert response.status in (200, 400, 404, 413)
     return msgspec.json.decode(b"".join(response.pieces)) if method == "POST" or path == "/batches" else response
 
 
 @given(st.lists(LINE, max_size=4))
 def test_any_file_of_rows(registry: Registry, content: list[str]) -> None:
-    store = BatchStore()
+    store = BatchStore(registry)
     file = store.add_file("openai", "rows.jsonl", "\n".join(content).encode("utf-8", "surrogatepass"))
     body = json.dumps(OPENAI.job(file.id)).encode()
     job = answer(registry, store, "POST", "/batches", body)
@@ -58,21 +58,21 @@ def test_any_file_of_rows(registry: Registry, content: list[str]) -> None:
 
 @given(st.dictionaries(st.sampled_from(["input_file_id", "endpoint", "completion_window", "metadata", "x"]), JSON))
 def test_any_body_of_a_submission(registry: Registry, body: Json) -> None:
-    answer(registry, BatchStore(), "POST", "/batches", json.dumps(body).encode())
+    answer(registry, BatchStore(registry), "POST", "/batches", json.dumps(body).encode())
 
 
 @given(
     st.binary(max_size=80), st.sampled_from(["", "multipart/form-data", "multipart/form-data; boundary=b", "a; b=c"])
 )
 def test_any_form(registry: Registry, content: bytes, kind: str) -> None:
-    answer(registry, BatchStore(), "POST", "/files", content, kind)
-    answer(registry, BatchStore(), "POST", "/files", b"--b\r\n" + content + b"\r\n--b--", kind)
+    answer(registry, BatchStore(registry), "POST", "/files", content, kind)
+    answer(registry, BatchStore(registry), "POST", "/files", b"--b\r\n" + content + b"\r\n--b--", kind)
 
 
 @given(st.binary(max_size=200))
 def test_a_file_comes_back_as_it_was(registry: Registry, content: bytes) -> None:
     request = httpx.Request("POST", "http://h", data={"purpose": "batch"}, files={"file": ("é.jsonl", content)})
-    store = BatchStore()
+    store = BatchStore(registry)
     file = answer(registry, store, "POST", "/files", request.read(), request.headers["content-type"])
     assert (file["bytes"], file["filename"]) == (len(content), "é.jsonl")
     assert b"".join(answer(registry, store, "GET", f"/files/{file['id']}/content", b"").pieces) == content
