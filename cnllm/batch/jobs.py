@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from cnllm.batch.answer_cache import AnswerCache
 from cnllm.batch.identity import plan_identity
 from cnllm.batch.lane import Lane
@@ -17,36 +19,23 @@ from cnllm.errors import CannotSend
 __all__ = ["Job", "JobMaker", "RowRequest"]
 
 
-class RowRequest:
+class RowRequest(Struct, eq=False):
     """A request, and how often it was sent. `lane` is the one that prepared it, `failures` counts what a retry counts.
 
     `prepared` is the call, until it is sent. `reserved` is the most that the request can cost, in units; None is
     unknown; `added` is the input that was taken for it to be added by the endpoint, -1 before it is estimated.
     """
 
-    __slots__ = (
-        "added",
-        "attempts",
-        "failures",
-        "identity",
-        "lane",
-        "messages",
-        "options",
-        "prepared",
-        "reserved",
-        "tokens",
-    )
-
-    def __init__(self) -> None:
-        self.messages: Any = None
-        self.options: dict[str, Any] = {}
-        self.lane: Lane | None = None
-        self.prepared: Any = None
-        self.identity: bytes | None = None
-        self.added: int | None = -1
-        self.reserved: int | None = None
-        self.tokens = 0.0
-        self.attempts = self.failures = 0
+    messages: Any = None
+    options: dict[str, Any] = {}
+    lane: Lane | None = None
+    prepared: Any = None
+    identity: bytes | None = None
+    added: int | None = -1
+    reserved: int | None = None
+    tokens: float = 0.0
+    attempts: int = 0
+    failures: int = 0
 
     def prepare(self, lane: Lane, messages: Any, options: dict[str, Any]) -> str | None:
         """Build the request, and return what is wrong with it; None where nothing is.
@@ -72,75 +61,64 @@ class RowRequest:
         self.tokens = price.tokens_of(self.prepared.plan)
 
 
-class Job(RowRequest):
+class Job(RowRequest, kw_only=True, eq=False):
     """The request of a row. `digest` is that of its id, `record` the row of an earlier run.
 
     `outcome` is that of a row that is not sent, `line` the place of one without an id. `asked`: this run marked it
     before. `charged` counts units, for attempts that were not the last.
     """
 
-    __slots__ = ("asked", "charged", "digest", "line", "outcome", "record", "row", "row_id", "seq")
-
-    def __init__(self, row: InputRow, row_id: Id | None, digest: bytes, seq: int) -> None:
-        super().__init__()
-        self.row = row
-        self.row_id = row_id
-        self.digest = digest
-        self.seq = seq
-        self.record: Record | None = None
-        self.outcome: Outcome | None = None
-        self.line: int | None = None
-        self.asked = False
-        self.charged = 0
+    row: InputRow
+    row_id: Id | None
+    digest: bytes
+    seq: int
+    record: Record | None = None
+    outcome: Outcome | None = None
+    line: int | None = None
+    asked: bool = False
+    charged: int = 0
 
 
 _MOST_MODELS = 20
 
 
-class JobMaker:
+class JobMaker(Struct, eq=False):
     """Makes the jobs of a run. `doubled` names the first line of ids that stand twice, by the later line.
 
     `row_models` are the first models that rows name. A batch asks its own.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        lane: Lane,
-        options: Mapping[str, Any],
-        price: RequestPrice,
-        cache: AnswerCache | None,
-    ) -> None:
-        self._reader = reader
-        self._lane = lane
-        self._options = dict(options)
-        self._price = price
-        self._cache = cache
-        self.doubled: Mapping[int, str] = {}
-        self.row_models: set[str] = set()
+    reader: Reader
+    lane: Lane
+    options: Mapping[str, Any]
+    price: RequestPrice
+    cache: AnswerCache | None
+    doubled: Mapping[int, str] = {}
+    row_models: set[str] = set()
 
     def make(self, row: InputRow, seq: int) -> Job:
         """Return the job of a row. One that is not sent has its outcome. Raises as `RowRequest.prepare` does."""
         try:
-            content = self._reader.content(row)
+            content = self.reader.content(row)
         except RowFault as fault:
-            return _fault(Job(row, None, line_digest(row.number), seq), str(fault))
+            job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
+            return _fault(job, str(fault))
         if content.model is not None and len(self.row_models) < _MOST_MODELS:
             self.row_models.add(content.model)
         row_id = row.number if content.id is None else content.id
         first = self.doubled.get(row.number)
         if first is not None:
-            job = Job(row, None, line_digest(row.number), seq)
+            job = Job(row=row, row_id=None, digest=line_digest(row.number), seq=seq)
             return _fault(job, f"the id {row_id!r} is that of {first}")
-        job = Job(row, row_id, id_digest(row_id), seq)
-        fault_text = job.prepare(self._lane, content.messages, {**self._options, **content.options})
+        job = Job(row=row, row_id=row_id, digest=id_digest(row_id), seq=seq)
+        fault_text = job.prepare(self.lane, content.messages, {**self.options, **content.options})
         if fault_text is not None:
             return _fault(job, fault_text)
         assert job.identity is not None
-        if self._cache is not None and (reply := self._cache.find(job.identity)) is not None:
+        if self.cache is not None and (reply := self.cache.find(job.identity)) is not None:
             job.outcome, job.prepared = Outcome(DONE, None, None, reply), None
         else:
-            job.estimate(self._price)
+            job.estimate(self.price)
         return job
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.controller import Controller
@@ -17,15 +18,14 @@ from cnllm.types import Reply
 __all__ = ["Lane", "wrap_transport"]
 
 
-class Lane:
+class Lane(Struct, eq=False):
     """A way to the model. `closed` is why it is no longer used; None while it is."""
 
-    def __init__(self, name: str, model: Model, client: AsyncClient, controller: Controller) -> None:
-        self.name = name
-        self.model = model
-        self.client = client
-        self.controller = controller
-        self.closed: str | None = None
+    name: str
+    model: Model
+    client: AsyncClient
+    controller: Controller
+    closed: str | None = None
 
     def is_burst(self, code: str | None) -> bool:
         """Whether the code of a refusal says that requests became more too quickly."""
@@ -56,28 +56,22 @@ def wrap_transport(
     return transport if observe is None and add_header is None else _Wrapped(transport, observe, add_header)
 
 
-class _Wrapped:
-    def __init__(
-        self,
-        transport: Transport,
-        observe: Callable[[Mapping[str, str]], None] | None,
-        add_header: Callable[[Plan], tuple[str, str]] | None,
-    ) -> None:
-        self._transport = transport
-        self._observe = observe
-        self._add_header = add_header
+class _Wrapped(Struct, frozen=True):
+    transport: Transport
+    observe: Callable[[Mapping[str, str]], None] | None
+    add_header: Callable[[Plan], tuple[str, str]] | None
 
     async def send(self, plan: Plan) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        if self._add_header is not None:
-            name, value = self._add_header(plan)
+        if self.add_header is not None:
+            name, value = self.add_header(plan)
             plan = replace(plan, headers={**plan.headers, name: value})
-        status, headers, body = await self._transport.send(plan)
-        if self._observe is not None:
-            self._observe(headers)
+        status, headers, body = await self.transport.send(plan)
+        if self.observe is not None:
+            self.observe(headers)
         return status, headers, body
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if hasattr(self._transport, "aclose"):
-            await self._transport.aclose()
+        if hasattr(self.transport, "aclose"):
+            await self.transport.aclose()

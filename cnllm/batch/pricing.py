@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.settings import BatchSettings
@@ -20,7 +21,7 @@ _TYPICAL_OUTPUT = 512
 _OPTION = 64  # bytes in which a limit of output tokens stands in a request
 
 
-class RequestPrice:
+class RequestPrice(Struct):
     """The prices of a run. `currency` is None where no price is known.
 
     `assumed` is the price of a model without one. `reserved` is the price of a reservation where a part of the model's
@@ -30,36 +31,26 @@ class RequestPrice:
     answered. It replaces the much larger assumption that a request otherwise needs; a run under a cap `learns` it.
     """
 
-    def __init__(
-        self,
-        currency: str | None,
-        assumed: Price | None,
-        steps: int = 1,
-        assumed_output: int | None = None,
-        reserved: Price | None = None,
-        *,
-        learns: bool = False,
-    ) -> None:
-        self.currency = currency
-        self.added: int | None = None
-        self.learns = learns
-        self._reserved = reserved
-        self._assumed = assumed
-        self._steps = steps
-        self._assumed_output = assumed_output
+    currency: str | None
+    assumed: Price | None
+    steps: int = 1
+    assumed_output: int | None = None
+    reserved: Price | None = None
+    learns: bool = False
+    added: int | None = None
 
     def cost_of(self, plan: Plan) -> int | None:
         """Return the most that a request can cost, in units; None where that is unknown."""
         if self.currency is None:
             return None
-        if self._assumed is not None:
-            plan = assume_price(plan, self._assumed)
-        if self._assumed_output is not None and output_bound(plan) is None:
-            plan = replace(plan, max_output=self._assumed_output)
+        if self.assumed is not None:
+            plan = assume_price(plan, self.assumed)
+        if self.assumed_output is not None and output_bound(plan) is None:
+            plan = replace(plan, max_output=self.assumed_output)
         cost = worst_case(plan, self.added).cost
-        if cost is None and self._reserved is not None:
-            cost = worst_case(assume_price(plan, self._reserved), self.added).cost
-        return None if cost is None else cost * self._steps
+        if cost is None and self.reserved is not None:
+            cost = worst_case(assume_price(plan, self.reserved), self.added).cost
+        return None if cost is None else cost * self.steps
 
     def output_with_room(self, plan: Plan, room: int) -> int:
         """Return the most tokens of output with which a request costs no more than `room`; 0 where none fits."""
@@ -82,12 +73,12 @@ class RequestPrice:
     def paid(self, reply: Reply) -> int | None:
         """Return what a reply cost, in units; None where that is unknown."""
         has_bill = reply.cost is not None and reply.cost.currency == self.currency  # of the endpoint itself
-        cost = reply.cost if self._assumed is None or has_bill else cost_of(reply.usage, self._assumed)
+        cost = reply.cost if self.assumed is None or has_bill else cost_of(reply.usage, self.assumed)
         return reply_cost(cost, self.currency)
 
     def price_of(self, plan: Plan) -> Price | None:
         """Return the price of a request's tokens."""
-        return plan.flags.price if self._assumed is None else self._assumed
+        return plan.flags.price if self.assumed is None else self.assumed
 
     def tokens_of(self, plan: Plan) -> float:
         """Return about how many tokens a request counts for, its reply included."""

@@ -51,22 +51,19 @@ class Permit(Protocol):
         """Take in that the request ended in the middle: it was cancelled, or an error of ours ended the run."""
 
 
-class LanePermit:
+class LanePermit(Struct, frozen=True):
     """The permit of a request, from the bounds of a lane."""
 
-    __slots__ = ("_controller", "_ticket")
-
-    def __init__(self, controller: Controller, ticket: Ticket) -> None:
-        self._controller = controller
-        self._ticket = ticket
+    controller: Controller
+    ticket: Ticket
 
     def end(self, attempt: AttemptResult) -> None:
         """Take in what became of the request."""
-        self._controller.end(time.monotonic(), self._ticket, attempt.kind, attempt.tokens, attempt.retry_after)
+        self.controller.end(time.monotonic(), self.ticket, attempt.kind, attempt.tokens, attempt.retry_after)
 
     def drop(self) -> None:
         """Take in that the request ended in the middle."""
-        self._controller.end(time.monotonic(), self._ticket, "failed")
+        self.controller.end(time.monotonic(), self.ticket, "failed")
 
 
 class Sender:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.gateway.store import Ambiguous, TurnRecord, decode_turn, encode_turn
@@ -43,24 +42,9 @@ class TokenKeys(Protocol):
         """Return the payload of a token; None for one that this keyring and identity did not seal."""
 
 
-class _Payload(Struct, frozen=True):
-    """The content of a token: what the client may lose, and the digest of the text that it sends back itself."""
-
-    turn: TurnRecord
-    digest: bytes | None = None
-
-
 def _encode(turn: TurnRecord, digest: bytes | None) -> bytes:
-    """Return the content of a token as bytes."""
+    """Return the content of a token: what the client may lose, and the digest of the text that it sends back itself."""
     return (digest or b"").ljust(_DIGEST_BYTES, b"\0") + encode_turn(turn)
-
-
-def _decode(content: bytes) -> _Payload:
-    """Return the content of a token. Raises `ValueError` for bytes of another form."""
-    digest, turn = content[:_DIGEST_BYTES], decode_turn(content[_DIGEST_BYTES:])
-    if turn is None:
-        raise ValueError("no turn")
-    return _Payload(turn, digest if any(digest) else None)
 
 
 # ── replies ───────────────────────────────────────────────────────────────────
@@ -249,24 +233,23 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
             parts.append(part)
             continue
         changed = True
-        payload = _payload(token, keys, identity)
+        turn, digest = _decode(token, keys, identity)
         text = part.text if type(part) is Reasoning else ""
-        if payload is None or (payload.digest is not None and payload.digest != _digest(text)):
+        if turn is None or (digest is not None and digest != _digest(text)):
             unproven = True
             if type(part) is not Reasoning or part.text:
                 parts.append(replace(part, seal=_UNKNOWN))
             continue
-        turn = payload.turn
         origins[f"{turn.provider}/{turn.model}"] = turn
         call_seal = None
         reasoning = [kept for kept in turn.parts if type(kept) is Reasoning]
-        if loose and payload.digest is None and reasoning:
+        if loose and digest is None and reasoning:
             if _text(loose) == _text(reasoning):
                 parts = [kept for kept in parts if not any(kept is other for other in loose)]
                 loose = []
             else:
                 reasoning = []
-        parts += reasoning if payload.digest is None else [replace(kept, text=text) for kept in reasoning]
+        parts += reasoning if digest is None else [replace(kept, text=text) for kept in reasoning]
         for kept in turn.parts:
             if type(kept) is ToolCall:
                 call_seal = kept.seal
@@ -285,15 +268,13 @@ def _text(parts: Iterable[Part]) -> str:
     return "".join(part.text for part in parts if type(part) is Reasoning).strip()
 
 
-def _payload(token: str, keys: TokenKeys | None, identity: str) -> _Payload | None:
-    """Return the content of a token; None for one that is forged, foreign or damaged."""
+def _decode(token: str, keys: TokenKeys | None, identity: str) -> tuple[TurnRecord | None, bytes | None]:
+    """Return the content of a token as `_encode` takes it; no turn for one that is forged, foreign or damaged."""
     content = None if keys is None else keys.open(identity, token)
     if content is None:
-        return None
-    try:
-        return _decode(content)
-    except (ValueError, TypeError):  # of another version
-        return None
+        return None, None
+    digest = content[:_DIGEST_BYTES]
+    return decode_turn(content[_DIGEST_BYTES:]), digest if any(digest) else None
 
 
 def _with_turn(message: Message, turn: TurnRecord) -> Message:

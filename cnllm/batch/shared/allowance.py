@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.batch.answer_cache import open_answers, readable_errors, writing
@@ -75,15 +76,14 @@ class _Run:
             self.written = self.committed()
 
 
-class _Sharer:
-    def __init__(self, hello: Hello, controller: Controller, run: _Run) -> None:
-        self.hello = hello
-        self.controller = controller
-        self.run = run
-        self.seen = 0.0
-        self.hungry_at = -_HUNGRY
-        self.is_stale = False  # its worst cases do not know yet how much input the endpoint adds
-        self.tickets: dict[int, tuple[Ticket, int | None]] = {}
+class _Sharer(Struct, eq=False):
+    hello: Hello
+    controller: Controller
+    run: _Run
+    seen: float = 0.0
+    hungry_at: float = -_HUNGRY
+    is_stale: bool = False  # its worst cases do not know yet how much input the endpoint adds
+    tickets: dict[int, tuple[Ticket, int | None]] = {}
 
 
 class Allowance:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.batch.jobs import RowRequest
 from cnllm.batch.lane import Lane
@@ -52,31 +53,26 @@ class Link(Protocol):
         """Return the answers that are there already. Raises `LinkLost`."""
 
 
-class PendingRow(RowRequest):
+class PendingRow(RowRequest, eq=False):
     """A row that is to be asked. `key` names its answer; `owned`: it has no id, so that equal rows share the key."""
 
-    __slots__ = ("future", "key", "owned")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.key = b""
-        self.owned = False
-        self.future: asyncio.Future[Result] | None = None
+    key: bytes = b""
+    owned: bool = False
+    future: asyncio.Future[Result] | None = None
 
 
-class _RemotePermit:
+class _RemotePermit(Struct, frozen=True):
     """The permit of a row, from the allowance of all workers. What became of the row goes into the next report."""
 
-    def __init__(self, row: PendingRow, ticket: int, tell: Callable[[Done], None]) -> None:
-        self._row = row
-        self._ticket = ticket
-        self._tell = tell
+    row: PendingRow
+    ticket: int
+    tell: Callable[[Done], None]
 
     def end(self, attempt: AttemptResult) -> None:
         """Report what became of the row, and its answer."""
-        row, is_answered = self._row, attempt.outcome.state == DONE
+        row, is_answered = self.row, attempt.outcome.state == DONE
         done = Done(
-            self._ticket,
+            self.ticket,
             attempt.kind,
             row.reserved,
             attempt.cost,
@@ -87,11 +83,11 @@ class _RemotePermit:
             owned=is_answered and row.owned,
             seconds=attempt.seconds,
         )
-        self._tell(done)
+        self.tell(done)
 
     def drop(self) -> None:
         """Report that the row ended in the middle: it may have been paid."""
-        self._tell(Done(self._ticket, "failed", self._row.reserved, None))
+        self.tell(Done(self.ticket, "failed", self.row.reserved, None))
 
 
 class RowSender:

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import Struct
+
 from cnllm.gateway.store.items import (
     Ambiguous,
     StoreBounds,
@@ -30,28 +32,22 @@ _RESPONSE = b"response"
 """The digest of all responses: a later one replaces an earlier one, and makes nothing ambiguous."""
 
 
-class _Item:
+class _Item(Struct, eq=False):
     """A turn, a response, or (without a digest) the mark of an ambiguous key. `keys` are those that still find it."""
 
-    __slots__ = ("at", "blob", "digest", "keys", "owner", "size")
-
-    def __init__(self, owner: bytes, at: float, digest: bytes, blob: bytes, keys: list[bytes]) -> None:
-        self.owner = owner
-        self.at = at
-        self.digest = digest
-        self.blob = blob
-        self.keys = keys
-        self.size = item_size(blob, len(keys))
+    owner: bytes
+    at: float
+    digest: bytes
+    blob: bytes
+    keys: list[bytes]
+    size: int
 
 
-class _Owner:
+class _Owner(Struct, eq=False):
     """The items of one identity, the oldest first, and their bytes."""
 
-    __slots__ = ("bytes", "items")
-
-    def __init__(self) -> None:
-        self.items: dict[_Item, None] = {}
-        self.bytes = 0
+    items: dict[_Item, None] = {}
+    bytes: int = 0
 
 
 class MemoryStore:
@@ -132,10 +128,10 @@ class MemoryStore:
             clear = []
             for key in keys:
                 if (earlier := self._find(key, now)) is not None and earlier.digest != digest:
-                    self._add(_Item(owner, now, b"", b"", [key]))
+                    self._add(_Item(owner, now, b"", b"", [key], item_size(b"", 1)))
                 else:
                     clear.append(key)
-            item = _Item(owner, now, digest, blob, clear)
+            item = _Item(owner, now, digest, blob, clear, item_size(blob, len(clear)))
             fits = bool(clear) and item.size <= self._bounds.identity_bytes
             if fits:
                 self._add(item)
