@@ -7,7 +7,7 @@ import functools
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from cnllm.gateway.store.items import StateStore, StoreFailure, TurnRecord, Turns
@@ -16,16 +16,6 @@ from cnllm.system.processes import generation
 __all__ = ["AsyncStore"]
 
 T = TypeVar("T")
-
-_MOST_THREADS = 16  # in which calls wait for a server
-
-
-@runtime_checkable
-class HasGroups(Protocol):
-    """A store that keeps several turns at the price of one."""
-
-    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]], /) -> list[bool]:
-        """Keep turns with the arguments of `Store.keep_turn`. Return for each whether it is kept."""
 
 
 class AsyncStore:
@@ -37,7 +27,6 @@ class AsyncStore:
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._is_grouped = isinstance(store, HasGroups)
         self._threads: ThreadPoolExecutor | None = None
         self._generation = 0
         self._groups: WeakKeyDictionary[asyncio.AbstractEventLoop, _Group] = WeakKeyDictionary()
@@ -75,10 +64,10 @@ class AsyncStore:
             self._threads = None
 
     def _run(self, function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
-        if not self._store.blocks:
+        if not self._store.threads:
             return _result(function, *arguments, **options)
         loop = asyncio.get_running_loop()
-        if not self._is_grouped:
+        if self._store.threads > 1:
             return loop.run_in_executor(self._executor(), functools.partial(function, *arguments, **options))
         group = self._groups.get(loop)
         if group is None:
@@ -89,8 +78,7 @@ class AsyncStore:
         """Return the threads of this process: a forked child has none of its parent's."""
         if self._threads is None or self._generation != generation():
             self._generation = generation()
-            count = 1 if self._is_grouped else _MOST_THREADS
-            self._threads = ThreadPoolExecutor(count, thread_name_prefix="cnllm-store")
+            self._threads = ThreadPoolExecutor(self._store.threads, thread_name_prefix="cnllm-store")
         return self._threads
 
 
@@ -168,7 +156,7 @@ class _Group:
             self._is_busy = False
 
 
-def _carry_out(store: Any, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
+def _carry_out(store: StateStore, operations: list[_Operation]) -> list[tuple[Any, Exception | None]]:
     """Return the results of operations, or their errors. The turns are kept together, before the rest."""
     turns = [operation.arguments for operation in operations if operation.method == "keep_turn"]
     kept, failure = _outcome(store.keep_turns, turns) if turns else ([], None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from cnllm.types import Part, checks
 
 __all__ = [
     "Ambiguous",
+    "Item",
     "StateStore",
     "StoreBounds",
     "StoreFailure",
@@ -32,6 +34,10 @@ __all__ = [
     "response_key",
     "turn_keys",
 ]
+
+
+_RESPONSE = b"response"
+"""The digest of all responses: a later one replaces an earlier one, and makes nothing ambiguous."""
 
 
 class TurnRecord(Struct, frozen=True):
@@ -89,43 +95,6 @@ class StoreBounds(Struct, frozen=True):
     def identity_bytes(self) -> int:
         """Return the number of bytes that one identity may keep."""
         return max(1, int(self.bytes * self.share))
-
-
-class StateStore(Protocol):
-    """State of the gateway. All methods may be called from any thread; none raises because the store fails."""
-
-    @property
-    def blocks(self) -> bool:
-        """Whether the methods wait for a disk or a network, so that an event loop must not call them."""
-
-    @property
-    def failure(self) -> str | None:
-        """Return why the last operation failed; None if it did not."""
-
-    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn under the ids of its calls and the conversation that ends with it. Return whether it is kept.
-
-        `prefix` is the whole conversation as sent, or a hash of it. Another turn that was kept under the same key makes
-        that key ambiguous; the same content does not.
-        """
-
-    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search: those that made calls, and those that end conversations.
-
-        A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`.
-        """
-
-    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
-
-    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
-        """Return a response; None where there is none, and a failure where nobody knows."""
-
-    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
-        """Delete a response. Return whether there was one, and a failure where nobody knows."""
-
-    def close(self) -> None:
-        """Close files and connections. Without this call no data is lost."""
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────
@@ -197,3 +166,95 @@ def decode_turn(blob: bytes) -> TurnRecord | None:
         return turn
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         return None
+
+
+# ── stores ───────────────────────────────────────────────────────────────────
+class Item(NamedTuple):
+    """A turn, a response, or (without a digest) the mark of an ambiguous key, and the keys that find it."""
+
+    owner: bytes
+    digest: bytes
+    blob: bytes
+    keys: list[bytes]
+
+
+class StateStore(ABC):
+    """State of the gateway. All methods may be called from any thread; none raises because the store fails.
+
+    A class of stores has three operations on items. Each of them sets `failure`, which says why the last one failed,
+    None if it did not. `threads` is the number of threads in which the methods may wait for a disk or a network; with 0
+    none waits, so that an event loop may call them.
+    """
+
+    threads: int
+
+    @property
+    @abstractmethod
+    def failure(self) -> str | None:
+        """Return why the last operation failed; None if it did not."""
+
+    @abstractmethod
+    def _keep(self, items: Sequence[Item]) -> list[bool]:
+        """Keep items at once. Return for each whether it is kept."""
+
+    @abstractmethod
+    def _find(self, keys: Sequence[bytes]) -> Iterable[tuple[bytes, bytes, bytes]] | None:
+        """Return key, digest and content of the items under these keys; None for a failure."""
+
+    @abstractmethod
+    def _delete(self, key: bytes) -> bool | None:
+        """Delete the item under a key. Return whether there was one; None for a failure."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections. Without this call no data is lost. A later call opens them again."""
+
+    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+        """Keep a turn under the ids of its calls and the conversation that ends with it. Return whether it is kept.
+
+        `prefix` is the whole conversation as sent, or a hash of it. Another turn that was kept under the same key makes
+        that key ambiguous; the same content does not.
+        """
+        return self.keep_turns([(identity, turn, call_ids, prefix)])[0]
+
+    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]]) -> list[bool]:
+        """Keep turns with the arguments of `keep_turn`, at once. Return for each whether it is kept."""
+        items = []
+        for identity, turn, call_ids, prefix in turns:
+            owner, blob = identity_hash(identity), encode_turn(turn)
+            items.append(Item(owner, digest_of(blob), blob, turn_keys(owner, call_ids, prefix)))
+        return self._keep(items)
+
+    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
+        """Return the turns under many keys in one search: those that made calls, and those that end conversations.
+
+        A call that two turns claim has none; a prefix that several turns have is `Ambiguous()`.
+        """
+        owner = identity_hash(identity)
+        calls = {call_key(owner, call_id): call_id for call_id in call_ids}
+        ends = {prefix_key(owner, prefix): prefix for prefix in prefixes}
+        rows = self._find([*calls, *ends]) if calls or ends else ()
+        if rows is None:
+            return Turns(failure=self.failure)
+        matches = [(key, decode_turn(blob) if digest else Ambiguous()) for key, digest, blob in rows]
+        return Turns(
+            {calls[key]: turn for key, turn in matches if key in calls and type(turn) is TurnRecord},
+            {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
+        )
+
+    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
+        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
+        owner = identity_hash(identity)
+        return self._keep([Item(owner, _RESPONSE, blob, [response_key(owner, id)])])[0]
+
+    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
+        """Return a response; None where there is none, and a failure where nobody knows."""
+        rows = self._find([response_key(identity_hash(identity), id)])
+        if rows is None:
+            return StoreFailure(self.failure or "")
+        return next((blob for _, _, blob in rows), None)
+
+    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
+        """Delete a response. Return whether there was one, and a failure where nobody knows."""
+        was_kept = self._delete(response_key(identity_hash(identity), id))
+        return StoreFailure(self.failure or "") if was_kept is None else was_kept

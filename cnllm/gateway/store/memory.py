@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from cnllm.gateway.store.items import (
-    Ambiguous,
-    StoreBounds,
-    TurnRecord,
-    Turns,
-    call_key,
-    decode_turn,
-    digest_of,
-    encode_turn,
-    identity_hash,
-    item_size,
-    prefix_key,
-    response_key,
-    turn_keys,
-)
+from cnllm.gateway.store.items import Item, StateStore, StoreBounds, item_size
 from cnllm.system.processes import fork_safe
 
 __all__ = ["MemoryStore"]
 
 _DEFAULT = StoreBounds(count=50_000, bytes=32 << 20)
-_RESPONSE = b"response"
-"""The digest of all responses: a later one replaces an earlier one, and makes nothing ambiguous."""
 
 
 class _Item(Struct, eq=False):
@@ -50,10 +34,10 @@ class _Owner(Struct, eq=False):
     bytes: int = 0
 
 
-class MemoryStore:
+class MemoryStore(StateStore):
     """State that ends with the process. A forked child begins with a copy and goes its own way."""
 
-    blocks = False
+    threads = 0
     failure: str | None = None
 
     def __init__(self, bounds: StoreBounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,40 +49,22 @@ class MemoryStore:
         self._owners: dict[bytes, _Owner] = {}
         self._bytes = 0
 
-    # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn under the ids of its calls and under the conversation that ends with it."""
-        owner, blob = identity_hash(identity), encode_turn(turn)
-        keys = turn_keys(owner, call_ids, prefix)
-        return self._keep(owner, digest_of(blob), blob, keys)
-
-    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search."""
-        owner, now = identity_hash(identity), self._clock()
+    def _keep(self, items: Sequence[Item]) -> list[bool]:
+        """Keep items. Return for each whether it is kept."""
+        now = self._clock()
         with self._lock:
-            calls = [(call_id, self._turn(call_key(owner, call_id), now)) for call_id in call_ids]
-            ends = [(prefix, self._turn(prefix_key(owner, prefix), now)) for prefix in prefixes]
-        return Turns(
-            {call_id: turn for call_id, turn in calls if type(turn) is TurnRecord},
-            {prefix: turn for prefix, turn in ends if turn is not None},
-        )
+            return [self._keep_item(item, now) for item in items]
 
-    # ── responses ────────────────────────────────────────────────────────────
-    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one."""
-        owner = identity_hash(identity)
-        return self._keep(owner, _RESPONSE, bytes(blob), [response_key(owner, id)])
-
-    def response(self, identity: str, id: str) -> bytes | None:
-        """Return a response; None where there is none."""
+    def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        """Return key, digest and content of the items under these keys."""
+        now = self._clock()
         with self._lock:
-            item = self._find(response_key(identity_hash(identity), id), self._clock())
-        return None if item is None else item.blob
+            return [(key, item.digest, item.blob) for key in keys if (item := self._live(key, now)) is not None]
 
-    def delete_response(self, identity: str, id: str) -> bool:
-        """Delete a response. Return whether there was one."""
+    def _delete(self, key: bytes) -> bool:
+        """Delete the item under a key. Return whether there was one."""
         with self._lock:
-            item = self._find(response_key(identity_hash(identity), id), self._clock())
+            item = self._live(key, self._clock())
             if item is not None:
                 self._drop(item)
         return item is not None
@@ -112,30 +78,22 @@ class MemoryStore:
             self._bytes = 0
 
     # ── items ────────────────────────────────────────────────────────────────
-    def _find(self, key: bytes, now: float) -> _Item | None:
+    def _live(self, key: bytes, now: float) -> _Item | None:
         item = self._keys.get(key)
         return None if item is None or item.at < now - self._bounds.seconds else item
 
-    def _turn(self, key: bytes, now: float) -> TurnRecord | Ambiguous | None:
-        item = self._find(key, now)
-        if item is None:
-            return None
-        return decode_turn(item.blob) if item.digest else Ambiguous()
-
-    def _keep(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
-        now = self._clock()
-        with self._lock:
-            clear = []
-            for key in keys:
-                if (earlier := self._find(key, now)) is not None and earlier.digest != digest:
-                    self._add(_Item(owner, now, b"", b"", [key], item_size(b"", 1)))
-                else:
-                    clear.append(key)
-            item = _Item(owner, now, digest, blob, clear, item_size(blob, len(clear)))
-            fits = bool(clear) and item.size <= self._bounds.identity_bytes
-            if fits:
-                self._add(item)
-            self._evict(owner, now)
+    def _keep_item(self, new: Item, now: float) -> bool:
+        clear = []
+        for key in new.keys:
+            if (earlier := self._live(key, now)) is not None and earlier.digest != new.digest:
+                self._add(_Item(new.owner, now, b"", b"", [key], item_size(b"", 1)))
+            else:
+                clear.append(key)
+        item = _Item(new.owner, now, new.digest, bytes(new.blob), clear, item_size(new.blob, len(clear)))
+        fits = bool(clear) and item.size <= self._bounds.identity_bytes
+        if fits:
+            self._add(item)
+        self._evict(new.owner, now)
         return fits
 
     def _add(self, item: _Item) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,22 +17,7 @@ from cnllm.config import redact
 from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
-from cnllm.gateway.store.items import (
-    Ambiguous,
-    StoreBounds,
-    StoreFailure,
-    TurnRecord,
-    Turns,
-    call_key,
-    decode_turn,
-    digest_of,
-    encode_turn,
-    identity_hash,
-    item_size,
-    prefix_key,
-    response_key,
-    turn_keys,
-)
+from cnllm.gateway.store.items import Item, StateStore, StoreBounds, item_size
 from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
 
 __all__ = ["RedisStore", "connect", "describe_error"]
@@ -43,13 +28,12 @@ CONNECT_SECONDS = 0.5
 TIMEOUT_SECONDS = 1.0
 _CONNECTIONS = 16
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 30.0  # seconds without an attempt after a failure
-_RESPONSE = b"response"
 
 
-class RedisStore:
+class RedisStore(StateStore):
     """State on a server. Any thread may use it."""
 
-    blocks = True
+    threads = _CONNECTIONS
 
     def __init__(self, url: str, bounds: StoreBounds | None = None, *, prefix: str = PREFIX) -> None:
         """Take the server's URL. No connection is made yet.
@@ -68,40 +52,19 @@ class RedisStore:
         """Return why the last operation failed; None if it did not."""
         return self._server.failures.failure
 
-    # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn under the ids of its calls and under the conversation that ends with it."""
-        owner, blob = identity_hash(identity), encode_turn(turn)
-        return self._keep(owner, digest_of(blob), blob, turn_keys(owner, call_ids, prefix))
+    def _keep(self, items: Sequence[Item]) -> list[bool]:
+        """Keep items. Return for each whether it is kept."""
+        return [self._keep_item(*item) for item in items]
 
-    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search."""
-        owner, calls, ends = identity_hash(identity), list(call_ids), list(prefixes)
-        keys = [*(call_key(owner, call) for call in calls), *(prefix_key(owner, prefix) for prefix in ends)]
-        rows = self._call(FIND, [key.hex() for key in keys]) if keys else []
-        if rows is None:
-            return Turns(failure=self.failure)
-        found = iter([None if not row else decode_turn(row[1]) if row[0] else Ambiguous() for row in rows])
-        return Turns(
-            {call: turn for call, turn in zip(calls, found, strict=False) if type(turn) is TurnRecord},
-            {prefix: turn for prefix, turn in zip(ends, found, strict=False) if turn is not None},
-        )
+    def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
+        """Return key, digest and content of the items under these keys; None for a failure."""
+        rows = self._call(FIND, [key.hex() for key in keys])
+        return None if rows is None else [(key, *row) for key, row in zip(keys, rows, strict=False) if row]
 
-    # ── responses ────────────────────────────────────────────────────────────
-    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one."""
-        owner = identity_hash(identity)
-        return self._keep(owner, _RESPONSE, blob, [response_key(owner, id)])
-
-    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
-        """Return a response; None where there is none, and a failure where nobody knows."""
-        rows = self._call(FIND, [response_key(identity_hash(identity), id).hex()])
-        return StoreFailure(self.failure or "") if rows is None else rows[0][1] if rows and rows[0] else None
-
-    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
-        """Delete a response. Return whether there was one, and a failure where nobody knows."""
-        count = self._call(DELETE, [response_key(identity_hash(identity), id).hex()])
-        return StoreFailure(self.failure or "") if count is None else bool(count)
+    def _delete(self, key: bytes) -> bool | None:
+        """Delete the item under a key. Return whether there was one; None for a failure."""
+        count = self._call(DELETE, [key.hex()])
+        return None if count is None else bool(count)
 
     def close(self) -> None:
         """Close the connections."""
@@ -120,7 +83,7 @@ class RedisStore:
         self._server.worked()
         return result
 
-    def _keep(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
+    def _keep_item(self, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
         """Keep an item. Return whether it is kept."""
         bounds = self._bounds
         if not keys or item_size(blob, len(keys)) > bounds.identity_bytes:

@@ -13,30 +13,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
-from cnllm.gateway.store.items import (
-    Ambiguous,
-    StoreBounds,
-    StoreFailure,
-    TurnRecord,
-    Turns,
-    call_key,
-    check_of,
-    decode_turn,
-    digest_of,
-    encode_turn,
-    identity_hash,
-    item_size,
-    prefix_key,
-    response_key,
-    turn_keys,
-)
+from cnllm.gateway.store.items import Item, StateStore, StoreBounds, check_of, item_size
 from cnllm.store.file import DatabaseFile
 from cnllm.system import files
 from cnllm.system.processes import fork_safe
@@ -80,7 +64,6 @@ STEPS: Sequence[Sequence[str]] = (
 )
 """The statements from each version to the next; the first from an empty file."""
 
-_RESPONSE = b"response"
 _CHUNK = 200  # keys of one query
 _OLD = 8  # expired items that are deleted for each one that is kept
 _BUSY_SECONDS = 1.0
@@ -99,23 +82,14 @@ def store_path() -> Path:
     return paths.data_dir() / "gateway.db"
 
 
-class _Item(NamedTuple):
-    """A turn, a response, or (without a digest) the mark of an ambiguous key, and the keys that find it."""
-
-    owner: bytes
-    digest: bytes
-    blob: bytes
-    keys: list[bytes]
-
-
 class _Damage(CnllmError):
     """The structure of the file is damaged, in a place where SQLite itself has not met it."""
 
 
-class SqliteStore:
+class SqliteStore(StateStore):
     """State in a file. Several processes may use it at once, and any thread of each."""
 
-    blocks = True
+    threads = 1
 
     def __init__(
         self,
@@ -142,54 +116,17 @@ class SqliteStore:
         """Return why the last operation failed; None if it did not."""
         return self._failures.failure
 
-    # ── turns ────────────────────────────────────────────────────────────────
-    def keep_turn(self, identity: str, turn: TurnRecord, call_ids: Sequence[str], prefix: bytes | None) -> bool:
-        """Keep a turn under the ids of its calls and under the conversation that ends with it."""
-        return self.keep_turns([(identity, turn, call_ids, prefix)])[0]
+    def _keep(self, items: Sequence[Item]) -> list[bool]:
+        """Keep items in one transaction. Return for each whether it is kept."""
+        return self._run(lambda file: self._keep_all(file, items), [False] * len(items))
 
-    def keep_turns(self, turns: Sequence[tuple[str, TurnRecord, Sequence[str], bytes | None]]) -> list[bool]:
-        """Keep turns with the arguments of `keep_turn`, in one transaction. Return for each whether it is kept."""
-        items: list[_Item] = []
-        for identity, turn, call_ids, prefix in turns:
-            owner, blob = identity_hash(identity), encode_turn(turn)
-            keys = turn_keys(owner, call_ids, prefix)
-            items.append(_Item(owner, digest_of(blob), blob, keys))
-        return self._run(lambda file: self._keep(file, items), [False] * len(items))
+    def _find(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
+        """Return key, digest and content of the items under these keys; None for a failure."""
+        return self._run(lambda file: self._rows(file, keys), None, writes=False)
 
-    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
-        """Return the turns under many keys in one search."""
-        owner = identity_hash(identity)
-        calls = {call_key(owner, call_id): call_id for call_id in call_ids}
-        ends = {prefix_key(owner, prefix): prefix for prefix in prefixes}
-        rows = self._run(lambda file: self._rows(file, [*calls, *ends]), None, writes=False)
-        if rows is None:
-            return Turns(failure=self.failure)
-        matches = [(key, decode_turn(data) if digest else Ambiguous()) for key, digest, data in rows]
-        return Turns(
-            {calls[key]: turn for key, turn in matches if key in calls and type(turn) is TurnRecord},
-            {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
-        )
-
-    # ── responses ────────────────────────────────────────────────────────────
-    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
-        """Keep a response under its id; it replaces an earlier one."""
-        owner = identity_hash(identity)
-        item = _Item(owner, _RESPONSE, blob, [response_key(owner, id)])
-        return self._run(lambda file: self._keep(file, [item]), [False])[0]
-
-    def response(self, identity: str, id: str) -> bytes | StoreFailure | None:
-        """Return a response; None where there is none, and a failure where nobody knows."""
-        key = response_key(identity_hash(identity), id)
-        rows = self._run(lambda file: self._rows(file, [key]), None, writes=False)
-        if rows is None:
-            return StoreFailure(self.failure or "")
-        return rows[0][2] if rows else None
-
-    def delete_response(self, identity: str, id: str) -> bool | StoreFailure:
-        """Delete a response. Return whether there was one, as `response` does. The file keeps none of its bytes."""
-        key = response_key(identity_hash(identity), id)
-        was_kept = self._run(lambda file: self._delete(file, key), None)
-        return StoreFailure(self.failure or "") if was_kept is None else was_kept
+    def _delete(self, key: bytes) -> bool | None:
+        """Delete the item under a key. Return whether there was one; None for a failure. The file keeps no byte of it."""
+        return self._run(lambda file: self._delete_item(file, key), None)
 
     def close(self) -> None:
         """Close the file. A later call opens it again."""
@@ -277,7 +214,7 @@ class SqliteStore:
         return False
 
     # ── items ────────────────────────────────────────────────────────────────
-    def _rows(self, file: DatabaseFile, keys: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    def _rows(self, file: DatabaseFile, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]]:
         """Return key, digest and data of the items under these keys."""
         oldest = self._clock() - self._bounds.seconds
         rows: list[tuple[Any, ...]] = []
@@ -302,7 +239,7 @@ class SqliteStore:
             if file.rows("PRAGMA quick_check(1)") != [("ok",)]:
                 raise _Damage(f"{self.path}: its tables are damaged", hint="move it to another place")
 
-    def _keep(self, file: DatabaseFile, items: Sequence[_Item]) -> list[bool]:
+    def _keep_all(self, file: DatabaseFile, items: Sequence[Item]) -> list[bool]:
         """Keep items in one transaction. Return for each whether it is kept."""
         now = self._clock()
         kept: list[bool] = []
@@ -315,7 +252,7 @@ class SqliteStore:
             self._drop_old(connection, _OLD * len(items), now)
         return kept
 
-    def _keep_item(self, connection: sqlite3.Connection, item: _Item, now: float) -> bool:
+    def _keep_item(self, connection: sqlite3.Connection, item: Item, now: float) -> bool:
         """Keep an item. Return False where all of its keys are ambiguous."""
         clear = []
         for key in item.keys:
@@ -328,11 +265,11 @@ class SqliteStore:
             query = "DELETE FROM items WHERE id = ? AND NOT EXISTS (SELECT 1 FROM keys WHERE item = ?)"
             connection.execute(query, (row[0], row[0]))
             if row[1] != item.digest and row[2] >= now - self._bounds.seconds:
-                _insert(connection, _Item(item.owner, b"", b"", [key]), now)
+                _insert(connection, Item(item.owner, b"", b"", [key]), now)
             else:
                 clear.append(key)
         if clear:
-            _insert(connection, _Item(item.owner, item.digest, item.blob, clear), now)
+            _insert(connection, Item(item.owner, item.digest, item.blob, clear), now)
         return bool(clear)
 
     def _evict(self, connection: sqlite3.Connection, owner: bytes) -> None:
@@ -362,7 +299,7 @@ class SqliteStore:
                 break
             connection.execute("DELETE FROM items WHERE id = ?", (id_,))
 
-    def _delete(self, file: DatabaseFile, key: bytes) -> bool:
+    def _delete_item(self, file: DatabaseFile, key: bytes) -> bool:
         if not self._rows(file, [key]):
             return False
         file.rows("PRAGMA secure_delete = ON")
@@ -374,7 +311,7 @@ class SqliteStore:
             file.rows("PRAGMA secure_delete = OFF")
 
 
-def _insert(connection: sqlite3.Connection, item: _Item, now: float) -> None:
+def _insert(connection: sqlite3.Connection, item: Item, now: float) -> None:
     names = b"".join(item.keys)
     size, check = item_size(item.blob, len(item.keys)), check_of(names, item.blob)
     query = "INSERT INTO items (identity, at, digest, size, names, sum, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
