@@ -56,6 +56,8 @@ class TurnLog:
         words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
         count = f"{last.turns} turn{'' if last.turns == 1 else 's'}"
         when = transcript.local_time(last.last)
+        if "simulated" in last.origins:  # or made-up words would reach a model, and be paid for, unseen
+            when += ", simulated" if last.origins == ["simulated"] else ", simulated in part"
         stdio.print_line(terminal.escape(f"continuing {last.id} after {count} ({last.models[-1]}, {when}): {words}"))
 
     def begin(self) -> None:

@@ -114,7 +114,10 @@ def _require_package() -> None:
 
 
 def _package_missing() -> CnllmError:
-    return CnllmError("sealed tokens need the package cryptography", hint=install_command("serve"))
+    return CnllmError(
+        "the gateway seals its tokens with the package cryptography, which is not installed",
+        hint=install_command("serve"),
+    )
 
 
 def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None]:

@@ -257,3 +257,11 @@ def test_a_call_says_which_conversation_goes_on(machine: Machine, server: Server
         assert "Why is the sky blue" in line
         assert len(line) < 160
     assert "continuing" not in machine.run("call", "-m", "home/m", "New.").err
+
+
+def test_a_call_says_that_the_conversation_it_continues_was_made_up(machine: Machine, server: Server) -> None:
+    machine.run("call", "-m", "home/m", "--simulate", "Why?")
+    for kind in (", simulated): Why?", ", simulated in part): Why?"):
+        assert kind in machine.run("call", "-c", "And?").err
+    machine.run("call", "-m", "home/m", "New.")
+    assert "simulated" not in machine.run("call", "-c", "And?").err

@@ -374,3 +374,13 @@ def test_the_start_says_what_a_client_writes_outside_of_its_folder(machine: Mach
         "writes files"
         not in machine.run("launch", script(machine, "", "llm"), "-m", "glm-4.7", "--simulate", process=True).err
     )
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("launch", "sh", "--model", "glm-4.7")])
+def test_a_gateway_without_its_extra_names_what_is_missing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    done = machine.run(*command, "--simulate")
+    done.fails(2, "the gateway seals its tokens with the package cryptography", install_command("serve"))
+    assert "--map" not in done.err

@@ -225,7 +225,8 @@ def serve(context: click.Context, /, **params: Any) -> None:
         )
 
     configuration = Configuration(read, make)
-    with _named("--map", *(f"{name}={model}" for name, model in models.items())):
+    beginnings = [f"{name}={model}" for name, model in models.items()]
+    with _named("--map", *beginnings) if beginnings else contextlib.nullcontext():
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
     with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
         address = address_url(listener)
