@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,47 @@ def test_a_broken_file_of_choices_is_named(monkeypatch: pytest.MonkeyPatch) -> N
             choose("kimi-k2.6")
     (config_dir() / "sites.json").write_text('{"moonshot": {"MOONSHOT_API_KEY": "gone"}}')
     assert choose("kimi-k2.6")[0] == "moonshotai"
+
+
+WIRE = (
+    "error",
+    "errors",
+    "finish",
+    "leaks",
+    "messages",
+    "params",
+    "reasoning",
+    "schema",
+    "stream",
+    "tool_choice",
+    "tools",
+)
+
+
+def test_sites_of_one_vendor_differ_on_the_wire_only_where_a_table_of_their_own_says_so() -> None:
+    registry = Registry.load()
+    by_vendor: dict[str, dict[str, list[Model]]] = {}
+    for model in map(registry.resolve, registry.names()):
+        if (site := model.flags.site) is not None:
+            by_vendor.setdefault(site.vendor, {}).setdefault(model.id, []).append(model)
+    twins = [pair for ids in by_vendor.values() for one in ids.values() for pair in combinations(one, 2)]
+    assert len(twins) > 100
+    documents = registry.documents
+    unsaid = []
+    for one, other in twins:
+        values = [{f.flag: repr(f.value) for f in m.explain() if f.flag.startswith(WIRE)} for m in (one, other)]
+        different = sorted(f for f in {*values[0], *values[1]} if values[0].get(f) != values[1].get(f))
+        own = [find_table(documents, m.name) for m in (one, other)]
+        unsaid += [(one.name, other.name, f) for f in different if not any(says(table, f) for table in own)]
+    assert unsaid == []
+
+
+def find_table(documents: Sequence[Any], name: str) -> dict[str, Any]:
+    """The table of a model in the built-in file, {} where it has none."""
+    return next((d.data["models"][name] for d in documents if name in d.data.get("models", {})), {})
+
+
+def says(table: dict[str, Any], flag: str) -> bool:
+    """Whether a table sets or unsets a flag, or all that it belongs to."""
+    cleared = any(flag == one or flag.startswith(f"{one}.") for one in table.get("unset", ()))
+    return cleared or flag.partition(".")[0] in table
