@@ -89,7 +89,7 @@ class Store(Closing):
             if rows:
                 raise CnllmError(
                     f"conversation {id_} holds what calls cost, and its words are not stored",
-                    hint="cnllm logs show names its calls",
+                    hint="cnllm logs list shows others; without its id a new one begins",
                 )
         return id_
 
@@ -122,6 +122,10 @@ class Store(Closing):
         limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
         return [self.summary(row[0]) for row in self._file.rows(query, limit)]
+
+    def count(self) -> int:
+        """Return the number of conversations with a turn."""
+        return int(self._file.rows("SELECT count(DISTINCT conversation) FROM turns")[0][0])
 
     def summary(self, id_: str) -> ConversationSummary:
         """Return the summary of a conversation that has a turn."""

@@ -49,7 +49,20 @@ def test_list_shows_the_last_first(kept: Machine) -> None:
     (found,) = kept.run("logs", "list", "-n", "1", "--json").json()
     assert (found["turns"], found["models"], found["origins"], found["state"]) == (2, ["home/m"], ["endpoint"], "done")
     assert found["id"] == lines[1].split()[0]
-    kept.run("logs", "list", "-n", "0").fails(2, "-n")
+    assert len(kept.run("logs", "list", "-n", "0").out.splitlines()) == len(lines)
+    assert "-n 0 all" not in kept.run("logs", "list", "-n", "0").err
+    assert "1 of 2; -n N shows more, -n 0 all" in kept.run("logs", "list", "-n", "1").err
+    kept.run("logs", "list", "-n", "-1").fails(2, "-n")
+
+
+def test_calls_without_words_say_so(machine: Machine) -> None:
+    (machine.home / "in.txt").write_text("hi\n")
+    machine.run("batch", str(machine.home / "in.txt"), "-m", "glm-4.7", "-o", str(machine.home / "o"), "--simulate")
+    (found,) = machine.run("logs", "list", "--json").json()
+    assert machine.run("logs", "list").out.endswith("(words not stored)\n")
+    assert "(words not stored)" in machine.run("logs", "show", found["id"]).out
+    again = machine.run("call", "--conversation", found["id"], "--simulate", "hi")
+    again.fails(2, "its words are not stored", "cnllm logs list")
 
 
 def test_show_prints_what_was_said(kept: Machine) -> None:

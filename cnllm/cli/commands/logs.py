@@ -11,7 +11,7 @@ from cnllm.cli import completion, options
 from cnllm.cli.commands.logs_cache import cache
 from cnllm.cli.commands.logs_cost import cost
 from cnllm.cli.commands.logs_delete import delete
-from cnllm.cli.language.messages import localize_word
+from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.settings import LogMode
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cnllm.store.records import ConversationSummary, SearchHit
 
 __all__ = ["logs"]
+
+_ALL = -1
 
 
 @click.group(cls=options.Group)
@@ -36,7 +38,13 @@ for _command in (cost, cache, delete):
 
 def _count(default: int) -> options.Decorator:
     return click.option(
-        "-n", "count", metavar="N", type=click.IntRange(min=1), default=default, show_default=True, help="At most N."
+        "-n",
+        "count",
+        metavar="N",
+        type=click.IntRange(min=0),
+        default=default,
+        show_default=True,
+        help="At most N, 0 for all.",
     )
 
 
@@ -49,7 +57,8 @@ def list_(count: int, *, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        summaries = store.summaries(count)
+        summaries = store.summaries(count or _ALL)
+        total = store.count()
         _report_damage(store)
 
     def text() -> str:
@@ -57,6 +66,8 @@ def list_(count: int, *, as_json: bool) -> None:
         return table(heads, list(map(_row, summaries)), give={3: 10, 4: 10, 5: 16}, middles=[3], right=[2])
 
     answer.print_listing(summaries, text, "no conversation is logged yet; cnllm call starts one", as_json=as_json)
+    if total > len(summaries) and not as_json:
+        stdio.print_line(f"{len(summaries)} of {total}; -n N shows more, -n 0 all")
 
 
 def _row(summary: ConversationSummary) -> tuple[str, ...]:
@@ -64,7 +75,7 @@ def _row(summary: ConversationSummary) -> tuple[str, ...]:
 
     origins = [origin for origin in summary.origins if origin != "endpoint"]
     state = ", ".join(map(localize_word, [summary.state, *origins]))
-    prompt = " ".join(summary.prompt.split())
+    prompt = " ".join(summary.prompt.split()) or localize("(words not stored)")
     return summary.id, local_time(summary.last), str(summary.turns), summary.models[-1], state, prompt
 
 
@@ -101,7 +112,7 @@ def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        hits = store.search(words, count)
+        hits = store.search(words, count or _ALL)
     answer.print_listing(hits, lambda: "\n".join(map(_line, hits)), "nothing found", as_json=as_json)
 
 

@@ -45,6 +45,8 @@ def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw
 
 
 def _turn(turn: RecordedTurn, *, reasoning: bool) -> Iterator[str]:
+    if turn.client is not None:
+        yield localize("(words not stored)")
     for data in turn.messages:
         message = Message.from_dict(data)
         author = turn.model if message.role == "assistant" else message.role
