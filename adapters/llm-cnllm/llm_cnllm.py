@@ -13,8 +13,9 @@ from pydantic import Field
 
 import cnllm
 
-__all__ = ["CnllmModel", "register_models"]
+__all__ = ["AsyncCnllmModel", "CnllmModel", "register_models"]
 
+_SIMULATE = "CNLLM_LLM_SIMULATE"
 _MEDIA = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "audio/wav", "video/mp4"}
 
 
@@ -23,15 +24,13 @@ def register_models(register: Callable[..., None]) -> None:
     """Register every short name that cnllm knows, as `cnllm/NAME`."""
     registry = cnllm.Registry.load()
     for name in sorted({*registry.aliases, *registry.family_aliases}):
-        register(CnllmModel(name))
+        register(CnllmModel(name), AsyncCnllmModel(name))
 
 
 class CnllmModel(llm.KeyModel):
     """A model by its name at cnllm. Its key is cnllm's: a variable of the environment, or `cnllm keys set`."""
 
-    can_stream = True
-    supports_tools = True
-    supports_schema = True
+    can_stream = supports_tools = supports_schema = True
     attachment_types = _MEDIA
 
     class Options(llm.Options):
@@ -43,44 +42,62 @@ class CnllmModel(llm.KeyModel):
         seed: int | None = Field(default=None, description="The seed of a repeatable answer")
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.model_id = f"cnllm/{name}"
+        self.name, self.model_id = name, f"cnllm/{name}"
 
-    def execute(
-        self, prompt: Any, stream: bool, response: Any, conversation: Any = None, key: str | None = None
-    ) -> Iterator[str | StreamEvent]:
+    def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any, key: str | None = None) -> Any:
         """Call the model, and yield text and reasoning as they come."""
-        options = {name: value for name, value in prompt.options.model_dump().items() if value is not None}
-        if prompt.tools:
-            options["tools"] = [_tool(tool) for tool in prompt.tools]
-        if prompt.schema:
-            options["schema"] = prompt.schema
-        simulate = os.environ.get("CNLLM_LLM_SIMULATE") == "1"
-        with cnllm.Client(api_key=key, simulate=simulate) as client:
-            history = [each for message in prompt.messages for each in _messages(message)]
+        with cnllm.Client(api_key=key, simulate=os.environ.get(_SIMULATE) == "1") as client:
             if stream:
-                with client.stream(self.name, history, **options) as events:
-                    yield from (shown for event in events if (shown := _shown(event)))
+                with client.stream(self.name, **_request(prompt)) as events:
+                    yield from filter(None, map(_shown, events))
                     reply = events.reply
             else:
-                reply = client.call(self.name, history, **options)
-                if reply.reasoning:
-                    yield StreamEvent("reasoning", reply.reasoning)
-                yield StreamEvent("text", reply.text)
-        for call in reply.tool_calls:
-            if call.arguments is not None:
-                response.add_tool_call(llm.ToolCall(call.name, dict(call.arguments), call.id))
-        usage, cost = reply.usage, reply.cost
-        details = {"reasoning": usage.reasoning, "cached": usage.cached}
-        known = {name: count for name, count in details.items() if count is not None}
-        response.set_usage(input=usage.input, output=usage.output, details=known or None)
-        response.set_resolved_model(reply.model or self.name)
-        response.response_json = {
-            "finish": reply.finish,
-            "notes": [str(note) for note in reply.notes],
-            "cost": cost and {"amount": str(cost.amount), "currency": cost.currency, "complete": cost.complete},
-            "incomplete": [call.raw for call in reply.incomplete],
-        }
+                reply = client.call(self.name, **_request(prompt))
+                yield from (StreamEvent("reasoning", reply.reasoning), StreamEvent("text", reply.text))
+        _keep(response, reply)
+
+
+class AsyncCnllmModel(llm.AsyncKeyModel):
+    """The same for programs with an event loop: `llm.get_async_model`. It always asks the endpoint for a stream."""
+
+    can_stream = supports_tools = supports_schema = True
+    attachment_types = _MEDIA
+    Options: Any = CnllmModel.Options
+
+    def __init__(self, name: str) -> None:
+        self.name, self.model_id = name, f"cnllm/{name}"
+
+    async def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any, key: Any = None) -> Any:
+        client = cnllm.AsyncClient(api_key=key, simulate=os.environ.get(_SIMULATE) == "1")
+        async with client, client.stream(self.name, **_request(prompt)) as events:
+            async for event in events:
+                if shown := _shown(event):
+                    yield shown
+            _keep(response, events.reply)
+
+
+def _request(prompt: Any) -> dict[str, Any]:
+    options = {name: value for name, value in prompt.options.model_dump().items() if value is not None}
+    options |= {"tools": [_tool(tool) for tool in prompt.tools]} if prompt.tools else {}
+    options |= {"schema": prompt.schema} if prompt.schema else {}
+    return {"messages": [each for message in prompt.messages for each in _messages(message)], **options}
+
+
+def _keep(response: Any, reply: cnllm.Reply[Any]) -> None:
+    """Keep the calls, the usage and the log of a whole reply."""
+    for call in reply.tool_calls:
+        if call.arguments is not None:
+            response.add_tool_call(llm.ToolCall(call.name, dict(call.arguments), call.id))
+    usage, cost = reply.usage, reply.cost
+    known = {name: n for name, n in (("reasoning", usage.reasoning), ("cached", usage.cached)) if n is not None}
+    response.set_usage(input=usage.input, output=usage.output, details=known or None)
+    response.set_resolved_model(reply.model or response.model.name)
+    response.response_json = {
+        "finish": reply.finish,
+        "notes": [str(note) for note in reply.notes],
+        "cost": cost and {"amount": str(cost.amount), "currency": cost.currency, "complete": cost.complete},
+        "incomplete": [call.raw for call in reply.incomplete],
+    }
 
 
 def _shown(event: Any) -> StreamEvent | None:

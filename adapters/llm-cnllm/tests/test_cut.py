@@ -1,5 +1,6 @@
 """What is cut never looks whole: a stream, a body, a call."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from llm.cli import cli
-from llm_cnllm import CnllmModel
+from llm_cnllm import AsyncCnllmModel, CnllmModel
 
 import cnllm
 
@@ -44,6 +45,21 @@ def test_a_cut_stream_is_an_error_after_its_pieces(served: Any, called: Any, wea
     seen = []
     with pytest.raises(cnllm.StreamCut):
         seen.extend(CnllmModel("home/m").chain("Hi", tools=[weather]))
+    assert "It is" in "".join(seen)
+    assert called == []
+
+
+@pytest.mark.parametrize("answer", [CUT, CUT_IN_A_CALL])
+def test_a_cut_stream_is_an_error_in_an_event_loop(served: Any, called: Any, weather: Any, answer: Any) -> None:
+    served(answer)
+    seen: list[str] = []
+
+    async def take() -> None:
+        async for piece in AsyncCnllmModel("home/m").chain("Hi", tools=[weather]):
+            seen.append(piece)
+
+    with pytest.raises(cnllm.StreamCut):
+        asyncio.run(take())
     assert "It is" in "".join(seen)
     assert called == []
 

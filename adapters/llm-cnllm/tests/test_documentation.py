@@ -1,5 +1,6 @@
 """Examples of llm's documentation on its library and its command, with the simulator as the endpoint."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -196,6 +197,18 @@ def test_a_conversation(model: Any) -> None:
     conversation.prompt("Five facts on pelicans", system="Be short").text()
     assert 'You said: "Now skunks"' in conversation.prompt("Now skunks").text()
     assert len(conversation.responses) == 2
+
+
+def test_a_model_for_an_event_loop(model: Any) -> None:
+    async def texts() -> tuple[str, str, str]:
+        other = llm.get_async_model(MODEL)
+        pieces = "".join([piece async for piece in other.prompt("Name a pelican")])
+        chain = await other.chain("Write panda in capitals", tools=[upper]).text()
+        return pieces, await other.prompt("Name a pelican", stream=False).text(), chain
+
+    pieces, whole, chain = asyncio.run(texts())
+    assert pieces == whole == model.prompt("Name a pelican").text()
+    assert chain == model.chain("Write panda in capitals", tools=[upper]).text()
 
 
 def test_a_template_and_a_file_as_a_fragment(tmp_path: Path) -> None:
