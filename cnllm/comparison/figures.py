@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from cnllm.comparison.run import ComparisonResult
+from cnllm.comparison.run import ComparisonResult, HostEntry, TaskChoice
 from cnllm.estimates.statistics import detectable_share, holm, median_interval, sign_test, wilson
 
-__all__ = ["FIGURES", "HostFigures", "Median", "Share", "Verdict", "find_verdicts", "sum_up"]
+__all__ = ["FIGURES", "ComparisonData", "HostFigures", "Median", "Share", "Verdict", "find_verdicts", "sum_up"]
 
 FIGURES: dict[str, str] = {
     "answered": "requests answered without an error",
@@ -94,6 +94,25 @@ class Verdict(Struct, frozen=True):
     better: int
     p: float | None
     detectable: float | None
+
+
+class ComparisonData(Struct, frozen=True):
+    """The values of a report (`Comparison`), which a page shows."""
+
+    form: str
+    cnllm: str
+    registry: str
+    started: str
+    simulated: bool
+    model: str
+    weights: str | None
+    settings: TaskChoice
+    alpha: float
+    figures: tuple[HostFigures, ...]
+    verdicts: tuple[Verdict, ...]
+    problems: dict[str, dict[str, str]]
+    spent: dict[str, str]
+    hosts: tuple[HostEntry, ...]
 
 
 def sum_up(host: str, results: Sequence[ComparisonResult]) -> HostFigures:

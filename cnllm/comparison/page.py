@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Protocol
 
-from cnllm.comparison.figures import FIGURES, HostFigures, Median, Share, Verdict
-from cnllm.comparison.run import HostEntry, RecordedExchange, TaskChoice
+from cnllm.comparison.figures import FIGURES, ComparisonData, Median, Share
+from cnllm.comparison.run import RecordedExchange
 
 __all__ = ["render_drawing", "render_page"]
 
@@ -66,32 +65,7 @@ document.querySelector("button").addEventListener("click",()=>pick(root.lang==="
 """
 
 
-class PageReport(Protocol):
-    """The parts of a report that the page shows (`Comparison`)."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def weights(self) -> str | None: ...
-    @property
-    def started(self) -> str: ...
-    @property
-    def registry(self) -> str: ...
-    @property
-    def simulated(self) -> bool: ...
-    @property
-    def settings(self) -> TaskChoice: ...
-    @property
-    def figures(self) -> Sequence[HostFigures]: ...
-    @property
-    def verdicts(self) -> Sequence[Verdict]: ...
-    @property
-    def problems(self) -> Mapping[str, Mapping[str, str]]: ...
-    @property
-    def hosts(self) -> Sequence[HostEntry]: ...
-
-
-def render_page(report: PageReport) -> str:
+def render_page(report: ComparisonData) -> str:
     """Return the page of a report."""
     title = f"{report.model}: {len(report.hosts)} hosts"
     body = "\n".join(_body(report))
@@ -108,7 +82,7 @@ def _both(english: str, chinese: str) -> str:
     return f'<span lang="en">{html.escape(english)}</span><span lang="zh-CN">{html.escape(chinese)}</span>'
 
 
-def _body(report: PageReport) -> Iterator[str]:
+def _body(report: ComparisonData) -> Iterator[str]:
     weights = report.weights or report.model
     yield f"<button>{_both('中文', 'English')}</button>"
     yield f"<h1>{_both(f'How faithfully hosts serve {weights}', f'各托管方提供的 {weights} 有多忠实')}</h1>"
@@ -130,7 +104,7 @@ def _body(report: PageReport) -> Iterator[str]:
     yield from _problems(report)
 
 
-def _verdicts(report: PageReport) -> Iterator[str]:
+def _verdicts(report: ComparisonData) -> Iterator[str]:
     reference = report.hosts[0].name
     yield f"<h2>{_both('Verdicts', '结论')}</h2>"
     for host in report.hosts[1:]:
@@ -153,7 +127,7 @@ def _verdicts(report: PageReport) -> Iterator[str]:
             yield f"<p>{left}: {html.escape(host.stopped)}</p>"
 
 
-def _rows(report: PageReport) -> Iterator[str]:
+def _rows(report: ComparisonData) -> Iterator[str]:
     columns = report.figures
     for figure, about in FIGURES.items():
         shares = [column.shares.get(figure) for column in columns]
@@ -197,7 +171,7 @@ def _median(median: Median | None, unit: str) -> str:
     return f'{median.value:.3f}{unit} <span class="dim">({median.low:.3f}–{median.high:.3f})</span>'
 
 
-def _problems(report: PageReport) -> Iterator[str]:
+def _problems(report: ComparisonData) -> Iterator[str]:
     """Yield the tasks that did not end right, each with its prompt and what came."""
     prompts = {task.name: task.prompt for task in report.settings.tasks}
     yield f"<h2>{_both('Tasks that did not end right', '没有正确完成的任务')}</h2>"
@@ -242,7 +216,7 @@ _DRAWING_STYLE = (
 _ROW = 38
 
 
-def render_drawing(report: PageReport) -> str:
+def render_drawing(report: ComparisonData) -> str:
     """Return the main shares of each host as an SVG drawing, with the number of figures in which it is worse."""
     height = 78 + _ROW * len(report.figures)
     title = f"How faithfully hosts serve {report.weights or report.model}"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm._version import VERSION
-from cnllm.comparison.figures import HostFigures, Verdict, find_verdicts, sum_up
+from cnllm.comparison.figures import ComparisonData, Verdict, find_verdicts, sum_up
 from cnllm.comparison.run import (
     Ask,
     Budget,
@@ -51,26 +51,12 @@ class ReportSignature(Struct, frozen=True):
     value: str
 
 
-class Comparison(Struct, frozen=True):
+class Comparison(ComparisonData, frozen=True):
     """A report. `problems` names every task that did not end right, by host.
 
     `cnllm`, `registry` and `started` say with what and when it was made.
     """
 
-    form: str
-    cnllm: str
-    registry: str
-    started: str
-    simulated: bool
-    model: str
-    weights: str | None
-    settings: TaskChoice
-    alpha: float
-    figures: tuple[HostFigures, ...]
-    verdicts: tuple[Verdict, ...]
-    problems: dict[str, dict[str, str]]
-    spent: dict[str, str]
-    hosts: tuple[HostEntry, ...]
     signature: ReportSignature | None = None
 
     def to_json(self) -> bytes:

@@ -24,6 +24,7 @@ from cnllm.registry.flags import Price
 from cnllm.registry.model import Model
 from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent
+from cnllm.tool_trial.measures import fits_schema
 from cnllm.types import Message, Reasoning, ReasoningDelta, Reply, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
 
 __all__ = [
@@ -362,7 +363,7 @@ class _Judge:
         self._mark("called", bool(on_wire), "no tool was called")
         if on_wire:
             no_text = "" if wire(plan.model.protocol).text_arguments else "{}"
-            valid = all(self._is_valid(call, call.raw or no_text) for call in on_wire)
+            valid = all(fits_schema(call.raw or no_text, self._schemas.get(call.name)) for call in on_wire)
             self._mark("valid", valid, "arguments do not fit their schema")
         right = len(_matches(step, reply.tool_calls)) == len(step.calls) == len(reply.tool_calls)
         self._mark(self._task.kind, right and not lost, "not the right calls")
@@ -385,15 +386,6 @@ class _Judge:
             text = reply.text.replace(",", "")
             right = all(word in text for word in step.words)
         self._mark(self._task.kind, right, f"not the right answer: {reply.text[:60]!a}")
-
-    def _is_valid(self, call: ToolCall, raw: str) -> bool:
-        """Whether arguments are JSON and fit the schema of the tool, as they arrived."""
-        schema = self._schemas.get(call.name)
-        try:
-            arguments = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeError):
-            return False
-        return schema is not None and not validation_errors(arguments, schema)
 
     def _mark(self, figure: str, good: bool, problem: str | None = None) -> None:
         self._marks[figure] = self._marks.get(figure, True) and good

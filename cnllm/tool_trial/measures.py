@@ -15,13 +15,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
+from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.tasks import TaskResult
 
-__all__ = ["MODES", "Mode", "ModeReport", "Seconds", "measure"]
+__all__ = ["MODES", "Mode", "ModeReport", "Seconds", "fits_schema", "measure"]
 
 Mode = Literal["native", "prompt"]
 MODES: tuple[Mode, ...] = ("native", "prompt")
@@ -101,3 +103,12 @@ def _seconds(values: Iterable[float | None]) -> Seconds | None:
     if not known:
         return None
     return Seconds(statistics.median(known), known[min(len(known) - 1, int(0.95 * len(known)))])
+
+
+def fits_schema(arguments: str, schema: dict[str, Any] | None) -> bool:
+    """Whether arguments of a call are JSON and fit the schema of its tool, as they arrived."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return schema is not None and not validation_errors(value, schema)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,9 +13,8 @@ from cnllm.client.sync_client import Client
 from cnllm.errors import CnllmError
 from cnllm.registry.flags import Flags, Tools
 from cnllm.registry.model import Model
-from cnllm.schemas.validate import validation_errors
 from cnllm.tool_trial.allowance import MAX_TOKENS, AllowanceSpent, CountingTransport, TrialAllowance
-from cnllm.tool_trial.measures import MODES, Mode, ModeReport, measure
+from cnllm.tool_trial.measures import MODES, Mode, ModeReport, fits_schema, measure
 from cnllm.tool_trial.tasks import ReplyResult, Task, TaskResult, World
 from cnllm.tools import Tool, as_tools
 from cnllm.types import Event, Finished, Reply, TextDelta, ToolCallDelta, ToolCallStart
@@ -134,15 +132,6 @@ class _ReplyWatch:
         """Keep the result of a reply whose calls were executed."""
         allowance.pay(reply.cost)
         called = reply.finish == "tool_calls"
-        valid = all(self._is_valid(call.name, call.raw) for call in reply.tool_calls)
+        valid = all(fits_schema(call.raw or "{}", self._schemas.get(call.name)) for call in reply.tool_calls)
         self.replies.append(ReplyResult(self._expected, called, called and valid, self._first, self._end))
         self._expected, self._first, self._end = self._world.expects_call(), None, None
-
-    def _is_valid(self, name: str, raw: str) -> bool:
-        """Whether arguments are JSON and fit the schema of the tool, as they arrived."""
-        schema = self._schemas.get(name)
-        try:
-            arguments = msgspec.json.decode(raw or "{}")
-        except (msgspec.DecodeError, UnicodeError):
-            return False
-        return schema is not None and not validation_errors(arguments, schema)
