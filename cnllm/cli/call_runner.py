@@ -116,6 +116,8 @@ class CallRunner:
             with self._client() as client:
                 if client.simulate:
                     stdio.print_line(f"cnllm: {SIMULATED}")
+                elif self.params["replay"] is not None:
+                    stdio.print_line("cnllm: replayed: this answer was recorded before; nothing was sent or paid")
                 return self._answer(client)
 
     def _client(self) -> Client:

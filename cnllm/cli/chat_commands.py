@@ -177,15 +177,23 @@ def _cost_line(replies: Sequence[Reply], failed: int) -> str:
     for name, label, detail in (("input", "in", "cached"), ("output", "out", "reasoning")):
         extra = f" ({counts[detail]} {detail})" if counts.get(detail) else ""
         parts.append(f"{counts.get(name, 0)} {label}{extra}")
+    simulated = sum(map(_is_simulated, replies))
+    unpriced = failed + sum(reply.cost is None and not _is_simulated(reply) for reply in replies)
     for currency, amount in amounts.items():  # a sum that leaves something out is a lower bound
-        mark = "≥ " if failed or currency in bounds or any(reply.cost is None for reply in replies) else ""
+        mark = "≥ " if currency in bounds or unpriced else ""
         parts.append(f"{mark}{amount.normalize():f} {currency}")
-    unpriced = failed + sum(reply.cost is None for reply in replies)
     if unknown:
         parts.append(f"usage of {unknown} unknown")
     if unpriced:
         parts.append(f"price of {unpriced} unknown")
+    if simulated:
+        parts.append(f"{simulated} simulated: nothing was paid")
     return " · ".join(parts)
+
+
+def _is_simulated(reply: Reply) -> bool:
+    """Whether the simulator made a reply."""
+    return any(note.code == "simulated" for note in reply.notes)
 
 
 def _thinking(session: ChatSession, argument: str) -> None:

@@ -54,6 +54,8 @@ def test_a_line_that_is_no_answer_means_no_and_is_the_next_turn(machine: Machine
     done = chat(machine, "one", "/cost", args=(*SIMULATED, "--tool", f"{file}:shout"))
     assert ran(machine) == ""
     assert "1 answer · " in done.err
+    assert "1 simulated: nothing was paid" in done.err
+    assert "unknown" not in done.err
 
 
 def test_all_and_none_ask_nobody(machine: Machine) -> None:

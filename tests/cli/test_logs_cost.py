@@ -47,7 +47,7 @@ def test_sums_by_model_day_and_conversation(machine: Machine) -> None:
             assert (row["input"], row["output"]) == (12 * row["turns"], 34 * row["turns"])
     text = machine.run("logs", "cost")
     assert text.out.splitlines()[1].split() == ["home/m", "3", "36", "unknown", "102", "0.001056", "USD"]
-    assert "simulated and replayed turns, which cost nothing: 1" in text.err
+    assert "simulated and replayed turns, for which nothing was paid: 1" in text.err
     (id_,) = [row["label"] for row in report(machine, "--by", "conversation")["rows"] if row["turns"] == 1]  # type: ignore[attr-defined]
     assert report(machine, id_[:6])["total"]["turns"] == 1  # type: ignore[index]
     assert report(machine, "--since", "2")["total"]["turns"] == 3  # type: ignore[index]

@@ -29,7 +29,9 @@ def test_J4_a_recording_replays_without_network_and_without_key(machine: Machine
     assert KEY not in Path(tape).read_text()
     assert stat.S_IMODE(Path(tape).stat().st_mode) == 0o600
     del machine.env["HOME_TEST_KEY"]
-    assert machine.run(*CALL, "--replay", tape, "hi") == first
+    again = machine.run(*CALL, "--replay", tape, "hi")
+    assert (again.status, again.out) == (first.status, first.out)
+    assert again.err == f"cnllm: replayed: this answer was recorded before; nothing was sent or paid\n{first.err}"
     assert machine.run(*CALL, "--replay", tape, "--json", "hi").json()["text"] == "Hello"
 
 

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
 
 def test_a_running_gateway_follows(machine: Machine) -> None:
     key = machine.run("serve", "keys", "add", "first", "--rpm", "2").out.strip()
-    gateway = machine.start("serve", "--simulate", "--json")
+    gateway = machine.start("serve", "--simulate", "--json", "--ui", "--admin-key", "the-key-of-an-operator")
     try:
         assert gateway.stdout is not None
         url = json.loads(gateway.stdout.readline())["url"]
@@ -106,6 +106,8 @@ def test_a_running_gateway_follows(machine: Machine) -> None:
     finally:
         gateway.terminate()
         _, err = gateway.communicate()
+    assert b"simulated: every answer is made up on this machine" in err
+    assert f"operator page: {url}/ui (log in with the key of --admin-key)".encode() in err
     assert b"key:" not in err, "the gateway makes no key of its own beside those of the book"
     rows = {row["name"]: row for row in machine.run("serve", "keys", "list", "--json").json()}
     assert rows["first"]["calls"] == 2

@@ -465,12 +465,14 @@ def test_the_page_shows_day_key_and_cost_and_no_path_as_a_model(tmp_path: Path) 
         {**entry, "cost": cost},
         {**entry, "cost": {**cost, "missing": ["tools"]}},
         entry | {"model": "", "key": ""},
+        entry | {"notes": [{"code": "simulated"}]},
     ]
     code = f"{json.dumps(rows)}.map(entry => row(entry).children.map(shown))"
-    exact, bound, bare = run_ui(tmp_path, "en", code)
+    exact, bound, bare, simulated = run_ui(tmp_path, "en", code)
     assert exact[0].startswith("18 Nov 2026, ")
     assert exact[1:4] == ["200", "team-a", "zai/glm-4.7"]
     assert (exact[8], bound[8], bare[8]) == ("0.0002 USD", "≥ 0.0002 USD", "?")
+    assert simulated[8] == "simulated"
     assert bare[2:4] == ["–", "–"], "a path is no model"
     assert run_ui(tmp_path, "zh-CN", code)[0][0].startswith("2026年11月18日")
     assert run_ui(tmp_path, "zh-CN", "document.documentElement.lang") == "zh-CN"

@@ -102,7 +102,7 @@ def cost(
             rows.append(_cells(report.total, localize_word("all")))
         answer.print_line(table(heads, rows, right=range(1, 5)))
     if report.free:
-        stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
+        stdio.print_line(f"simulated and replayed turns, for which nothing was paid: {report.free}")
 
 
 def _draw(plot: str, report: CostReport) -> None:

@@ -230,11 +230,17 @@ def serve(context: click.Context, /, **params: Any) -> None:
         gateway = configuration.gateway()  # a wrong file or name is an error before the address is printed
     with folder or contextlib.nullcontext(), listen(host, params["port"]) as listener:
         address = address_url(listener)
+        has_admin = bool(params["admin_key"] or read_secret("admin_key"))
+        opener = "log in with the key of --admin-key" if has_admin else "log in with a key of the gateway"
 
         def ready() -> None:
             answer.print_line(json.dumps({"url": address, "pid": os.getpid()}) if params["as_json"] else address)
             if new_key is not None:
                 stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
+            if params["simulate"]:
+                stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
+            if params["ui"]:
+                stdio.print_line(f"operator page: {address}/ui ({opener})")
             if public:
                 stdio.print_line(
                     f"{host} is open to other machines: everyone who has the key uses your providers' keys"

@@ -25,7 +25,8 @@ function tokens(usage) {
 }
 
 // A lower bound, where something of the cost is not known.
-function money({ cost, usage }) {
+function money({ cost, usage, notes }) {
+  if (notes.some(({ code }) => code === "simulated")) return t("simulated");
   return cost ? `${cost.missing ? "≥ " : ""}${cost.amount} ${cost.currency}` : usage ? "?" : "";
 }
 

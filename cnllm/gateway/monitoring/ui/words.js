@@ -1,7 +1,8 @@
 "use strict";
 // The words of the pages, in the language of the browser. An English text is its own key.
 const ZH = {
-  "cnllm gateway: log in": "cnllm 网关：登录", "cnllm gateway": "cnllm 网关", "Operator's key": "管理员密钥", "Log in": "登录",
+  "cnllm gateway: log in": "cnllm 网关：登录", "cnllm gateway": "cnllm 网关", "Operator's key": "管理员密钥", "simulated": "模拟",
+  "The key of --admin-key; where none is set, a key of the gateway.": "--admin-key 的密钥；没有设置时，用网关的密钥。", "Log in": "登录",
   "this key is wrong": "密钥不正确", "no key opens this page: set CNLLM_ADMIN_KEY": "还没有能打开本页的密钥：请设置 CNLLM_ADMIN_KEY",
   "cnllm gateway: last requests": "cnllm 网关：最近的请求", "Last requests": "最近的请求", "loading…": "正在加载…",
   "Reload": "刷新", "Log out": "退出登录", "Requests": "请求", "Keys and teams": "密钥与团队", "One request": "单个请求",
