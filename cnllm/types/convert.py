@@ -28,6 +28,7 @@ __all__ = [
     "result_text",
     "text_with_error",
     "tool_result",
+    "url_media",
 ]
 
 CACHE_MARK = "cache_control"
@@ -305,7 +306,7 @@ def _part(item: Any) -> Part:
         url = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
         if isinstance(url, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
-            return _media(url, kind.removesuffix("_url"), {**extra, **_cache_mark(item)} or None)
+            return url_media(url, kind.removesuffix("_url"), {**extra, **_cache_mark(item)} or None)
     sound = item.get("input_audio")
     if type(sound) is not dict and isinstance(sound, Mapping):
         sound = checks.as_dict("input_audio", sound)
@@ -327,7 +328,7 @@ def _part(item: Any) -> Part:
     return Opaque(dict(item))
 
 
-def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
+def url_media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
     """Return a URL, or the data in a data URL, as media."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):

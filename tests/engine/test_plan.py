@@ -779,10 +779,10 @@ def test_a_switch_goes_along_only_where_reasoning_goes_back(home: Home) -> None:
 
 def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:
     whole = build(home("stream.tools = false"), stream=True, tools=[tool()])
-    assert (whole.stream, whole.asked_stream, whole.body.get("stream")) == (False, True, None)
+    assert (whole.stream, whole.body.get("stream")) == (False, None)
     assert [n.code for n in whole.notes] == ["stream-whole"]
     collected = build(home("stream.required = true"))
-    assert (collected.stream, collected.asked_stream, collected.body["stream"]) == (True, False, True)
+    assert (collected.stream, collected.body["stream"]) == (True, True)
     assert [n.code for n in collected.notes] == ["stream-collected"]
     for note in [*whole.notes, *collected.notes]:
         check_note(note)

@@ -25,7 +25,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     The request: `method`, `url`, `headers` (the key is the placeholder `{key}`) and `content`, the bytes of the body;
     `body` is what they say. `notes` name every change to what the caller asked for. `flags` are those of the request's
-    mode; the reply is read by them. `stream` is what goes over the wire, `asked_stream` what the caller wanted.
+    mode; the reply is read by them. `stream` says whether a stream goes over the wire.
 
     For the reply: `tools` are those that were offered, `callable` those that may be called, `renamed` maps a
     function's name on the wire to the caller's, `call_rules` say which calls the reply may hold (None: any),
@@ -50,7 +50,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     model: Model
     flags: Flags
     stream: bool
-    asked_stream: bool
     tools: tuple[Function, ...] = ()
     renamed: dict[str, str] = {}
     schema: dict[str, Any] | None = None

@@ -134,7 +134,6 @@ def prepare(request: Draft, arguments: dict[str, Any]) -> Prepared | Rerouted:
         model=request.model,
         flags=flags,
         stream=streams,
-        asked_stream=request.stream,
         tools=offered if prompted is None else prompted.tools,
         callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
         renamed=renamed,

@@ -22,7 +22,7 @@ from cnllm.protocols.responses.server_tools import (
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Seal, Text, ToolCall, ToolResult
 from cnllm.types.checks import short_text
-from cnllm.types.convert import result_text
+from cnllm.types.convert import result_text, url_media
 from cnllm.types.custom_tools import custom_arguments
 from cnllm.types.media import as_media
 from cnllm.types.web_search import WebSearch
@@ -267,10 +267,7 @@ def _media(part: dict[str, Any]) -> Media | None:
     match part:
         case {"type": "input_image", "image_url": str(url)}:
             extra = {"detail": part["detail"]} if part.get("detail") is not None else None
-            head, comma, data = url.partition(",")
-            if comma and head.startswith("data:") and head.endswith(";base64"):
-                return Media(head[5:-7], data, None, None, extra)
-            return Media("image", None, url, None, extra)
+            return url_media(url, "image", extra)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Media(f"audio/{kind}", data)
         case {"type": "input_file"} if part.get("file_id") is None:
