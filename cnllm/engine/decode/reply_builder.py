@@ -114,8 +114,7 @@ class ReplyBuilder:
         self._stages = [stage for stage in row if stage is not None]
         self._at_calls = 0 if calls is None else self._stages.index(calls)
         # For each place in the row: the next stage that reads text of the answer, of the reasoning.
-        self._next_text = _next_places(tuple([stage.reads_text for stage in self._stages]))
-        self._next_thought = _next_places(tuple([stage.reads_thought for stage in self._stages]))
+        self._next_text, self._next_thought = _next_places(tuple(map(type, self._stages)))
 
     # ── what the parser asks ─────────────────────────────────────────────────
 
@@ -410,12 +409,16 @@ class ReplyBuilder:
 
 
 @lru_cache(maxsize=64)
-def _next_places(reads: tuple[bool, ...]) -> tuple[int, ...]:
-    """Return for each place in a row, and for its end, the first place from there on where a stage reads."""
-    places = [len(reads)]
-    for place in range(len(reads) - 1, -1, -1):
-        places.append(place if reads[place] else places[-1])
-    return tuple(reversed(places))
+def _next_places(stages: tuple[type[Stage], ...]) -> tuple[list[int], list[int]]:
+    """Return for each place in a row, and for its end, the first place from there on where a stage reads.
+
+    The first list is for text of the answer, the second for the reasoning.
+    """
+    texts, thoughts = [len(stages)], [len(stages)]
+    for place in range(len(stages) - 1, -1, -1):
+        texts.insert(0, place if stages[place].reads_text else texts[0])
+        thoughts.insert(0, place if stages[place].reads_thought else thoughts[0])
+    return texts, thoughts
 
 
 def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> ReplyBuilder:
