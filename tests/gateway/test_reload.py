@@ -57,9 +57,15 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line of the log. It is read byte by byte, so that a line behind it stays where `select` sees it."""
     assert process.stderr is not None
-    assert select.select([process.stderr], [], [], 20)[0]
-    return process.stderr.readline()
+    line, descriptor = b"", process.stderr.fileno()
+    while not line.endswith(b"\n"):
+        assert select.select([descriptor], [], [], 20)[0]
+        byte = os.read(descriptor, 1)
+        assert byte, line
+        line += byte
+    return line.decode()
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])

@@ -125,7 +125,7 @@ class SqliteStore(StateStore):
         return self._run(lambda file: self._rows(file, keys), None, writes=False)
 
     def _delete(self, key: bytes) -> bool | None:
-        """Delete the item under a key. Return whether there was one; None for a failure. The file keeps no byte of it."""
+        """Delete the item under a key, and its bytes. Return whether there was one; None for a failure."""
         return self._run(lambda file: self._delete_item(file, key), None)
 
     def close(self) -> None:
