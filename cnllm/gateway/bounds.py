@@ -5,14 +5,14 @@ from __future__ import annotations
 import ipaddress
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from cnllm.system import processes
 from cnllm.types import checks
+from cnllm.types.newest import Newest
 
 __all__ = ["Bounds", "Clients", "Guesses", "Quota", "file_limit"]
 
@@ -130,8 +130,8 @@ class Guesses:
 
     def __init__(self, burst: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._burst, self._seconds, self._clock = burst, seconds, clock
-        self._free_at: OrderedDict[str, float] = OrderedDict()  # the time at which an address has its whole burst again
-        self._proven: OrderedDict[Hashable, None] = OrderedDict()
+        self._free_at: Newest[str, float] = Newest(_MOST_ADDRESSES)  # when an address has its whole burst again
+        self._proven: Newest[tuple[str, str], None] = Newest(_MOST_ADDRESSES)
 
     def wait(self, address: str) -> float:
         """Return the seconds until an address has its next turn, 0 for now."""
@@ -144,9 +144,6 @@ class Guesses:
         """Count a wrong key, or another refusal."""
         now = self._clock()
         self._free_at[address] = max(now, self._free_at.get(address, now)) + self._seconds
-        self._free_at.move_to_end(address)
-        while len(self._free_at) > _MOST_ADDRESSES:
-            self._free_at.popitem(last=False)
 
     def is_proven(self, address: str, identity: str) -> bool:
         """Whether an address has sent a valid key before: others there may be slowed down, its client is not."""
@@ -154,11 +151,7 @@ class Guesses:
 
     def prove(self, address: str, identity: str) -> None:
         """Remember that an address has sent a valid key."""
-        if (address, identity) in self._proven:
-            return
         self._proven[address, identity] = None
-        while len(self._proven) > _MOST_ADDRESSES:
-            self._proven.popitem(last=False)
 
 
 def file_limit() -> int | None:

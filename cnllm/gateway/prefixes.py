@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.estimates.cache_loss import loss_cost, loss_text
 from cnllm.store.prefix import Fingerprint, PrefixBreak, PrefixLoss, first_loss, lost_tokens
 from cnllm.store.records import PrefixRecord
 from cnllm.types import Note
+from cnllm.types.newest import Newest
 
 __all__ = ["Prefixes", "Thread"]
 
@@ -35,15 +35,12 @@ class Prefixes:
     """The last conversations of a process. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._threads: OrderedDict[tuple[str, str, str, int], list[Thread]] = OrderedDict()
+        self._threads: Newest[tuple[str, str, str, int], list[Thread]] = Newest(_MOST)
 
     def follow(self, owner: str, plan: Plan, parts: Fingerprint) -> tuple[Thread, PrefixRecord, Note | None]:
         """Return the conversation that a request of a client goes on with, and whether it begins as before."""
         key = (owner, plan.model.name, plan.url, parts.first_turn)
-        threads = self._threads.setdefault(key, [])
-        self._threads.move_to_end(key)
-        if len(self._threads) > _MOST:
-            self._threads.popitem(last=False)
+        self._threads[key] = threads = self._threads.get(key, [])
         losses: list[tuple[Thread, PrefixLoss]] = []
         for thread in threads:
             if (loss := first_loss(thread.parts, parts)) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,6 +19,7 @@ from cnllm.gateway.prefixes import Prefixes
 from cnllm.gateway.state import State
 from cnllm.store.call_log import CallLog
 from cnllm.types.message_memory import MessageMemory
+from cnllm.types.newest import Newest
 
 __all__ = ["Headers", "Memories", "Receive", "Scope", "Send", "Service"]
 
@@ -39,16 +39,12 @@ class Memories:
     """
 
     def __init__(self) -> None:
-        self._memories: OrderedDict[str, MessageMemory] = OrderedDict()
+        self._memories: Newest[str, MessageMemory] = Newest(_MOST_MEMORIES)
 
     def of(self, identity: str) -> MessageMemory:
         """Return the memory of an identity. Those that came last are kept."""
         memory = self._memories.get(identity)
-        if memory is None:
-            memory = self._memories[identity] = MessageMemory(_MEMORY_BYTES)
-            if len(self._memories) > _MOST_MEMORIES:
-                self._memories.popitem(last=False)
-        self._memories.move_to_end(identity)
+        self._memories[identity] = memory = MessageMemory(_MEMORY_BYTES) if memory is None else memory
         return memory
 
 

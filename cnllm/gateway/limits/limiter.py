@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import WorstCase
@@ -13,6 +12,7 @@ from cnllm.gateway.limits.book import AsyncKeyBook
 from cnllm.gateway.limits.key_worker import Flight, KeyWorker, Reservation, SoftBudget
 from cnllm.gateway.limits.keys import KeyRecord, Rights, team_digest
 from cnllm.gateway.limits.refusal import Refused
+from cnllm.types.newest import Newest
 
 __all__ = ["LEASE_SECONDS", "Limiter", "Reservations"]
 
@@ -56,7 +56,7 @@ class Limiter:
     def __init__(self, book: AsyncKeyBook, *, lease: float = LEASE_SECONDS) -> None:
         self._book = book
         self._lease = lease
-        self._records: OrderedDict[str, tuple[float, Rights]] = OrderedDict()
+        self._records: Newest[str, tuple[float, Rights]] = Newest(_MOST_RECORDS)
         self._searches: dict[str, asyncio.Task[Rights | None]] = {}
         self._workers: dict[str, KeyWorker] = {}
         self._ticks: asyncio.Task[None] | None = None
@@ -90,9 +90,6 @@ class Limiter:
         if rights.key.team is not None and rights.team is None:
             raise CnllmError(f"the store has no team {rights.key.team}")
         self._records[digest] = (asked, rights)
-        self._records.move_to_end(digest)
-        while len(self._records) > _MOST_RECORDS:
-            self._records.popitem(last=False)
         return rights
 
     async def admit(self, digest: str, rights: Rights) -> list[Flight]:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 
 from cnllm.config.redact import MARK, is_secret_name, redact, redact_url
 from cnllm.system.files import open_private
+from cnllm.types.newest import Newest
 
 __all__ = ["Recent", "hide_secrets", "record_of"]
 
@@ -35,15 +35,13 @@ class Recent:
     def __init__(self, folder: str | None = None, most: int = _MOST) -> None:
         self._most = most
         self._folder = None if folder is None else Path(folder)
-        self._records: OrderedDict[str, bytes] = OrderedDict()
+        self._records: Newest[str, bytes] = Newest(most)
 
     def add(self, id: str, record: Mapping[str, Any]) -> None:
         """Keep a record, and drop the oldest."""
         data = msgspec.json.encode(record)
         if self._folder is None:
             self._records[id] = data
-            while len(self._records) > self._most:
-                self._records.popitem(last=False)
             return
         with contextlib.suppress(OSError):  # a full disk must not stop a request
             path = self._folder / f"{time.time_ns():020d}-{id}.json"
