@@ -6,6 +6,7 @@ import base64
 import glob
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["read_attachment", "read_files", "require_readable"]
+__all__ = ["encoding_hint", "read_attachment", "read_files", "require_readable"]
 
 _MAX_BYTES = 256 * 1024 * 1024  # no endpoint takes as much
 _MAX_TEXT = 50_000_000  # bytes of one text file: no model reads as much; a device would never end
@@ -179,11 +180,25 @@ def _read_text(name: str) -> str:
         raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
     text = _decoded(data)
     if text is None:
-        raise UsageError(
-            f"-f {name}: this is not text in UTF-8",
-            f"attach a picture, a PDF or a sound with -a {name}; convert text first: iconv -f GB18030 -t UTF-8",
-        )
+        raise UsageError(f"-f {name}: this is not text in UTF-8", encoding_hint(data, name))
     return text
+
+
+def encoding_hint(data: bytes, name: str) -> str:
+    """Return what to do with bytes that are no UTF-8: attach a medium, convert text. `name` is a file, or - for stdin.
+
+    Text in GB18030 is not converted here: of one file nobody can tell whether it is that, or another old encoding.
+    """
+    quoted = shlex.quote(name)
+    if _media_type(data) is not None:
+        return f"attach it: -a {quoted}"
+    try:
+        is_text = b"\0" not in data and bool(data.decode("gb18030"))
+    except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
+        return f"-a {quoted} attaches a picture, a PDF, a sound or a video"
+    return f"convert it first, for example: iconv -f GB18030 -t UTF-8{'' if name == '-' else f' {quoted}'} | cnllm …"
 
 
 # ── what the model reads ─────────────────────────────────────────────────────

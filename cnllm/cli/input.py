@@ -101,11 +101,11 @@ def _stdin(stream: object, *, wait: bool) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        from cnllm.cli.attachments import encoding_hint
+
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
-            "convert it first, for example: iconv -f GB18030 -t UTF-8",
-        ) from None
+        message = f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}"
+        raise UsageError(message, encoding_hint(data, "-")) from None
 
 
 def _report_wait(raw: BinaryIO) -> None:

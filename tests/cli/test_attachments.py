@@ -123,7 +123,17 @@ def test_files_and_patterns(machine: Machine) -> None:
     (folder / "bin").write_bytes(b"\0\1\2")
     (folder / "gbk.txt").write_bytes("你好".encode("gbk"))
     machine.run(*CALL, "-f", "bin", "x", cwd=folder).fails(2, "-f bin", "not text in UTF-8", "-a bin")
-    machine.run(*CALL, "-f", "gbk.txt", "x", cwd=folder).fails(2, "iconv")
+    (folder / "chart").write_bytes(b"\x89PNG\r\n\x1a\n")
+    machine.run(*CALL, "-f", "gbk.txt", "x", cwd=folder).fails(2, "iconv -f GB18030 -t UTF-8 gbk.txt | cnllm")
+    for name in ("bin", "chart"):
+        data = (folder / name).read_bytes() + b"\xff"
+        for done in (
+            machine.run(*CALL, "-f", name, "x", cwd=folder),
+            machine.run(*CALL, "x", stdin=data, cwd=folder),
+        ):
+            assert "iconv" not in done.err
+    machine.run(*CALL, "-f", "chart", "x", cwd=folder).fails(2, "attach it: -a chart")
+    machine.run(*CALL, "x", stdin=(folder / "chart").read_bytes(), cwd=folder).fails(2, "attach it: -a -")
     (folder / "ascii.pdf").write_bytes(b"%PDF-1.7\n1 0 obj\n")
     machine.run(*CALL, "-f", "ascii.pdf", "x", cwd=folder).fails(2, "-f ascii.pdf", "a PDF", "-a ascii.pdf")
     machine.run(*CALL, "-a", "bin", "x", cwd=folder).fails(2, "-a bin", "neither a picture")

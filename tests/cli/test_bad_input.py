@@ -156,7 +156,3 @@ def test_no_key(machine: Machine) -> None:
     done.fails(2, "HOME_TEST_KEY", "cnllm keys set", "--simulate")
     done = machine.run("call", "--model", "home/m", "hi", env={"HOME_TEST_KEY": " "})
     done.fails(2, "HOME_TEST_KEY", "cnllm keys set", "--simulate")
-
-
-def test_several_forms_at_once_take_the_last(machine: Machine) -> None:
-    assert machine.run("call", "--model", "home/m", "--json", "--plan", "hi").json()["method"] == "POST"

@@ -202,3 +202,9 @@ def test_an_older_spelling_does_the_same_in_silence(machine: Machine, server: Se
     old = machine.run("call", "-m", "home/m", "--plan", "-a", picture, "--image", "https://example.org/b", "hi")
     assert (new.status, new.err) == (0, "")
     assert old == new
+
+
+@pytest.mark.parametrize(("one", "two"), [("--json", "--events"), ("--plan", "--curl"), ("--json", "--plan")])
+def test_two_forms_of_the_output_are_one_too_many(machine: Machine, one: str, two: str) -> None:
+    machine.run("call", "-m", "glm-4.7", "--simulate", one, two, "hi").fails(2, one, two, "give one of them")
+    assert machine.run("call", "-m", "glm-4.7", "--simulate", one, one, "hi").status == 0

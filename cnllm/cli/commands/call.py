@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cnllm.cli import options
+from cnllm.cli.output import errors
 
 __all__ = ["call"]
 
@@ -39,6 +40,18 @@ HELP = options.Help(
 )
 
 
+def _set_form(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Set the form of the output. Raise `UsageError` for a second one."""
+    form = context.params.setdefault("form", None)
+    if value and form is not None:
+        raise errors.UsageError(f"--{form} and --{option.name} print different things", "give one of them")
+    if value:
+        context.params["form"] = option.name
+
+
+_form = partial(click.option, is_flag=True, expose_value=False, callback=_set_form)
+
+
 @click.command(cls=options.ModelCommand, epilog=EXAMPLES, layout=HELP)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
@@ -67,10 +80,10 @@ HELP = options.Help(
 @click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
 @click.option("--stream/--no-stream", default=None, help="Print the answer as it arrives, or complete.")
 @click.option("--sentences", is_flag=True, help="Print a streamed answer sentence by sentence.")
-@click.option("--json", "form", flag_value="json", help="Print one reply as JSON.")
-@click.option("--events", "form", flag_value="events", help="Print each event as one line of JSON.")
-@click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
-@click.option("--curl", "form", flag_value="curl", help="Print the request as a curl command; send nothing.")
+@_form("--json", help="Print one reply as JSON.")
+@_form("--events", help="Print each event as one line of JSON.")
+@_form("--plan", help="Print the request as JSON; send nothing.")
+@_form("--curl", help="Print the request as a curl command; send nothing.")
 @click.option("--quote", is_flag=True, help="Print tokens and cost before the call; send nothing.")
 @click.option(
     "--record",

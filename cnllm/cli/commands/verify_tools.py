@@ -36,6 +36,8 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
     if options["max_cost"] is not None and not simulate:
         _require_prices(models)
     allowance = TrialAllowance(options["max_requests"], options["max_cost"])
+    if simulate:  # before the table, which would look like a broken product
+        stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
     reports = []
     status = errors.WHOLE
     for model in models:
@@ -50,8 +52,6 @@ def verify_tools(registry: Registry, models: Sequence[Model], options: Mapping[s
             break
     if as_json:
         answer.print_json(reports)
-    if simulate:
-        stdio.print_line("cnllm: simulated; the simulator makes arguments up, so that its tasks mostly end wrong")
     return status
 
 
