@@ -95,7 +95,7 @@ def test_ctrl_c_is_the_clients(machine: Machine) -> None:
     """The gateway serves on: an agent uses Ctrl-C to interrupt itself, and goes on."""
     path = script(
         machine,
-        "signal.signal(signal.SIGINT, lambda *_: (chat(user('again')), print('served', flush=True), os._exit(5)))\n"
+        "signal.signal(signal.SIGINT, lambda *_: (chat(user('again')), os.write(1, b'served\\n'), os._exit(5)))\n"
         "print(url, flush=True)\nwhile True: signal.pause()\n",
     )
     process = machine.start("launch", path, "-m", "glm-4.7", "--simulate", start_new_session=True)
