@@ -300,7 +300,7 @@ def test_sites_of_one_vendor_differ_on_the_wire_only_where_a_table_of_their_own_
     registry = Registry.load()
     by_vendor: dict[str, dict[str, list[Model]]] = {}
     for model in map(registry.resolve, registry.names()):
-        if (site := model.flags.site) is not None:
+        if (site := model.flags.site) is not None and site.vendor is not None:
             by_vendor.setdefault(site.vendor, {}).setdefault(model.id, []).append(model)
     twins = [pair for ids in by_vendor.values() for one in ids.values() for pair in combinations(one, 2)]
     assert len(twins) > 100
