@@ -6,17 +6,76 @@ from typing import Any, Literal, TypedDict
 
 from cnllm.batch.dry_run import Estimate
 from cnllm.batch.report import Report
-from cnllm.cli.output.json_types import Alias, Card, FlagDifference, Key, KeyTest, ModelRow
+from cnllm.cli.commands.aliases import Alias
+from cnllm.cli.key_test import KeyTest
 from cnllm.comparison import HostFigures, Verdict
 from cnllm.model_facts.known_issues import KnownIssue
 from cnllm.probe.claims import ClaimVerdict
+from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
+from cnllm.registry.param_rules import State
 from cnllm.registry.problem import Problem
 from cnllm.registry_files.compare import Disagreement
 from cnllm.registry_files.sources import CitedSource, UnsourcedFlag
 from cnllm.registry_files.updates.changes import Change
 from cnllm.tool_trial import TrialReport
-from cnllm.types import Quote
+from cnllm.types import Note, Quote
+
+
+class ModelRow(TypedDict):
+    """A model in `models list`."""
+
+    name: str
+    id: str
+    provider: str
+    protocol: str
+    short: list[str]
+    title: str | None
+    context: int | None
+    input_limit: int | None
+    output: int | None
+    input: list[str] | None
+    reasoning: Literal["unknown", "never", "toggle", "always"] | None
+    price: Price | None
+    status: Literal["current", "preview", "retired"] | None
+    capabilities: dict[str, bool | None]
+
+
+class Card(ModelRow):
+    """A model in `models show`: with the state of each parameter by mode, every flag and all notes.
+
+    The modes are "reasoning" and "no-reasoning", or "any" where it is unknown whether the model can reason.
+    """
+
+    parameters: dict[str, dict[str, State]]
+    flags: dict[str, Any]
+    notes: list[Note]
+
+
+class FlagFact(TypedDict):
+    """The value of a flag for one of two models, and its origin."""
+
+    value: Any
+    layer: str
+    where: str
+    source: str | None
+    seen: str | None
+    how: str | None
+
+
+class FlagDifference(TypedDict):
+    """A flag that differs between two models. null if nothing is known about it."""
+
+    flag: str
+    a: FlagFact | None
+    b: FlagFact | None
+
+
+class Key(TypedDict):
+    """A stored key, and which one is used: the file's, or the variable of the same name."""
+
+    name: str
+    used: Literal["file", "environment"]
 
 
 class ClientKey(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from cnllm.cli.output import errors
 from cnllm.cli.output.suggestion import suggest
@@ -19,12 +19,20 @@ from cnllm.errors import (
 from cnllm.registry import sites
 
 if TYPE_CHECKING:
-    from cnllm.cli.output.json_types import KeyTest
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
     from cnllm.types import Reply
 
-__all__ = ["SiteTest", "all_providers", "describe", "key_providers", "key_variable", "run_test", "variable_providers"]
+__all__ = [
+    "KeyTest",
+    "SiteTest",
+    "all_providers",
+    "describe",
+    "key_providers",
+    "key_variable",
+    "run_test",
+    "variable_providers",
+]
 
 _MAX_TOKENS = 16  # some endpoints accept no smaller number
 _PROMPT = "Say OK."
@@ -110,6 +118,21 @@ def cheapest_model(provider: str, registry: Registry) -> Model | None:
         if best is None or rank < best[0]:
             best = rank, model
     return best[1] if best is not None else None
+
+
+class KeyTest(TypedDict):
+    """The result of `keys test`. `works` is null if the endpoint's answer says nothing about the key.
+
+    `status` is that of HTTP, and `message` the endpoint's own sentence.
+    """
+
+    name: str
+    provider: str
+    url: str
+    model: str
+    works: bool | None
+    status: int | None
+    message: str
 
 
 class SiteTest(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -11,11 +11,18 @@ from cnllm.cli.language.messages import localize
 from cnllm.cli.output import answer, errors, stdio, terminal
 
 if TYPE_CHECKING:
-    from cnllm.cli.output.json_types import Alias
     from cnllm.registry import Registry
     from cnllm.registry.documents import Document
 
-__all__ = ["aliases"]
+__all__ = ["Alias", "aliases"]
+
+
+class Alias(TypedDict):
+    """A short name, its model, and the file that sets it. null: it is built in."""
+
+    alias: str
+    model: str
+    file: str | None
 
 
 @click.group(cls=options.Group, epilog=options.examples("cnllm aliases set fast deepseek-flash"))
