@@ -307,14 +307,16 @@ def _with_table(text: str, path: Sequence[str], value: Any, *, is_grouped: bool)
     size = 1 if len(path) == 2 else 2
     block = f"[{'.'.join(map(toml_key, path[:size]))}]\n{_line(path[size:], value, is_grouped=is_grouped)}\n"
     provider = path[1].partition("/")[0]
-    keys = [key.split("\0") for key in key_lines(text)] if path[0] == "models" else []
-    mine = [
-        key for key in keys if key[0] in ("models", "providers") and key[1:2] and key[1].partition("/")[0] == provider
+    numbers = [
+        number
+        for key, number in (key_lines(text).items() if path[0] == "models" else ())
+        if (names := key.split("\0"))[0] in ("models", "providers")
+        and names[1:2]
+        and names[1].partition("/")[0] == provider
     ]
-    if not mine:
+    if not numbers:
         return f"{text}\n{block}" if text.strip() else block
-    number = max(key_lines(text)["\0".join(key)] for key in mine)
-    position = text.find("\n", line_start(text, number)) + 1
+    position = text.find("\n", line_start(text, max(numbers))) + 1
     while position < len(text):
         end = text.find("\n", position) + 1
         if text[position:end].lstrip()[:1] in ("", "[", "#") and not text[position:end].startswith(" "):
