@@ -84,12 +84,14 @@ def _require_text(rest: list[str]) -> None:
         return
     from difflib import get_close_matches
 
-    from cnllm.cli.output.suggestion import command_hint
+    from cnllm.cli.output.suggestion import CALL, command_hint
 
     folded = word.casefold()
     close = get_close_matches(folded, COMMANDS, n=1) if word.isidentifier() else []  # "What?" is a question
     other = command_hint(word)
     text = shlex.quote(" ".join(words) if len(words) == len(rest) else word)
+    if other == CALL and len(rest) > 1:  # the word is no part of the text
+        text = shlex.join(rest[1:])
     if other or close or folded in _LISTING_WORDS:
         hint = (
             f"{other.removesuffix('?')}{'?' if other.endswith('?') else '.'}"

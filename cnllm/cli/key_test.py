@@ -13,6 +13,7 @@ from cnllm.errors import (
     CnllmError,
     EmptyReply,
     EndpointError,
+    KeyMissing,
     QuotaExceeded,
     TransportError,
 )
@@ -190,6 +191,8 @@ def _test_site(name: str, variable: str, model: Model, registry: Registry) -> Si
         error: CnllmError | None = None
         try:
             reply = client.call(model, _PROMPT, **options)
+        except KeyMissing as missing:  # its hint has ways to call without a key, which tell nothing of one
+            raise errors.UsageError(missing.message, f"store one: cnllm keys set {variable}") from missing
         except (EndpointError, TransportError) as failure:
             error = failure
     is_known = reply is not None or isinstance(error, EmptyReply | QuotaExceeded)

@@ -162,6 +162,7 @@ class Command(_WithLayout):
                         raise errors.UsageError(message, f"for example: -p {name}={value}") from None
                 hint = 'put the text in quotes: cnllm "…"; cnllm call --help shows more'
                 raise errors.UsageError(error.message.rstrip("."), hint) from None
+            error.ctx = error.ctx or ctx  # click leaves it out for an option without its value
             raise
 
 

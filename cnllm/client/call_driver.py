@@ -25,7 +25,7 @@ from cnllm.engine.run.call_effects import (
     Sleep,
     UseTarget,
 )
-from cnllm.errors import CnllmError, IdleTimeout, StreamCut
+from cnllm.errors import BadKey, CnllmError, IdleTimeout, StreamCut
 from cnllm.types import TOKEN_EVENTS, Event, Reply, Timing
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class CallDriver:
         self._closed = False
         self._echo = Echo(setup.key)
         self._body: Any = None
+        self._has_key = True
         self._start = time.monotonic()
         self._first: float | None = None  # when the first token arrived
 
@@ -85,6 +86,7 @@ class CallDriver:
     def _begin_request(self, plan: Plan) -> Plan:
         """Return the plan with its key, ready to be sent."""
         request = self._echo.begin_request(plan, self.key)
+        self._has_key = self.key is not None or any(map(redact.is_secret_name, request.headers))
         if "logging" in sys.modules:
             _install_log_filter(lambda: (*self._echo.secrets, *redact.proxy_secrets()))
         if self._watch is not None:
@@ -117,6 +119,8 @@ class CallDriver:
         """Return the error without secrets, and report it."""
         if error.reply is not None:
             error.reply = self._add_timing(error.reply)
+        if isinstance(error, BadKey) and not self._has_key:  # an address of this machine is asked without a key
+            error.hint = "no key was sent; --key-env NAME (in Python api_key=) sends one"
         error = redact_error(error, self._echo.secrets, self._echo)
         if self._watch is not None:
             self._watch.call_failed(error)

@@ -176,3 +176,20 @@ def test_readme_calls_the_newest_glm() -> None:
         text = (ROOT / page).read_text(encoding="utf-8")
         assert f"cnllm -m {newest} " in text
         assert f"cnllm launch claude --model {newest}" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("keys", "set", "openai", "--value", "x"), "or pipe it in: cnllm keys set NAME < key.txt"),
+        (("batch", "in.csv", "--output", "x.jsonl"), "-o FILE"),
+        (("version",), "cnllm --version prints it"),
+        (("-V",), "cnllm --version"),
+        (("prompt", "hi", "--simulate"), "To ask a model: cnllm call hi --simulate"),
+        (("tools", "list"), "calc, read, time"),
+        (("models", "default", "--remove"), "--unset"),
+        (("-m",), "--model M:"),
+    ],
+)
+def test_words_of_other_programs_get_what_stands_for_them(machine: Machine, args: tuple[str, ...], words: str) -> None:
+    machine.run(*args).fails(2, words)

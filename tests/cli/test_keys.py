@@ -31,9 +31,12 @@ def prepare(machine: Machine, url: str) -> None:
 
 
 def test_remove(machine: Machine) -> None:
-    machine.run("keys", "set", "zai", KEY)
+    assert "history of your shell" in machine.run("keys", "set", "zai", KEY).err
+    assert "history of your shell" not in machine.run("keys", "set", "zai", stdin=KEY).err
     machine.run("keys", "set", "OPENAI_API_KEY", KEY)
-    machine.run("keys", "remove", "ZAI_API_KEYS").fails(2, "no key of ZAI_API_KEYS", "did you mean ZAI_API_KEY")
+    machine.run("keys", "remove", "ZAI_API_KEYS").fails(
+        2, "no key of ZAI_API_KEYS", "stored are: OPENAI_API_KEY, ZAI_API_KEY"
+    )
     done = machine.run("keys", "remove", "ZAI")
     assert (done.status, done.out) == (0, "")
     assert "ZAI_API_KEY is removed" in done.err
@@ -108,7 +111,9 @@ def test_what_the_endpoint_said(machine: Machine) -> None:
 
 def test_no_key_and_no_model(machine: Machine) -> None:
     prepare(machine, "https://example.invalid/v1")
-    machine.run("keys", "test", "home").fails(2, "HOME_TEST_KEY")
+    done = machine.run("keys", "test", "home")
+    done.fails(2, "HOME_TEST_KEY is not set", "cnllm keys set HOME_TEST_KEY")
+    assert "--simulate" not in done.err
     machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
 
 

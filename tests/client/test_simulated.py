@@ -143,8 +143,9 @@ def test_most_of_these_are_refusals() -> None:
 
 
 def test_a_missing_key(client: Driver, server: Server) -> None:
-    with pytest.raises(cnllm.BadKey):
+    with pytest.raises(cnllm.BadKey) as caught:
         client.call(at(server, "deepseek/deepseek-flash"))
+    assert str(caught.value.hint).startswith("no key was sent; --key-env NAME (in Python api_key=)")
 
 
 # ── its faults ───────────────────────────────────────────────────────────────

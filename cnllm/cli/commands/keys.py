@@ -51,6 +51,8 @@ def set_(name: str, value: str | None) -> None:
     variable = key_variable(name, registry)
     if value is None:
         value = _read_value(variable)
+    else:
+        stdio.print_line("the key may stay in the history of your shell; without VALUE cnllm asks for it")
     errors.hide_secrets(value)
     try:
         path = store.set_key(variable, value)
@@ -123,7 +125,6 @@ def remove(name: str) -> None:
 def _stored_variable(name: str, names: list[str]) -> str:
     """Return the stored variable of a provider. Raise `UsageError` with similar names."""
     from cnllm.cli.key_test import all_providers
-    from cnllm.cli.output.suggestion import suggest
     from cnllm.config.redact import looks_secret
     from cnllm.registry import Registry
 
@@ -133,7 +134,7 @@ def _stored_variable(name: str, names: list[str]) -> str:
     stored = [variable for variable in variables if variable in names]
     if not stored:
         shown = "that name" if looks_secret(name) else name or "''"
-        hint = suggest(name, names, "cnllm keys list shows the stored names")
+        hint = f"stored are: {', '.join(names)}" if names else "no keys are stored"
         raise errors.UsageError(f"no key of {shown} is stored", hint)
     return stored[0]
 

@@ -237,10 +237,18 @@ def _usage_hint(error: click.UsageError, ctx: click.Context) -> str:
         hint = subcommand_hint(ctx.info_name or "", match[1], names)
         listing = f"{path} has {', '.join(names)}"
         return listing if hint is None else f"{hint}{' ' if hint.endswith('?') else '; '}{listing}"
-    elif isinstance(error, click.BadParameter) and isinstance(error.param, click.Option) and error.param.help:
-        option = error.param
+    elif isinstance(option := _wrong_option(error, ctx), click.Option) and option.help:
         return f"{option.opts[-1]} {option.make_metavar(ctx)}: {option.help}"
     return f"{path} --help shows how it is used"
+
+
+def _wrong_option(error: click.UsageError, ctx: click.Context) -> click.Parameter | None:
+    """Return the option whose value is wrong or missing."""
+    if isinstance(error, click.BadParameter):
+        return error.param
+    if not isinstance(error, click.BadOptionUsage):
+        return None
+    return next((param for param in ctx.command.get_params(ctx) if error.option_name in param.opts), None)
 
 
 def _option_hint(option: str, ctx: click.Context) -> str | None:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-__all__ = ["capability_hint", "command_hint", "nearest", "option_hint", "subcommand_hint", "suggest"]
+__all__ = ["CALL", "capability_hint", "command_hint", "nearest", "option_hint", "subcommand_hint", "suggest"]
 
 _PLUGINS = "there are no plugins: a provider is a table in a file, see cnllm models add --help"
 _EMBEDDINGS = "cnllm has no embeddings"
 _KEYS = "cnllm keys set NAME stores a key"
 _MODELS = "cnllm models list PART lists models"
+CALL = "did you mean call?"
 
 _HINTS = {
-    "cnllm:prompt|ask|complete|generate": "did you mean call?",
+    "cnllm:prompt|ask|complete|generate": CALL,
     "cnllm:run": "did you mean call -m MODEL?",
     "cnllm:install|uninstall|plugins": _PLUGINS,
     "cnllm:embed|embed-models|embed-multi|similar|collections": _EMBEDDINGS,
     "cnllm:schemas": "cnllm call --schema 'name, age int' takes a schema",
     "cnllm:fragments": "cnllm call -f FILE adds a file",
-    "cnllm:tools": "cnllm call --tool NAME runs a tool",
+    "cnllm:tools": "cnllm call --tool NAME runs a tool: calc, read, time, or FILE.py:FUNCTION",
     "cnllm:ls|list|show|pull|ps": _MODELS,
     "cnllm:login|auth|configure|config": _KEYS,
     "cnllm:proxy|gateway|server|start": "cnllm serve starts the gateway",
+    "cnllm:version": "cnllm --version prints it",
     "cnllm:update|upgrade": "cnllm registry update brings new data",
     "keys:get|show": "no command shows a key; cnllm keys test NAME tries it",
+    "keys:--value|--key|--api-key|--token": "the key is asked for; or pipe it in: cnllm keys set NAME < key.txt",
     "keys:add": "did you mean set?",
     "models:options|info": "cnllm models show NAME shows what a model takes",
     "models:find|search": _MODELS,
@@ -35,8 +38,10 @@ _HINTS = {
     "templates:loaders": _PLUGINS,
     "aliases:add": "did you mean set?",
     "aliases:path": "aliases are in your registry file: cnllm registry path",
-    "any:-v|--verbose|-V": "--debug shows a traceback; notes and usage are always on stderr",
+    "any:-V": "cnllm --version prints the version",
+    "any:-v|--verbose": "--debug shows a traceback; notes and usage are always on stderr",
     "any:--output|--format|--output-format": "--json prints JSON",
+    "batch:--output|--output-file|--to": "-o FILE writes the answers to a file",
     "call:-o|--option|--param|--options": "-p NAME=VALUE sets a parameter: -p temperature=0.5, or --temperature 0.5",
     "call:--cid": "--conversation ID continues a conversation",
     "call:-u|--usage": "nothing to set: tokens and cost are always on stderr",
@@ -69,6 +74,7 @@ _HINTS = {
     "call:--json-schema|--response-format|--output-schema": "--schema FILE or --schema 'name, age int' takes a schema",
     "models:-q|--query|--search": _MODELS,
     "logs:-q|--query|--search": "cnllm logs search TEXT searches conversations",
+    "models:--remove|--clear|--delete|--none|--reset": "--unset forgets the default model",
     "models:--tools": "--can tools lists the models that take tools",
     "models:--schemas|--schema": "--can schema lists the models that keep to a schema",
     "models:--options": "cnllm models show NAME shows what a model takes",
