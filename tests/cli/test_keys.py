@@ -112,7 +112,7 @@ def test_what_the_endpoint_said(machine: Machine) -> None:
 def test_no_key_and_no_model(machine: Machine) -> None:
     prepare(machine, "https://example.invalid/v1")
     done = machine.run("keys", "test", "home")
-    done.fails(2, "HOME_TEST_KEY is not set", "cnllm keys set HOME_TEST_KEY")
+    done.fails(2, "none of HOME_TEST_KEY, HOME_OTHER_KEY is set", "cnllm keys set HOME_TEST_KEY")
     assert "--simulate" not in done.err
     machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
 
