@@ -94,7 +94,7 @@ def build_request(
     turns = as_messages(messages) if memory is None else memory.messages(messages)
     if turns is None:
         turns, memory = as_messages(messages), None
-    if not turns:
+    if not turns or (isinstance(messages, str) and not messages.strip()):
         raise ValueError("messages is empty; there is nothing to send")
     if system is not None:
         turns = [system_message(system), *turns]

@@ -41,4 +41,7 @@ def matrix(file: str) -> None:
         raise errors.UsageError(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
         ) from error
-    stdio.print_line(terminal.escape(f"{len(registry.names())} models are in {file}"))
+    names = registry.names()
+    statuses = [registry.resolve(name).flags.status for name in names]
+    retired = sum(status is not None and status.is_ == "retired" for status in statuses)
+    stdio.print_line(terminal.escape(f"{len(names)} models are in {file}; {retired} of them are retired"))
