@@ -45,6 +45,12 @@ TEXTS = [
     "[search(",
     f"```json\n{ONE}\n```",
 ]
+LIST = "nano-gpt/Salesforce/Llama-xLAM-2-70b-fc-r"
+LISTS = [
+    (json.dumps([{"name": "search", "arguments": SEARCH[1]}]), [SEARCH]),
+    (f"\n[{ONE}, {ONE}]\n", [SEARCH, SEARCH]),
+    (f"[TOOL_CALLS][{ONE}]", [SEARCH]),
+]
 OTHERS = ["alibaba/qwen3-32b", "zai/glm-4.7", "openai/gpt-4.1", "vllm/unheard-of"]
 
 
@@ -63,10 +69,18 @@ def test_a_whole_answer_is_a_call_however_it_is_cut(text: str, calls: list[Any])
         assert [note.code for note in reply.notes].count("text-call") == len(calls)
 
 
-@each("text", TEXTS)
-def test_what_is_not_the_whole_answer_or_no_call_stays_as_it_is(text: str) -> None:
+@each("text, calls", LISTS)
+def test_a_list_as_the_whole_answer_is_its_calls(text: str, calls: list[Any]) -> None:
     for pieces in sizes(text):
-        _, reply = answers(LLAMA, wire(pieces), TOOLS)
+        _, reply = answers(LIST, wire(pieces), TOOLS)
+        assert (called(reply), reply.text.strip(), reply.finish) == (calls, "", "tool_calls"), pieces
+
+
+@each("text", TEXTS)
+@each("model", [LLAMA, LIST])
+def test_what_is_not_the_whole_answer_or_no_call_stays_as_it_is(model: str, text: str) -> None:
+    for pieces in sizes(text):
+        _, reply = answers(model, wire(pieces), TOOLS)
         assert (called(reply), reply.text) == ([], text), pieces
 
 
