@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -29,15 +29,6 @@ _EVENT_STREAM = [
 ]
 
 
-class _Watch(NamedTuple):
-    """The measures against a stream that is silent."""
-
-    exchange: Exchange
-    ping: float
-    patience: float
-    give_up: Callable[[], None]
-
-
 class HttpResponse:
     """The response to one request with these headers and this body. What it sends stands in the request's entry."""
 
@@ -54,7 +45,6 @@ class HttpResponse:
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._sign: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._active = 0.0  # when the last event was sent
-        self._watch: _Watch | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
     # ── a stream ─────────────────────────────────────────────────────────────
@@ -66,28 +56,25 @@ class HttpResponse:
         """
         loop = asyncio.get_running_loop()
         self._active = loop.time()
-        self._watch = _Watch(exchange, ping, patience, give_up)
-        self._alarm = loop.call_later(ping, self._look)
+        self._alarm = loop.call_later(ping, self._look, exchange, ping, patience, give_up)
 
     def end_watch(self) -> None:
         """End what `watch_silence` began."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._watch = None  # it holds the request, which holds this response
+        self._alarm = None  # it holds the request, which holds this response
 
-    def _look(self) -> None:
+    def _look(self, exchange: Exchange, ping: float, patience: float, give_up: Callable[[], None]) -> None:
         """Look for silence, and look again later."""
-        if (watch := self._watch) is None:
-            return
-        loop, wait = asyncio.get_running_loop(), watch.ping
+        loop, wait = asyncio.get_running_loop(), ping
         if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
-            if loop.time() - self._active > watch.patience:
-                watch.give_up()
-        elif (left := self._active + watch.ping - loop.time()) > 0:
+            if loop.time() - self._active > patience:
+                give_up()
+        elif (left := self._active + ping - loop.time()) > 0:
             wait = left
         else:
-            self._sign = asyncio.ensure_future(self._write(watch.exchange, watch.exchange.ping))
-        self._alarm = loop.call_later(wait, self._look)
+            self._sign = asyncio.ensure_future(self._write(exchange, exchange.ping))
+        self._alarm = loop.call_later(wait, self._look, exchange, ping, patience, give_up)
 
     async def write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
         """Send a piece of a stream, and its head before the first."""

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cnllm.errors import CnllmError
 from cnllm.estimates.worst_case import WorstCase
@@ -28,13 +28,12 @@ _PAUSE_SECONDS = 1.0  # no operation is tried for so long after one that failed
 _CLOSED_SECONDS = 0.25  # so long a full limit is not asked again: others may give something back
 
 
-class _Epoch:
+class _Epoch(Struct, eq=False):
     """The numbers of a worker's operations. A lease that was lost ends the epoch, and its money is charged."""
 
-    def __init__(self) -> None:
-        self.worker = secrets.token_hex(8)
-        self.number = 0
-        self.open = 0  # reservations and requests in flight that are not closed
+    worker: str = field(default_factory=lambda: secrets.token_hex(8))
+    number: int = 0
+    open: int = 0  # reservations and requests in flight that are not closed
 
 
 class _Balance(Struct):

@@ -24,29 +24,22 @@ _TICK_SECONDS = 0.5
 _MOST_RECORDS = 10_000
 
 
-class Reservations:
+class Reservations(list[Reservation]):
     """The reservations of one request: of its key, and of its team if it has one. See `Reservation`."""
-
-    def __init__(self) -> None:
-        self._made: list[Reservation] = []
-
-    def add(self, reservation: Reservation) -> None:
-        """Add a reservation."""
-        self._made.append(reservation)
 
     @property
     def soft_budgets(self) -> list[SoftBudget]:
         """Return the soft budgets that are spent."""
-        return [made.soft_budget for made in self._made if made.soft_budget is not None]
+        return [made.soft_budget for made in self if made.soft_budget is not None]
 
     def settle(self, cost: int | None, tokens: int | None) -> None:
         """Replace every reservation by the real cost and tokens."""
-        for reservation in self._made:
+        for reservation in self:
             reservation.settle(cost, tokens)
 
     def release(self) -> None:
         """Release all of them."""
-        for reservation in self._made:
+        for reservation in self:
             reservation.release()
 
 
@@ -119,7 +112,7 @@ class Limiter:
         made = Reservations()
         try:
             for (name, record), count in zip(_holders(digest, rights), (tokens, team_tokens), strict=False):
-                made.add(await self._worker(name, record).reserve(worst, count))
+                made.append(await self._worker(name, record).reserve(worst, count))
         except BaseException:
             made.release()
             raise

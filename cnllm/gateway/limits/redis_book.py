@@ -75,10 +75,9 @@ redis.call('SET', name, cmsgpack.pack(account))
 class RedisBook:
     """The book on a server."""
 
-    def __init__(self, url: str, *, prefix: str = PREFIX) -> None:
+    def __init__(self, url: str) -> None:
         """Take the server's URL. No connection is made yet. Raise `CnllmError` for a URL that names no server."""
         self.url = url
-        self.prefix = prefix
         self._client = connect(url)
         scripts = map(self._client.register_script, (_ADD, _CHANGE, _EXCHANGE, _MEND))
         self._add, self._change, self._exchange, self._mend = scripts
@@ -87,10 +86,10 @@ class RedisBook:
         """Add a key or a team, or replace the record of a key in a file."""
         name = record.stored_name
         with _failures(self.url):
-            data = self._client.hget(f"{self.prefix}:keys", digest)
+            data = self._client.hget(f"{PREFIX}:keys", digest)
             old = _decode_record(data).stored_name if data else ""
             if not self._add(
-                keys=[self.prefix], args=[digest, name, _encode(record), old, "file" if record.is_in_file else ""]
+                keys=[PREFIX], args=[digest, name, _encode(record), old, "file" if record.is_in_file else ""]
             ):
                 raise name_taken(name)
 
@@ -98,13 +97,13 @@ class RedisBook:
         """Change the record of a name."""
         with _failures(self.url):
             while True:
-                digest = self._client.hget(f"{self.prefix}:names", name)
-                data = digest and self._client.hget(f"{self.prefix}:keys", digest)
+                digest = self._client.hget(f"{PREFIX}:names", name)
+                data = digest and self._client.hget(f"{PREFIX}:keys", digest)
                 if not data:
                     raise no_such_name(name)
                 record = change(_decode_record(data))
                 is_revoked = "" if record.revoked is None else "revoked"
-                if self._change(keys=[self.prefix], args=[digest, name, data, _encode(record), is_revoked]):
+                if self._change(keys=[PREFIX], args=[digest, name, data, _encode(record), is_revoked]):
                     return record
 
     def revoke(self, name: str) -> KeyRecord:
@@ -114,15 +113,15 @@ class RedisBook:
     def get(self, name: str) -> KeyRecord | None:
         """Return the record of a name in use."""
         with _failures(self.url):
-            digest = self._client.hget(f"{self.prefix}:names", name)
-            data = digest and self._client.hget(f"{self.prefix}:keys", digest)
+            digest = self._client.hget(f"{PREFIX}:names", name)
+            data = digest and self._client.hget(f"{PREFIX}:keys", digest)
             return _decode_record(data) if data else None
 
     def uses(self, *, teams: bool = False) -> list[KeyUse]:
         """Return all keys, or all teams, with their use, the oldest first."""
         with _failures(self.url):
             uses = []
-            for digest in self._client.hkeys(f"{self.prefix}:keys"):
+            for digest in self._client.hkeys(f"{PREFIX}:keys"):
                 if digest.startswith(team_digest("").encode()) is teams:
                     now, wall, account, _, record = self._open(digest)
                     if record is not None:
@@ -132,7 +131,7 @@ class RedisBook:
     def is_empty(self) -> bool:
         """Whether no key was ever added."""
         with _failures(self.url):
-            digests = self._client.hkeys(f"{self.prefix}:keys")
+            digests = self._client.hkeys(f"{PREFIX}:keys")
         return all(digest.startswith(team_digest("").encode()) for digest in digests)
 
     def find(self, digest: str) -> Rights | None:
@@ -153,7 +152,7 @@ class RedisBook:
                 if record is None:
                     return Grant("revoked")
                 grant = update(account, record, operation, now, wall)
-                if self._exchange(keys=[self.prefix], args=[digest, data, _encode(account)]) == 1:
+                if self._exchange(keys=[PREFIX], args=[digest, data, _encode(account)]) == 1:
                     return grant
                 if time.monotonic() > last:
                     raise TimeoutError
@@ -167,7 +166,7 @@ class RedisBook:
 
     def _look(self, digest: str | bytes) -> tuple[int, float, bytes, KeyRecord | None]:
         """Return the times of both clocks, the account and the record of a digest."""
-        seconds, micros, account, record = self._exchange(keys=[self.prefix], args=[digest])
+        seconds, micros, account, record = self._exchange(keys=[PREFIX], args=[digest])
         now = int(seconds) * 1_000_000 + int(micros)
         return now, now / 1_000_000, account, None if record is None else _decode_record(record)
 
@@ -178,7 +177,7 @@ class RedisBook:
             try:
                 return now, wall, account_of(data), data, record
             except UnicodeDecodeError:  # bytes where texts are expected
-                self._mend(keys=[self.prefix], args=[digest])
+                self._mend(keys=[PREFIX], args=[digest])
 
 
 @contextlib.contextmanager

@@ -35,13 +35,12 @@ class RedisStore(StateStore):
 
     threads = _CONNECTIONS
 
-    def __init__(self, url: str, bounds: StoreBounds | None = None, *, prefix: str = PREFIX) -> None:
+    def __init__(self, url: str, bounds: StoreBounds | None = None) -> None:
         """Take the server's URL. No connection is made yet.
 
         Raise `CnllmError` for a URL that names no server, and where the package `redis` is missing.
         """
         self._url = url
-        self._prefix = prefix
         self._bounds = bounds or StoreBounds()
         self._client = connect(url)
         self._server = _Server(url)
@@ -76,7 +75,7 @@ class RedisStore(StateStore):
         if not self._server.may_try():
             return None
         try:
-            result = self._scripts[script](keys=[self._prefix], args=arguments)
+            result = self._scripts[script](keys=[PREFIX], args=arguments)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the request goes on
             self._server.failed(error)
             return None
