@@ -8,7 +8,7 @@ __all__ = ["AsyncClosing", "Closing"]
 
 
 class Closing:
-    """Is closed at the end of a `with` block."""
+    """Close an object at the end of a `with` block."""
 
     def close(self) -> None:
         """Close it."""
@@ -21,7 +21,7 @@ class Closing:
 
 
 class AsyncClosing:
-    """Is closed at the end of an `async with` block."""
+    """Close an object at the end of an `async with` block."""
 
     async def aclose(self) -> None:
         """Close it."""
