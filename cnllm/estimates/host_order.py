@@ -202,7 +202,7 @@ _Count = tuple[int, int, float | None]  # turns, failed turns, seconds to the fi
 
 def _scores(hosts: Sequence[HostRecord], counts: Sequence[_Count], warm: Sequence[int]) -> tuple[HostScore, ...]:
     """Return the scores for a request whose beginning is in the cache of some hosts."""
-    costs = [_cost(host, number in warm) if warm else host.cost for number, host in enumerate(hosts)]
+    costs = [_cost(host, is_warm=number in warm) if warm else host.cost for number, host in enumerate(hosts)]
     least = min([host.cost or 0.0 for host in hosts])
     is_priced = least > 0 and None not in costs  # an unknown price is no reason for or against a host
     waits = [first for *_, first in counts if first is not None]
@@ -218,7 +218,7 @@ def _scores(hosts: Sequence[HostRecord], counts: Sequence[_Count], warm: Sequenc
     return tuple(scores)
 
 
-def _cost(host: HostRecord, is_warm: bool) -> float | None:
+def _cost(host: HostRecord, *, is_warm: bool) -> float | None:
     """Return the cost of a turn of a conversation that has begun: a move is paid once, for the turns that follow."""
     if is_warm or host.cold_cost is None or host.warm_cost is None:
         return host.warm_cost

@@ -115,7 +115,7 @@ class Candidate(Struct, frozen=True):
     is_quotation: bool  # the prompt contains it
     bare_calls: tuple[str, ...]  # tools without arguments: only a block on lines of its own calls them
 
-    def decide(self, prose: int, call_at_end: bool, at_end: bool) -> BlockResult | None:
+    def decide(self, prose: int, *, call_at_end: bool, at_end: bool) -> BlockResult | None:
         """Return the final result of a block; None while it is not known.
 
         `prose`: pieces of prose up to now. With `call_at_end` a quotation is a call if it stands alone at the end of
@@ -193,7 +193,7 @@ class FilterOutput:
         self._queue.append(result)
         self._drain()
 
-    def add_candidate(self, result: BlockResult, is_quotation: bool = False, bare_calls: Sequence[str] = ()) -> None:
+    def add_candidate(self, result: BlockResult, bare_calls: Sequence[str] = (), *, is_quotation: bool = False) -> None:
         """Let the result of a block through that may be quoted here."""
         place = self.tracker.add_block()
         self._queue.append(Candidate(result, place, self.tracker.prose, is_quotation, tuple(bare_calls)))
@@ -214,7 +214,11 @@ class FilterOutput:
         queue = self._queue
         while queue:
             item = queue[0]
-            result = item.decide(self.tracker.prose, self._last, at_end) if isinstance(item, Candidate) else item
+            result = (
+                item.decide(self.tracker.prose, call_at_end=self._last, at_end=at_end)
+                if isinstance(item, Candidate)
+                else item
+            )
             if result is None:
                 return
             queue.popleft()

@@ -179,17 +179,17 @@ class LeakFilter:
         self._output.read_markdown()
         marker = markers.markers[index]
         if marker in self._tags:
-            stays = self._is_tag_text(text, end, final)
+            stays = self._is_tag_text(text, end, final=final)
             if stays is not None:
                 return self._read_tag(marker, text, end, is_text=stays)
         else:
             self._is_plain = self._is_plain or self._is_refused or not blocks
-            begins = not self._is_plain and self._begins(marker, text, end, final)
+            begins = not self._is_plain and self._begins(marker, text, end, final=final)
             if begins and not self._is_quoted():
                 self._is_plain = False
                 self._open_block(self._rules[marker], text, end)
                 return text[end:]
-            alone = None if begins is None else self._alone_end(marker, text, end, begins, final)
+            alone = None if begins is None else self._alone_end(marker, text, end, begins=begins, final=final)
             if alone is not None:
                 self._is_plain = self._is_refused = False
                 if alone:
@@ -203,7 +203,7 @@ class LeakFilter:
         self._pending = text
         return ""
 
-    def _begins(self, marker: str, text: str, end: int, final: bool) -> bool | None:
+    def _begins(self, marker: str, text: str, end: int, *, final: bool) -> bool | None:
         """Whether a block begins at the marker that ends at `end`; None if more text is needed."""
         leak = self._rules.get(marker)
         if leak is None:
@@ -224,7 +224,7 @@ class LeakFilter:
 
     # ── tags of reasoning ─────────────────────────────────────────────────────
 
-    def _is_tag_text(self, text: str, end: int, final: bool) -> bool | None:
+    def _is_tag_text(self, text: str, end: int, *, final: bool) -> bool | None:
         """Whether the tag that ends at `end` is text, because it stands in code; None if more text is needed."""
         if self._tracker.follows_tick or self._tracker.is_quoted:
             return True
@@ -264,7 +264,7 @@ class LeakFilter:
 
     # ── markers alone ─────────────────────────────────────────────────────────
 
-    def _alone_end(self, marker: str, text: str, end: int, begins: bool, final: bool) -> int | None:
+    def _alone_end(self, marker: str, text: str, end: int, *, begins: bool, final: bool) -> int | None:
         """Return the end of the marker, or of its tag, if it is to be removed; 0 if it stays, None if unknown."""
         tracker = self._tracker
         is_text = begins or self._is_refused or self._text_openers.get(marker) is tracker.line
@@ -280,7 +280,7 @@ class LeakFilter:
 
         def begins_block(text: str, match: tuple[int, int, int]) -> bool | None:
             start, end, index = match
-            begins = self._begins(markers.markers[index], text[start:], end - start, False)
+            begins = self._begins(markers.markers[index], text[start:], end - start, final=False)
             return False if final and begins is None else begins
 
         alone = stands_alone(
@@ -436,7 +436,7 @@ class LeakFilter:
             self._reject(raw, leak, found.result.problem, keeps=True)
             return None
         is_quotation = self._quotes is not None and self._quotes(block, found.read_calls)
-        self._output.add_candidate(found.result, is_quotation, found.bare_calls)
+        self._output.add_candidate(found.result, found.bare_calls, is_quotation=is_quotation)
         return None
 
     def _count_failure(self) -> None:

@@ -94,7 +94,7 @@ class ParagraphTracker:
         """Whether a block waits for a closing mark."""
         return bool(self._undecided)
 
-    def read_paragraph(self, text: str, blocks: list[InlineBlock], raw: bool) -> None:
+    def read_paragraph(self, text: str, blocks: list[InlineBlock], *, raw: bool) -> None:
         """Read a complete paragraph with the blocks in it. `raw`: it is HTML, in which no backtick counts."""
         if "&" in text:
             text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)

@@ -210,6 +210,6 @@ class QuoteTracker:
     def _end_paragraph(self) -> None:
         """Read the paragraph, unless nothing in it can quote and no quotation is open, and begin a new one."""
         if self._blocks or self._suspect or self._inline.is_open or self._inline.has_undecided:
-            self._inline.read_paragraph("".join(self._paragraph), self._blocks, self._raw)
+            self._inline.read_paragraph("".join(self._paragraph), self._blocks, raw=self._raw)
         self._paragraph, self._blocks, self._suspect = [], [], False
         self._ticks = self._ticks_read = 0

@@ -120,7 +120,9 @@ class MarkdownStructure:
                 new_containers.append(0)
                 rest = rest[match.end() :]
             elif (
-                item := self._item_indent(rest, continues and not new_containers and matched == len(self._containers))
+                item := self._item_indent(
+                    rest, continues=continues and not new_containers and matched == len(self._containers)
+                )
             ) is not None:
                 new_containers.append(item)
                 rest = rest[item:]
@@ -154,7 +156,7 @@ class MarkdownStructure:
         self._containers, self._paragraph = containers, False
         return "blank", "", False
 
-    def _item_indent(self, line: str, continues: bool) -> int | None:
+    def _item_indent(self, line: str, *, continues: bool) -> int | None:
         """Return the columns by which the content of a list item is indented; None where none begins."""
         match = _ITEM.match(line)
         if match is None or _RULE.match(line):

@@ -21,13 +21,13 @@ class UniqueIds:
         self._used: set[str] = set()
         self._attempts: dict[str, int] = {}
 
-    def derive(self, name: str, differs: bool) -> str | None:
+    def derive(self, name: str, *, differs: bool) -> str | None:
         """Return an unused id made from this one; None if the pattern leaves none.
 
         With `differs` the new id must not be this one.
         """
         for attempt in range(self._attempts.get(name, 0), self._attempts.get(name, 0) + _MAX_ATTEMPTS):
-            id = self._candidate(name, attempt, differs)
+            id = self._candidate(name, attempt, differs=differs)
             if id is not None and id not in self._used:
                 self._attempts[name] = attempt + 1
                 self._used.add(id)
@@ -45,7 +45,7 @@ class UniqueIds:
         self._used.add(id)
         return True
 
-    def _candidate(self, name: str, attempt: int, differs: bool) -> str | None:
+    def _candidate(self, name: str, attempt: int, *, differs: bool) -> str | None:
         """Return the candidate of an attempt: close to the old id, if the pattern allows that."""
         candidate = f"{name}_{attempt + 2}" if differs or attempt else name
         if self.matches(candidate):
@@ -83,7 +83,7 @@ class ReplyIds:
         if wanted:
             self.renamed.append(wanted)
         name = wanted or f"call_{self._digest(index, text)}"
-        return ids.derive(name, bool(wanted)) or self._any_unused(ids, name)
+        return ids.derive(name, differs=bool(wanted)) or self._any_unused(ids, name)
 
     def _any_unused(self, ids: UniqueIds, name: str) -> str:
         """Return an id that does not match the pattern, because no more do. The next request repairs or reports it."""

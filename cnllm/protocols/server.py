@@ -188,13 +188,13 @@ def _with_lines(reply: Reply, codec: ServerCodec) -> Reply:
     text = ""
     for part in reply.message.parts:
         if type(part) is Media and not codec.takes_media(part):
-            part = Text(media_line(part, bool(text)))
+            part = Text(media_line(part, has_text=bool(text)))
         text += part.text if type(part) is Text else ""
         parts.append(part)
     return msgspec.structs.replace(reply, text=text, message=msgspec.structs.replace(reply.message, parts=tuple(parts)))
 
 
-def media_line(media: Media, has_text: bool) -> str:
+def media_line(media: Media, *, has_text: bool) -> str:
     """Return the text for a medium that a protocol has no place for: what is said in it, or a line that names it."""
     said = (media.extra or {}).get("transcript")
     line = f"[{media_kind(media)} {media.url or media.type}: this client's protocol has no place for it]"
@@ -297,7 +297,7 @@ class StreamWriter:
                 index_out = self._indexes.setdefault(index, len(self._indexes))
                 return event if index_out == index else msgspec.structs.replace(event, index=index_out)
             case BlockEnd(part=Media() as part) if not self._takes_media(part):
-                return TextDelta(media_line(part, self._order.has_text))
+                return TextDelta(media_line(part, has_text=self._order.has_text))
             case Finished(finish="tool_calls") if self._excluded and not self._indexes:
                 return Finished("stop", None)
         return event

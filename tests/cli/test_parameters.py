@@ -234,6 +234,7 @@ def test_the_option_system_is_a_message_before_the_others() -> None:
         for wrong in (3, b"x", [3]):
             with pytest.raises((TypeError, ValueError), match="system"):
                 client.plan("glm-4.7", "hi", system=wrong)
+        empty: Any
         for empty in ([], "", " \n"):
             with pytest.raises(ValueError, match="messages is empty"):
                 client.plan("glm-4.7", empty, system="Be brief.")

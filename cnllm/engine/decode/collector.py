@@ -192,7 +192,7 @@ class Collector:
         is_excluded = self._rules is not None and self._rules.exclusion(name) is not None
         return ToolCallStart(start.index, start.id, name, is_excluded) if is_excluded or name != start.name else start
 
-    def feed_calls(self, items: Any, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
+    def feed_calls(self, items: Any, *, whole: bool) -> tuple[list[Event], list[CallBuilder]]:
         """Add pieces of calls; return their events, and the calls that begin."""
         count = len(self.calls.all)
         self.calls.ids.reply = self.id

@@ -130,7 +130,7 @@ class Deltas:
         if not (self._thought.half or self._text.half):
             return []
         pairs = ((True, self._thought), (False, self._text))
-        return [text_piece(in_reasoning, channel.half) for in_reasoning, channel in pairs if channel.half]
+        return [text_piece(channel.half, in_reasoning=in_reasoning) for in_reasoning, channel in pairs if channel.half]
 
 
 class Surrogates:
@@ -181,7 +181,7 @@ class Surrogates:
         if self.is_idle:
             return []
         pairs = ((True, self._buffer(True).rest()), (False, self._buffer(False).rest()))
-        return [text_piece(in_reasoning, text) for in_reasoning, text in pairs if text]
+        return [text_piece(text, in_reasoning=in_reasoning) for in_reasoning, text in pairs if text]
 
 
 def _with_text(item: TextPiece | ReasoningPiece, text: str) -> TextPiece | ReasoningPiece:

@@ -98,7 +98,13 @@ class Meter:
         computed: Cost | None = None
         if price is not None and price.currency is not None:
             total = CostSum()
-            add_tokens(total, usage, price, created, self._facts(counts, extra, calls, thought, is_cut, most_output))
+            add_tokens(
+                total,
+                usage,
+                price,
+                created,
+                self._facts(counts, extra, calls, most_output, thought=thought, is_cut=is_cut),
+            )
             for name, rule in self._calls.items():
                 _add_calls(total, name, rule, calls.get(name, 0))
             computed = total.cost(price.currency)
@@ -142,9 +148,10 @@ class Meter:
         counts: dict[str, Any],
         extra: Mapping[str, Any],
         calls: Mapping[str, int | None],
+        most_output: int | None,
+        *,
         thought: bool,
         is_cut: bool,
-        most_output: int | None,
     ) -> Facts:
         """Return what a reply says about its bill."""
         unknown = None

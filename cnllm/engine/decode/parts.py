@@ -281,7 +281,7 @@ class Parts:
         """Return the seal of the reasoning, on a wire without an order of parts: structured items, or tagged text."""
         part = self._flags.reasoning.part if self._flags.reasoning else None
         items = self.details
-        data: Any = items if fragments == "none" else _join_fragments(items, fragments == "snapshots", part)
+        data: Any = items if fragments == "none" else _join_fragments(items, part, snapshots=fragments == "snapshots")
         data = data or tagged or None
         return None if data is None else self.seal_of(data)
 
@@ -332,13 +332,13 @@ class Parts:
             block.data.extra.update(data)
 
 
-def _join_fragments(details: list[Any], snapshots: bool, part: str | None = None) -> list[Any]:
+def _join_fragments(details: list[Any], part: str | None = None, *, snapshots: bool) -> list[Any]:
     """Join fragments of one item again: neighbours with the same type and index, as their endpoints require.
 
     `part` is the type of the parts of content that hold reasoning.
     """
     if part is not None and any(type(item) is dict and item.get("type") == part for item in details):
-        return _join_parts(details, snapshots, part)
+        return _join_parts(details, part, snapshots=snapshots)
     out: list[Any] = []
     texts: dict[str, _Fragments] = {}  # texts of the last item, where it has fragments
     for item in details:
@@ -377,7 +377,7 @@ def _settle(out: list[Any], texts: dict[str, _Fragments]) -> None:
         out[-1][key] = "".join(fragments.pieces)
 
 
-def _join_parts(details: list[Any], snapshots: bool, part: str) -> list[Any]:
+def _join_parts(details: list[Any], part: str, *, snapshots: bool) -> list[Any]:
     """Join the parts of content with reasoning that follow each other; other items stay as they are."""
     out: list[Any] = []
     texts: list[Any] = []  # of the last part: fragments of a text, texts of parts, and others as they are

@@ -197,7 +197,7 @@ class ReplyBuilder:
                     self._last_kind = type(piece)
                 self._push(piece, 0, out)
             case CallPieces(items, whole, part):
-                events, begun = collected.feed_calls(items, whole)
+                events, begun = collected.feed_calls(items, whole=whole)
                 for call in begun if collected.parts.is_ordered else ():
                     self._begin(self._part_kind(call), call, out)
                 collected.parts.number(part)
@@ -279,9 +279,9 @@ class ReplyBuilder:
     def _take(self, item: Item, out: list[Event]) -> None:
         """Collect what comes out of the row."""
         if type(item) is TextPiece:
-            self._put(False, item.text, out)
+            self._put(item.text, out, in_reasoning=False)
         elif type(item) is ReasoningPiece:
-            self._put(True, item.text, out)
+            self._put(item.text, out, in_reasoning=True)
         elif type(item) is CallBuilder:
             if self.collected.parts.is_ordered:
                 self._next_part(self._part_kind(item), item, out)
@@ -291,7 +291,7 @@ class ReplyBuilder:
         elif type(item) is Note:
             out += self.collected.add_note(item)
 
-    def _put(self, in_reasoning: bool, text: str, out: list[Event]) -> None:
+    def _put(self, text: str, out: list[Event], *, in_reasoning: bool) -> None:
         """Collect text. It begins a part where the last one is of another kind."""
         if not text:
             return
@@ -308,7 +308,7 @@ class ReplyBuilder:
         other = self.collected.parts.restart(restart.thought)
         self._duplicates.restart()
         if not (restart.text and restart.thought):
-            self._put(restart.text, other, out)
+            self._put(other, out, in_reasoning=restart.text)
         out += self._call_events(self.collected.begun_again())
 
     def _call_events(self, events: list[Event]) -> list[Event]:
@@ -428,7 +428,7 @@ def reply_builder(model: Model, flags: Flags, tools: Sequence[Any] | None, plan:
         calls = _offered_calls(flags, tools, is_offer_known=tools is not None)
         return ReplyBuilder(model, flags, calls=calls, ordered=ordered)
     calls = text_call_filters(
-        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
+        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, prompted=plan.prompted, messages=plan.messages
     )
     call_rules = plan.call_rules
     if calls is not None and call_rules is not None and call_rules.choice == "none":

@@ -68,7 +68,7 @@ class Stage(Protocol):
         """Return what is left at the end of the reply."""
 
 
-def text_piece(in_reasoning: bool, text: str) -> TextPiece | ReasoningPiece:
+def text_piece(text: str, *, in_reasoning: bool) -> TextPiece | ReasoningPiece:
     """Return a piece of the reasoning or of the answer, behind the stages that know the fields of reasoning."""
     return ReasoningPiece(text, "") if in_reasoning else TextPiece(text)
 

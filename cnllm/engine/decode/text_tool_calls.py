@@ -39,9 +39,10 @@ def text_call_filters(
     renamed: Mapping[str, str],
     then: Then | None = None,
     prompt: str | None = None,
-    prompted: bool = False,
     messages: Sequence[Message] = (),
     script: str | None = None,
+    *,
+    prompted: bool = False,
     is_offer_known: bool = True,
 ) -> TextCalls | None:
     """Return the filters of one reply, or None where no rule applies and no tags of reasoning are declared.
@@ -54,19 +55,19 @@ def text_call_filters(
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    found = _active_rules(flags, then, prompted, bool(offered) or not is_offer_known)
+    found = _active_rules(flags, then, prompted=prompted, offered=bool(offered) or not is_offer_known)
     if found is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
     return TextCalls(found, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
-def marker_test(flags: Flags, then: Then | None, has_functions: bool) -> Callable[[str], object] | None:
+def marker_test(flags: Flags, then: Then | None, *, has_functions: bool) -> Callable[[str], object] | None:
     """Return a quick test whether a marker of calls or of reasoning stands in a whole text; None where none can.
 
     `has_functions` says whether the model may call functions.
     """
-    found = _active_rules(flags, then, False, has_functions)
+    found = _active_rules(flags, then, prompted=False, offered=has_functions)
     return None if found is None else found.markers.occurs
 
 
@@ -84,7 +85,7 @@ class _Rules(msgspec.Struct, frozen=True):
 
 
 @once_per_flags
-def _active_rules(flags: Flags, then: Then | None, prompted: bool, offered: bool) -> _Rules | None:
+def _active_rules(flags: Flags, then: Then | None, *, prompted: bool, offered: bool) -> _Rules | None:
     """Return the rules that apply; None where there are no markers.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
@@ -222,12 +223,12 @@ class TextCalls:
         if text is None:
             pass
         elif filter_ is not None:
-            self._add(in_reasoning, filter_.feed(text), out)
+            self._add(filter_.feed(text), out, in_reasoning=in_reasoning)
         elif not self._tail and not self._held and not self.may_begin(text):
             self._look()
             return [item if text is item.text else TextPiece(text)]
         else:
-            self._feed(in_reasoning, text, out)
+            self._feed(text, out, in_reasoning=in_reasoning)
         self._look()
         return out
 
@@ -254,7 +255,7 @@ class TextCalls:
         held, self._held, self._head = "".join(self._held), [], ""
         return held
 
-    def _end_whole(self, is_cut: bool, out: list[Item]) -> None:
+    def _end_whole(self, out: list[Item], *, is_cut: bool) -> None:
         """Decide about an answer that may be a call as a whole."""
         from cnllm.leaks.filter import BlockResult
         from cnllm.leaks.grammars import NotACall, read_whole
@@ -271,7 +272,7 @@ class TextCalls:
                 self._blocks.append(BlockResult(held, calls))
                 return
             break
-        self._feed(False, held, out)
+        self._feed(held, out, in_reasoning=False)
 
     def _restart(self, restart: Restart) -> None:
         """Forget what was found in texts that begin again."""
@@ -282,23 +283,23 @@ class TextCalls:
             self._let_go()
         self._look()
 
-    def _feed(self, in_reasoning: bool, text: str, out: list[Item]) -> None:
+    def _feed(self, text: str, out: list[Item], *, in_reasoning: bool) -> None:
         """Add text of the reasoning or of the answer."""
         filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         if filter_ is None and self.may_begin(text):
             filter_ = self._make_filter(in_reasoning)
-        self._add(in_reasoning, [text] if filter_ is None else filter_.feed(text), out)
+        self._add([text] if filter_ is None else filter_.feed(text), out, in_reasoning=in_reasoning)
 
     def release(self) -> list[Item]:
         """Give text that may begin a marker, because its part of the reply is over."""
         out: list[Item] = []
         for in_reasoning, filter_ in ((True, self._reasoning_filter), (False, self._answer_filter)):
             if filter_ is not None:
-                self._add(in_reasoning, filter_.release(), out)
+                self._add(filter_.release(), out, in_reasoning=in_reasoning)
         self._look()
         return out
 
-    def _add(self, in_reasoning: bool, found: Sequence[str | BlockResult], out: list[Item]) -> None:
+    def _add(self, found: Sequence[str | BlockResult], out: list[Item], *, in_reasoning: bool) -> None:
         """Add what a filter found in its channel."""
         for result in found:
             if isinstance(result, str):
@@ -316,7 +317,7 @@ class TextCalls:
             elif result.is_reasoning:
                 self.has_tagged = True
                 if new := self._new_tagged(result.raw):
-                    self._feed(True, new, out)
+                    self._feed(new, out, in_reasoning=True)
             elif result.is_tag:  # at once: the tag was removed
                 did = removal(result.raw, result.problem)
                 out.append(self._note("tag-stripped", result.raw, did, "reasoning.tags"))
@@ -331,7 +332,7 @@ class TextCalls:
                 self._tail.append(text)
                 return
         self._flush_tail(out)
-        out.append(text_piece(True, text))
+        out.append(text_piece(text, in_reasoning=True))
 
     def _content(self, text: str) -> str:
         """Return a text from its first character on that is neither white space nor in a tag around an answer."""
@@ -351,10 +352,10 @@ class TextCalls:
         tail, self._tail, self._tail_rest, self._text_rest = self._tail, [], "", ""
         for piece in tail:
             if isinstance(piece, str):
-                out.append(text_piece(True, piece))
+                out.append(text_piece(piece, in_reasoning=True))
             elif piece.remove:
                 out.append(self._note("text-call-kept", piece.raw, "kept as reasoning: more text followed it"))
-                out.append(text_piece(True, piece.raw))
+                out.append(text_piece(piece.raw, in_reasoning=True))
             else:
                 out.append(self._note("text-call-kept", piece.raw, f"kept as reasoning: {piece.problem}"))
 
@@ -366,11 +367,11 @@ class TextCalls:
         collected = ending.collected
         is_cut = not ending.proven or collected.finish_kind == "length"
         if self._held:
-            self._end_whole(is_cut, out)
+            self._end_whole(out, is_cut=is_cut)
         for in_reasoning in (True, False, True):  # the end of the answer may hold reasoning between tags
             filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
             if filter_ is not None:
-                self._add(in_reasoning, filter_.close(is_cut=is_cut), out)
+                self._add(filter_.close(is_cut=is_cut), out, in_reasoning=in_reasoning)
         # The filters refer back to this stage: without them a reply's memory is freed without the garbage collector.
         self._answer_filter = self._reasoning_filter = None
         self.is_idle = not self._tail

@@ -148,7 +148,7 @@ class CallCollector:
         out: list[Event] = []
         for item in items if type(items) is list else [items]:
             if type(item) is dict:
-                self._add_item(item, whole, out)
+                self._add_item(item, out, whole=whole)
         return out
 
     @property
@@ -197,7 +197,7 @@ class CallCollector:
                 self.identify(call)
         return out
 
-    def _add_item(self, item: dict[str, Any], whole: bool, out: list[Event]) -> None:
+    def _add_item(self, item: dict[str, Any], out: list[Event], *, whole: bool) -> None:
         """Add an item of the wire to its call."""
         function = item.get("function")
         if type(function) is not dict:

@@ -47,7 +47,7 @@ class _Rules:
         """Return the quick test of a text for markup of calls; None where none is looked for."""
         key = plan.text_calls, any(tool.definition is None for tool in plan.callable)
         if key not in self.markers:
-            self.markers[key] = marker_test(self.flags, *key)
+            self.markers[key] = marker_test(self.flags, key[0], has_functions=key[1])
         return self.markers[key]
 
 
@@ -77,7 +77,7 @@ def read_usual_reply(plan: Plan, status: int, body: bytes) -> Reply | None:
     if message is None or not _is_plain(message, rules, rules.may_hold_calls(plan)):
         return None
     calls = _read_calls(message, plan)
-    finish = None if calls is None else _finish(message, bool(calls), rules.finish, plan.max_output)
+    finish = None if calls is None else _finish(message, rules.finish, plan.max_output, has_calls=bool(calls))
     if calls is None or finish is None:
         return None
     if not rules.meter.knows_hours(message.created):  # a note says so
@@ -154,7 +154,7 @@ def _read_calls(message: UsualMessage, plan: Plan) -> list[ToolCall] | None:
     return None if rules is not None and rules.ignored_wishes([call.name for call in calls]) else calls
 
 
-def _finish(message: UsualMessage, has_calls: bool, words: Mapping[str, str], limit: int | None) -> Finish | None:
+def _finish(message: UsualMessage, words: Mapping[str, str], limit: int | None, *, has_calls: bool) -> Finish | None:
     """Return the finish of a message; None where the endpoint's word and the message do not agree."""
     reported = words.get(message.finish)
     finish: Finish = "tool_calls" if has_calls else "stop"

@@ -280,7 +280,7 @@ def _build(prepared: Prepared, turns: list[Message], kept: _CacheEntry | None = 
     if plan.answer is not None:
         messages = structured.add_instruction(messages, plan.answer)
     own = ledger.empty()
-    history = fit(messages, model, flags, options.tools, own, request.images, options.pdf_text)
+    history = fit(messages, model, flags, options.tools, own, has_media=request.images, pdf_text=options.pdf_text)
     ledger.extend(own.notes)
     if prepared.later_notes:
         ledger.extend(prepared.later_notes)
@@ -318,7 +318,16 @@ def _build_joined(kept: _CacheEntry, turns: list[Message], memory: MessageMemory
 
     def fit_part(messages: Sequence[Message], ledger: Ledger, before_user: bool) -> list[Message]:
         """Return a segment as the endpoint gets it."""
-        return fit(messages, model, flags, options.tools, ledger, False, options.pdf_text, before_user=before_user)
+        return fit(
+            messages,
+            model,
+            flags,
+            options.tools,
+            ledger,
+            has_media=False,
+            pdf_text=options.pdf_text,
+            before_user=before_user,
+        )
 
     ledger = _ledger(prepared, prepared.notes)
     by_user = flags.reasoning is not None and flags.reasoning.replay == "since-user"

@@ -34,9 +34,9 @@ def fit(
     flags: Flags,
     tools: Sequence[Function],
     ledger: Ledger,
+    *,
     has_media: bool,
     pdf_text: bool = False,
-    *,
     before_user: bool = False,
 ) -> list[Message]:
     """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
@@ -323,5 +323,5 @@ class _IdAssigner:
         else:
             did = "changed to match the endpoint's pattern"
             note("ids-renamed", "tools.call_id_pattern", f"messages[{index}] has a call whose id does not match", did)
-        new = unique.derive(old or f"call_{index}_{order}", fits)
+        new = unique.derive(old or f"call_{index}_{order}", differs=fits)
         return old if new is None else new  # no id is known to match the pattern

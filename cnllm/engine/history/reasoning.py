@@ -56,7 +56,9 @@ def replay_reasoning(
             ):
                 did = "left out: whether the endpoint wants it back is unknown"
                 ledger.note("reasoning-replay", "reasoning.replay", f"messages[{index}]: reasoning", did)
-            message = _replay_turn(message, index, is_own, position > last_user, model, rules, ledger, lost)
+            message = _replay_turn(
+                message, index, model, rules, ledger, lost, is_own=is_own, is_recent=position > last_user
+            )
         out.append((index, message))
     _note_lost_keys(lost, model, ledger)
     return out
@@ -190,12 +192,13 @@ def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
 def _replay_turn(
     message: Message,
     index: int,
-    is_own: bool,
-    is_recent: bool,
     model: Model,
     rules: ReasoningFlags,
     ledger: Ledger,
     lost: list[Seal],
+    *,
+    is_own: bool,
+    is_recent: bool,
 ) -> Message:
     """Return one turn of the assistant for this endpoint.
 

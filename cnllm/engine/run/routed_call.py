@@ -222,11 +222,13 @@ class RoutedCall(Call):
             self._closing = []
             self._texts = []
             try:
-                reply = yield from self._attempt(self._call.stream() if streams else self._call.complete(), streams)
+                reply = yield from self._attempt(
+                    self._call.stream() if streams else self._call.complete(), streams=streams
+                )
             except _FAILURES as error:
                 elsewhere = self._record(error)
                 if self._seen:
-                    return (yield from self._go_on(error, elsewhere))
+                    return (yield from self._go_on(error, elsewhere=elsewhere))
                 failed = self._target.model.name
                 if not elsewhere:
                     error.add_attempts(self._other_costs(error))
@@ -255,7 +257,7 @@ class RoutedCall(Call):
             reply = replace(reply, usage=total_usage([*self._spent, reply]))
         return with_costs(reply, self._other_costs())
 
-    def _attempt(self, steps: Steps, streams: bool) -> Steps:
+    def _attempt(self, steps: Steps, *, streams: bool) -> Steps:
         """Carry out the steps of one target, up to its reply.
 
         Its events wait for the first content, so that a target that fails before leaves none.
@@ -344,7 +346,7 @@ class RoutedCall(Call):
 
     # ── after the first token ────────────────────────────────────────────────
 
-    def _go_on(self, error: CnllmError, elsewhere: bool) -> Steps:
+    def _go_on(self, error: CnllmError, *, elsewhere: bool) -> Steps:
         """Return the reply that goes on from the delivered text. Raise the error where none does."""
         closing, partial = self._closing, error.reply
         turn = prefill.prefill_turn(partial)
@@ -446,7 +448,7 @@ class RoutedCall(Call):
     @staticmethod
     def _join(before: Reply, reply: Reply, texts: Follower | RepeatedStart) -> Reply:
         if isinstance(texts, RepeatedStart):
-            return continued_reply(before, reply, texts.repeats)
+            return continued_reply(before, reply, repeats=texts.repeats)
         reply = replace(reply, usage=total_usage([before, reply]))
         return with_costs(reply, [before.cost])
 

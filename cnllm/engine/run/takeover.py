@@ -87,7 +87,7 @@ class RepeatedStart:
         return [TextDelta(text)] if text else []
 
 
-def continued_reply(before: Reply, rest: Reply, repeats: bool) -> Reply:
+def continued_reply(before: Reply, rest: Reply, *, repeats: bool) -> Reply:
     """Join the beginning of a reply with its rest, which may repeat the beginning."""
     if repeats:
         text = rest.text.removeprefix(before.text)

@@ -77,7 +77,9 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         if (whole := _json_block(text, head.end(), tags)) is not None:
             arguments, position = whole
         else:
-            arguments, position, is_balanced = _arguments(text, head.end(), tags, is_balanced, block.tools.get(name))
+            arguments, position, is_balanced = _arguments(
+                text, head.end(), tags, block.tools.get(name), is_balanced=is_balanced
+            )
         end = tags.call_end.match(text, position)
         if end is None:
             raise NotACall("a call is not closed")
@@ -94,7 +96,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def _arguments(
-    text: str, position: int, tags: _Tags, is_balanced: bool, schema: Any
+    text: str, position: int, tags: _Tags, schema: Any, *, is_balanced: bool
 ) -> tuple[dict[str, Any], int, bool]:
     """Return (the arguments that begin at a position, their end, whether the tags inside values are balanced)."""
     out: dict[str, Any] = {}

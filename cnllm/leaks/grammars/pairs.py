@@ -82,7 +82,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         name = tags.name.match(text, position)
         if name is None:
             raise NotACall("it does not begin with a name")
-        pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced)
+        pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced=is_balanced)
         while (
             open_wrappers
             and (close := tags.close.match(text, position))
@@ -105,7 +105,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     return calls, others
 
 
-def _pairs(text: str, position: int, tags: _Tags, is_balanced: bool) -> tuple[list[tuple[str, str]], int, bool]:
+def _pairs(text: str, position: int, tags: _Tags, *, is_balanced: bool) -> tuple[list[tuple[str, str]], int, bool]:
     """Return (the pairs that begin at a position, their end, whether the tags inside values are balanced)."""
     out: list[tuple[str, str]] = []
     while opening := tags.open_key.match(text, position):

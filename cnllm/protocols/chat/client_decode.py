@@ -111,7 +111,7 @@ class ChatDecoder:
                 out += count_pieces(self._counts, flags)
         for position, choice in enumerate(choices if type(choices) is list else ()):
             if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
-                self._choice(choice, whole, out)
+                self._choice(choice, out, whole=whole)
             elif type(choice) is dict:
                 dropped = f"choice {choice.get('index', position)!r}"
                 out.append(Note("choice-dropped", "n", dropped, "left out: the first choice is the reply"))
@@ -119,7 +119,7 @@ class ChatDecoder:
             out += _sources(data, flags)
         return out
 
-    def _choice(self, choice: dict[str, Any], whole: bool, out: list[Piece]) -> None:
+    def _choice(self, choice: dict[str, Any], out: list[Piece], *, whole: bool) -> None:
         """Decode one choice."""
         if not self._is_answered:
             self._is_answered = True

@@ -105,8 +105,8 @@ def chunk_reader(flags: Flags) -> Callable[[dict[str, Any], bool], dict[str, Any
         """Translate a chunk, or with `whole` a body. Nothing in it is changed."""
         found = get(data, paths.choices)
         if type(found) is list:
-            return {**data, "choices": [_choice(choice, data, paths, whole) for choice in found]}
-        choice = _choice(found, data, paths, whole)
+            return {**data, "choices": [_choice(choice, data, paths, whole=whole) for choice in found]}
+        choice = _choice(found, data, paths, whole=whole)
         body = {key: value for key, value in data.items() if key != "choices"}
         return {**body, "choices": [choice]} if type(choice) is dict and _is_answer(choice, said) else body
 
@@ -124,7 +124,7 @@ def _is_answer(choice: dict[str, Any], said: tuple[str, ...]) -> bool:
     return any(message.get(key) is not None for message in messages for key in said)
 
 
-def _choice(choice: Any, body: dict[str, Any], paths: _Paths, whole: bool) -> Any:
+def _choice(choice: Any, body: dict[str, Any], paths: _Paths, *, whole: bool) -> Any:
     """Translate a choice."""
     if type(choice) is not dict:
         return choice

@@ -79,19 +79,19 @@ class GeminiDecoder:
         candidates = data.get("candidates")
         for position, candidate in enumerate(candidates if type(candidates) is list else ()):
             if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
-                yield from self._candidate(candidate, whole)
+                yield from self._candidate(candidate, whole=whole)
             elif type(candidate) is dict:
                 dropped = f"candidate {candidate.get('index', position)!r}"
                 yield Note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
         yield from self._prompt_blocked(data.get("promptFeedback"))
 
-    def _candidate(self, candidate: dict[str, Any], whole: bool) -> Iterator[Piece]:
+    def _candidate(self, candidate: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
         """Decode one candidate."""
         yield ANSWERED
         content = candidate.get("content")
         parts = content.get("parts") if type(content) is dict else None
         for part in parts if type(parts) is list else ():
-            yield from self._part(part, whole)
+            yield from self._part(part, whole=whole)
         if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
             yield Annotations(other_keys)  # the sources of an answer: citations, searches
             yield from _citations(candidate.get("groundingMetadata"))
@@ -128,7 +128,7 @@ class GeminiDecoder:
 
     # ── parts ─────────────────────────────────────────────────────────────────
 
-    def _part(self, part: Any, whole: bool) -> Iterator[Piece]:
+    def _part(self, part: Any, *, whole: bool) -> Iterator[Piece]:
         """Decode one part."""
         if type(part) is not dict:
             if part:
@@ -142,7 +142,7 @@ class GeminiDecoder:
         is_thought = part.get(_THOUGHT) is True
         other_keys = {key: value for key, value in part.items() if key not in ("text", _THOUGHT)}
         if type(text) is not str or ("text" not in part and not part.keys() <= {_THOUGHT, "thoughtSignature"}):
-            yield from _media_or_opaque(part, is_thought)
+            yield from _media_or_opaque(part, is_thought=is_thought)
             return
         if not text and not other_keys:
             return
@@ -215,7 +215,7 @@ class GeminiDecoder:
         return counts
 
 
-def _media_or_opaque(part: dict[str, Any], is_thought: bool) -> Iterator[Piece]:
+def _media_or_opaque(part: dict[str, Any], *, is_thought: bool) -> Iterator[Piece]:
     """Decode a picture or a sound of the answer; any other part is stored whole."""
     for key, value_key in () if is_thought else (("inlineData", "data"), ("fileData", "fileUri")):
         value = part.get(key)

@@ -102,7 +102,7 @@ def _system(data: Any, stamp: Stamp) -> list[Part]:
         return [Text(data)]
     path = "systemInstruction.parts"
     parts = _list(_object(data, "systemInstruction").get("parts"), path)
-    return [_part(_object(p, f"{path}[{i}]"), False, stamp) for i, p in enumerate(parts)]
+    return [_part(_object(p, f"{path}[{i}]"), stamp, by_model=False) for i, p in enumerate(parts)]
 
 
 class _Turns:
@@ -148,7 +148,7 @@ class _Turns:
             if "functionCall" in part:
                 out.append(self._call(part, f"{path}.parts[{index}].functionCall"))
             else:
-                out.append(_part(part, True, self._stamp))
+                out.append(_part(part, self._stamp, by_model=True))
         return out
 
     def _user(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
@@ -164,7 +164,7 @@ class _Turns:
             if is_result:
                 group.append(self._result(part, f"{path}.parts[{index}].functionResponse"))
             else:
-                group.append(_part(part, False, self._stamp))
+                group.append(_part(part, self._stamp, by_model=False))
         if group or not parts:
             yield Message("tool" if group_is_results else "user", group)
 
@@ -191,7 +191,7 @@ class _Turns:
             raise ValueError(f"{path}.response is not an object")
         media = [_object(p, f"{path}.parts") for p in _list(fields.pop("parts", None), f"{path}.parts")]
         text, error = _response_text(response)
-        read = [_part(p, False, self._stamp) for p in media]
+        read = [_part(p, self._stamp, by_model=False) for p in media]
         return ToolResult(
             self._call_id(id, name),
             result_text([text, *(p.text for p in read if type(p) is Text)]),
@@ -224,7 +224,7 @@ def _response_text(response: Mapping[str, Any]) -> tuple[str, bool]:
     return msgspec.json.encode(response).decode(), False
 
 
-def _part(part: dict[str, Any], by_model: bool, stamp: Stamp) -> Part:
+def _part(part: dict[str, Any], stamp: Stamp, *, by_model: bool) -> Part:
     """Decode a part that is neither call nor result. `thought: false` has no meaning."""
     is_thought = part.get("thought") is True
     other_keys = {key: value for key, value in part.items() if key != "thought"}

@@ -148,7 +148,7 @@ def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Me
             raise ValueError(f"input[{index}] is not an object")
         is_partial = is_partial or item.get("type") == "item_reference"
         try:
-            parsed = _item(item, stamp, call_ids, is_partial, tools)
+            parsed = _item(item, stamp, call_ids, tools, is_partial=is_partial)
         except ValueError as error:
             raise ValueError(f"input[{index}]{error}") from error
         if isinstance(parsed, Message):
@@ -162,7 +162,7 @@ def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Me
 
 
 def _item(
-    item: dict[str, Any], stamp: Stamp, call_ids: set[str], is_partial: bool, tools: ClientTools
+    item: dict[str, Any], stamp: Stamp, call_ids: set[str], tools: ClientTools, *, is_partial: bool
 ) -> Message | list[Part]:
     """Decode an item: a message of its own, or parts of an assistant's message."""
     kind = item.get("type")
