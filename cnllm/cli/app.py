@@ -126,7 +126,7 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     "--debug", is_flag=True, expose_value=False, callback=errors.enable_debug, help="Show a traceback of what fails."
 )
 def root() -> None:
-    """One client for every model endpoint; how each behaves on the wire is data.
+    """One client for every model endpoint. How each endpoint behaves is described in a data file.
 
     cnllm TEXT is cnllm call TEXT.
     """

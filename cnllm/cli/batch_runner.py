@@ -12,6 +12,7 @@ from cnllm.cli.output import errors, stdio, stdout
 from cnllm.config.settings import check_settings
 
 if TYPE_CHECKING:
+    from cnllm.batch.progress import Progress
     from cnllm.batch.report import Report
     from cnllm.batch.settings import BatchSettings
     from cnllm.cli.tools import CommandTools
@@ -64,8 +65,14 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
     from cnllm.batch import run_session
     from cnllm.cli.output.batch_view import BatchView
 
-    if params["simulate"]:
-        stdio.print_line(f"cnllm: {SIMULATED}")
+    announced = not params["simulate"]
+
+    def announce() -> None:  # with the first answer: a wrong call has none
+        nonlocal announced
+        if not announced:
+            announced = True
+            stdio.print_line(f"cnllm: {SIMULATED}")
+
     on_ray = params["ray"] is not None and not params["simulate"]
     # Ray writes what happens in the cluster to stdout, where only the report belongs.
     with contextlib.redirect_stdout(sys.stderr) if on_ray else contextlib.nullcontext():
@@ -74,7 +81,13 @@ def _run(settings: BatchSettings, params: dict[str, Any]) -> int:
 
             settings = replace(settings, transport=RayTransport(params["ray"]))
         with BatchView() as view:
-            report = run_session(replace(settings, on_progress=view.show))
+
+            def show(progress: Progress) -> None:
+                announce()
+                view.show(progress)
+
+            report = run_session(replace(settings, on_progress=show))
+    announce()
     if params["as_json"]:
         stdout.print_json(report.to_dict())
     else:

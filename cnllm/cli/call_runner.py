@@ -263,7 +263,7 @@ def _quote_lines(model: str, quote: Quote, *, loops: bool) -> Iterator[str]:
     spread = ""
     if quote.input_errors is not None:
         half, most = quote.input_errors
-        spread = f" (±{100 * half:.0f} % in half of the recorded requests, ±{100 * most:.0f} % in nine of ten)"
+        spread = f" (usually within {100 * half:.0f} %, nearly always within {100 * most:.0f} %)"
     yield f"input: about {quote.input:,} tokens{spread}"
     if quote.cached is not None:
         yield f"sent before: about {quote.cached:,} of them, which the endpoint's cache may have"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.cli.chat_session import ChatSession
     from cnllm.types import Reply
 
-__all__ = ["COMMANDS", "completions", "run"]
+__all__ = ["COMMANDS", "completions", "foreign_hint", "run"]
 
 COMMANDS = {
     "/help": "show this list",
@@ -39,9 +39,14 @@ COMMANDS = {
     "/quit": "leave, as exit, quit and Ctrl-D do",
 }
 _DEFAULT = "default"
+_FOREIGN = {
+    "!multi": "Alt-Enter begins a new line; lines between two ``` are one turn",
+    "!edit": "Alt-Enter begins a new line; /file FILE attaches a text that you have written elsewhere",
+    "!fragment": "/file FILE attaches a file to the next question",
+}
 TYPING = (
     "A line is a turn. Alt-Enter begins a new line in it; so does Enter after a backslash, and between two ```.\n"
-    "Ctrl-C stops an answer. A text that begins with a slash: write // for the first."
+    "Ctrl-C stops an answer. To send a text that begins with a slash, type // instead."
 )
 
 
@@ -60,6 +65,11 @@ def run(session: ChatSession, line: str) -> bool:
     except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError, OSError) as error:
         errors.print_error(*errors.error_text(error))
     return True
+
+
+def foreign_hint(line: str) -> str | None:
+    """Return what stands for a command of `llm chat`, which would be paid for as a question; None otherwise."""
+    return _FOREIGN.get(line.split(maxsplit=1)[0]) if line.startswith("!") else None
 
 
 def completions(session: ChatSession, text: str) -> Iterable[str]:
@@ -115,7 +125,10 @@ def _system(session: ChatSession, argument: str) -> None:
 def _file(session: ChatSession, argument: str) -> None:
     if not argument:
         raise errors.UsageError("/file needs a file", "/file notes.md")
-    session.attach(os.path.expanduser(argument))
+    try:
+        session.attach(os.path.expanduser(argument))
+    except errors.UsageError as error:  # its message names the option of `call`
+        raise errors.UsageError(error.message.replace("-a ", "/file ", 1), error.hint) from error
     stdio.print_line(_safe_text(f"{argument} goes with the next question"))
 
 

@@ -20,7 +20,7 @@ def shell_script(setup: Setup, serve: Sequence[str], key: str) -> str:
     ready, and `head` waits for that line.
     """
     lines = [
-        "# The gateway. Its line shows its process, which goes on after the client: kill PID ends it.",
+        "# The gateway. It prints its PID and keeps running after the client; stop it with kill PID.",
         f"{{ CNLLM_SERVE_KEY={shlex.quote(key)} {shlex.join(serve)} & }} | head -n 1",
     ]
     for path, file in setup.files.items():

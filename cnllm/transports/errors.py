@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -100,9 +101,14 @@ def no_free_connection(host: str, seconds: float | None) -> Timeout:
     return _unsent(Timeout(message, retryable=True, hint="use more connections, or send fewer requests at once"))
 
 
+_UNKNOWN_NAME = re.compile(r"\[Errno (-\d+|8|11001)\]")  # of getaddrinfo, on Linux, macOS and Windows
+
+
 def connect_failed(host: str, reason: str) -> TransportError:
     """Return the error of a refused connection, an unknown host or an untrusted certificate."""
     hint = "check the address, and that the server runs" if is_loopback(host) else "check the address and the network"
+    if _UNKNOWN_NAME.search(reason):
+        reason, hint = "its name cannot be resolved", "is the address right, and is there a network?"
     return _unsent(TransportError(f"no connection to {host}: {reason}", retryable=True, hint=hint))
 
 

@@ -103,6 +103,10 @@ def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine)
     for name in ("/help", "/model", "/tools", "/retry", "/undo", "/cost", "/thinking", "/quit", "Ctrl-C", "Alt-Enter"):
         assert name in done.err
     assert "there is no command /bogus" in done.err
+    done = chat(machine, "!multi", "!fragment notes.md", "/file none.txt", args=SIMULATED)
+    assert (done.out, "there is no command !multi" in done.err) == ("", True)
+    assert "/file FILE attaches a file" in done.err
+    assert "/file none.txt: No such file" in done.err
 
 
 def test_another_model_can_go_on_and_what_it_is_not_told_is_noted(machine: Machine) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import CannotSend, Client, Registry
+from cnllm.transports.errors import connect_failed
 
 from .support import KEY, Machine, Server, http
 
@@ -193,3 +194,18 @@ def test_readme_calls_the_newest_glm() -> None:
 )
 def test_words_of_other_programs_get_what_stands_for_them(machine: Machine, args: tuple[str, ...], words: str) -> None:
     machine.run(*args).fails(2, words)
+
+
+def test_a_batch_without_its_input_simulates_nothing(machine: Machine) -> None:
+    args = ("batch", "none.csv", "-m", "glm-4.7", "-o", str(machine.home / "out.jsonl"), "--simulate")
+    machine.run(*args).fails(2, "none.csv: No such file")
+
+
+def test_an_empty_key_is_named_once(machine: Machine) -> None:
+    machine.run("keys", "set", "zai", stdin="\n").fails(2, "ZAI_API_KEY: the key is empty")
+
+
+def test_a_name_without_an_address_is_no_errno() -> None:
+    error = connect_failed("api.example.org", "[Errno -2] Name or service not known")
+    assert "its name cannot be resolved" in str(error)
+    assert "Errno" not in str(error)

@@ -359,8 +359,9 @@ def test_at_a_terminal_the_command_that_goes_on_is_printed_last(machine: Machine
             shown = shown.replace(b"READY", b"")
     assert process.wait(30) == status, shown
     os.close(master)
-    last = shown.decode().strip().splitlines()[-1]
-    assert last == "cnllm: to go on with this session: cnllm launch claude --model glm-4.7 --simulate -- --continue"
+    *_, advice, command = shown.decode().strip().splitlines()
+    assert advice == "cnllm: to go on with this session:"
+    assert command == "  cnllm launch claude --model glm-4.7 --simulate -- --continue"
     assert is_closed(shown.decode())
 
 

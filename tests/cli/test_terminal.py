@@ -155,3 +155,22 @@ def test_escaped_text_holds_nothing_that_is_obeyed(text: str) -> None:
     assert not any(ord(c) < 32 and c not in "\n\t" for c in shown)
     assert not any(0x7F <= ord(c) < 0xA0 or "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069" for c in shown)
     assert json.loads(face.escape_json(json.dumps(text, ensure_ascii=False))) == text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("models", "show", "glm-4.7"),
+        ("call", "-m", "glm-4.7", "--reasoning", "wrong", "hi"),
+        ("keys", "test", "zai"),
+    ],
+)
+def test_messages_break_at_spaces_on_a_narrow_terminal(machine: Machine, args: tuple[str, ...]) -> None:
+    plain = machine.run(*args)
+    with terminal(machine, *args, columns=60) as (master, process):
+        out = read_terminal(master)
+        process.wait(30)
+    lines = out.splitlines()
+    assert max(len(line) for line in lines if " " in line.strip()) <= 60
+    for word in (plain.err if plain.status else plain.out).split():
+        assert word in out.split(), word

@@ -171,6 +171,9 @@ def _turn(session: ChatSession, line: str, question: ChatQuestion) -> bool:
         return chat_commands.run(session, line)
     if line.strip().lower() in ("exit", "quit"):
         return False
+    if (hint := chat_commands.foreign_hint(line)) is not None:
+        errors.print_error(f"there is no command {line.split()[0]}", hint)
+        return True
     text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
         session.ask(question.message(text, session.take_files()))

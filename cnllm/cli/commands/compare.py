@@ -45,7 +45,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3})?")
     type=click.IntRange(1, 5000),
     default=200,
     show_default=True,
-    help="Tool turns a host; the other kinds of tasks have numbers of their own.",
+    help="Tool-calling turns per host; the other kinds of tasks have numbers of their own.",
 )
 @click.option(
     "--max-cost",

@@ -57,7 +57,8 @@ def set_(name: str, value: str | None) -> None:
     try:
         path = store.set_key(variable, value)
     except ValueError as error:
-        raise errors.UsageError(f"{variable}: {error}", "the key was not stored") from None
+        fault = str(error).removeprefix("value: ")
+        raise errors.UsageError(f"{variable}: {fault}", "the key was not stored") from None
     except OSError as error:
         raise errors.UsageError(f"{store.keys_path()} cannot be written: {error.strerror}") from error
     stdio.print_line(f"{variable} is stored in {path}")

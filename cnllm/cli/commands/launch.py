@@ -68,7 +68,7 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
     """
     from cnllm.config import paths
     from cnllm.gateway.server import address_url, listen, run, running
-    from cnllm.launch.setup import Values, build_setup, find_client, write_files
+    from cnllm.launch.setup import ANY, Values, build_setup, find_client, write_files
     from cnllm.registry import Registry
 
     name, entry = find_client(client)
@@ -110,7 +110,8 @@ def launch(client: str, args: tuple[str, ...], model: str, *, simulate: bool, as
         )
         write_files(folder, setup)
         source = "the simulator" if simulate else model
-        stdio.print_line(f"{entry.title}: {source} answers at {url}; the gateway's log is {folder / 'gateway.log'}")
+        title = client if name == ANY else entry.title
+        stdio.print_line(f"{title}: {source} answers at {url}; the gateway's log is {folder / 'gateway.log'}")
         if entry.writes is not None:
             stdio.print_line(f"{entry.title} writes files of its own: {entry.writes}")
         environment = setup.environment(os.environ)
@@ -128,7 +129,7 @@ def _resume_advice(client: str, model: str, resume: str, *, simulate: bool) -> C
     command = shlex.join(["cnllm", "launch", client, "--model", model, *(["--simulate"] if simulate else [])])
 
     def advise() -> None:
-        stdio.print_line(f"cnllm: to go on with this session: {command} -- {resume}")
+        stdio.print_line(f"cnllm: to go on with this session:\n  {command} -- {resume}")
 
     return advise
 

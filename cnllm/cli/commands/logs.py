@@ -87,7 +87,10 @@ def _row(summary: ConversationSummary) -> tuple[str, ...]:
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
 def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
-    """Show a conversation: the last one, or the one whose ID begins with ID."""
+    """Show a conversation.
+
+    The last one, or the one whose ID begins with ID.
+    """
     from cnllm.cli.output import transcript
     from cnllm.store import Store
 
@@ -105,8 +108,9 @@ def show(ident: str, *, reasoning: bool, raw: bool, as_json: bool) -> None:
 @_count(20)
 @options.as_json("an array")
 def search(words: tuple[str, ...], count: int, *, as_json: bool) -> None:
-    """Find messages in which all WORDS occur, in text or reasoning, the newest first.
+    """Find messages that hold all WORDS.
 
+    Text and reasoning are searched, and the newest message comes first.
     The search finds parts of words too, and ignores case. Quote several words to search for them as one.
     """
     from cnllm.store import Store
@@ -132,8 +136,9 @@ def _line(hit: SearchHit) -> str:
 )
 @click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
 def export(ident: str | None) -> None:
-    """Print all conversations, or one, as JSON, one a line, with their requests and responses.
+    """Print conversations as JSON lines.
 
+    All or one, with their requests and responses.
     `cnllm call --replay` accepts these exchanges.
     """
     from cnllm.store import Store

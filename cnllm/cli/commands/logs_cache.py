@@ -25,8 +25,9 @@ _LONG_GAP = 300.0  # seconds; the shortest-lived caches forget after five minute
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
 @options.as_json("the comparison of each request")
 def cache(ident: str, *, as_json: bool) -> None:
-    """Name the first message that differed between two requests of a conversation, and why.
+    """Name what broke the cache in a conversation.
 
+    It is the first message that differed between two requests.
     An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache
     often cost a tenth. Each request is compared with the last one before it to the same model.
     A break costs the tokens behind it: at the price of input, less that of the cache.

@@ -57,7 +57,9 @@ def cost(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """Sum the tokens and the cost of logged calls, all or those of one conversation.
+    """Sum the tokens and the cost of logged calls.
+
+    All calls, or those of one conversation.
 
     Calls of batches and of a gateway's clients count too, and those of the library with log_calls. A call has the tag
     that it was given; one of a gateway's client without a tag has the name of the client's key.

@@ -186,5 +186,5 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     elif estimate.seconds is None:
         yield "time: unknown, the limits of the endpoint are; --rpm and --tpm tell them"
     else:
-        yield f"time: {duration(estimate.seconds)} or more, by the limits a minute"
+        yield f"time: {duration(estimate.seconds)} or more, under the per-minute limits"
     yield from estimate.messages

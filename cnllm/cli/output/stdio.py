@@ -13,6 +13,8 @@ from cnllm.errors import CnllmError
 
 __all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "read_stdin", "write_text"]
 
+_LEAST_WIDTH = 20  # columns of a text beside its indent
+
 
 def prepare_streams() -> bool:
     """Set UTF-8 for pipes, and open closed streams on the null device, so that no socket gets their numbers.
@@ -30,9 +32,24 @@ def prepare_streams() -> bool:
 
 
 def print_line(line: str) -> None:
-    """Write a message to stderr in the user's language. On a terminal, escape control characters."""
+    """Write a message to stderr in the user's language. On a terminal, escape control characters; break at spaces."""
     line = translate(line)
-    write_text(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
+    write_text(f"{_fit_terminal(terminal.escape(line)) if sys.stderr.isatty() else line}\n")
+
+
+def _fit_terminal(text: str) -> str:
+    """Return a text in lines that fit the terminal of stderr, whose own breaks would stand inside words."""
+    columns = terminal.columns(sys.stderr)
+    if columns is None or all(terminal.display_width(line) <= columns for line in text.splitlines()):
+        return text
+    from cnllm.cli.output.help import wrap
+
+    lines = list[str]()
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        first, *rest = wrap(line, max(columns - len(indent) - 2, _LEAST_WIDTH)) or [""]
+        lines += [f"{indent}{first}", *(f"{indent}  {more}" for more in rest)]
+    return "\n".join(lines)
 
 
 def write_text(text: str) -> None:

@@ -16,6 +16,7 @@ __all__ = ["fields", "line_width", "table", "truncate_end"]
 
 _WIDTH = 100
 _GAP = "  "
+_LEAST = 20  # columns of a value
 
 
 def table(
@@ -111,9 +112,25 @@ def _padded(cells: Sequence[str], *, is_right: bool) -> list[str]:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return names and values, one per line, without empty values. Names are in the user's language."""
+    """Return names and values, one per line, without empty values. Names are in the user's language.
+
+    On a terminal a long value goes on in further lines, which break at spaces.
+    """
     filled = [(localize_word(name), value) for name, value in pairs if value]
     width = max((display_width(name) for name, _ in filled), default=0)
-    return "\n".join(
-        f"  {name}{' ' * (width - display_width(name))}  {terminal.escape(value)}" for name, value in filled
-    )
+    columns = terminal.columns(sys.stdout) if sys.stdout.isatty() else None
+    lines = list[str]()
+    for name, value in filled:
+        first, *rest = _value_lines(terminal.escape(value), columns, width + 4)
+        lines.append(f"  {name}{' ' * (width - display_width(name))}  {first}")
+        lines += [" " * (width + 4) + line for line in rest]
+    return "\n".join(lines)
+
+
+def _value_lines(value: str, columns: int | None, indent: int) -> list[str]:
+    """Return a value in lines that fit beside its name."""
+    if columns is None or display_width(value) <= columns - indent:
+        return [value]
+    from cnllm.cli.output.help import wrap
+
+    return wrap(value, max(columns - indent, _LEAST)) or [value]

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TextIO
 
-__all__ = ["display_width", "escape", "escape_json", "is_dumb", "supports_dim"]
+__all__ = ["columns", "display_width", "escape", "escape_json", "is_dumb", "supports_dim"]
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -42,6 +42,16 @@ def display_width(text: str) -> int:
     from unicodedata import combining, east_asian_width
 
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def columns(stream: TextIO) -> int | None:
+    """Return the width of the terminal of a stream: that of COLUMNS, else its own; None where it is unknown."""
+    if (given := os.environ.get("COLUMNS", "")).isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def supports_dim(stream: TextIO) -> bool:

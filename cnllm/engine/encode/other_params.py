@@ -66,7 +66,10 @@ def _note_unknown(name: str, value: Any, similar: str | None, ledger: Ledger, *,
     """Note a parameter that nothing is known of. Raise `ValueError` where its name is surely a typing error."""
     question = f"; did you mean {similar}?" if similar else ""
     if is_sure and ledger.policy != "send":
-        raise ValueError(f"no parameter of {ledger.model.name} is called {name}{question} extra_body sends it as it is")
+        raise ValueError(
+            f"no parameter of {ledger.model.name} is called {name}{question} "
+            "extra_body (--extra-body) sends it as it is"
+        )
     if name in OPTION_NAMES:
         question = f"; {name} is an option of its own, and no parameter"
     did = f"sent as it is: neither the registry nor {ledger.model.protocol} knows it{question}"

@@ -65,7 +65,10 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     help="Capabilities that every model must have.",
 )
 @click.option(
-    "--max-price", metavar="N", type=click.FloatRange(min=0), help="At most N per million output tokens, its currency."
+    "--max-price",
+    metavar="N",
+    type=click.FloatRange(min=0),
+    help="At most N per million output tokens, in the model's own currency.",
 )
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
@@ -75,7 +78,7 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     shell_complete=completion.complete_models,
     help="Models with the same open weights as M, on all their hosts.",
 )
-@click.option("--maybe", is_flag=True, help="Include models where it is unknown.")
+@click.option("--maybe", is_flag=True, help="Include models for which a filtered value is unknown.")
 @click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
 @click.option("--catalogue", is_flag=True, help="Include the models of which only a public list knows.")
 @options.as_json("an array")
