@@ -177,7 +177,7 @@ class _Interview:
         return all(f.startswith("params.") and params.get(f.removeprefix("params.")) is False for f in question.flags)
 
     def kind(self, question: Question) -> tuple[bool, bool]:
-        """Return which questions one request may ask: what holds in one mode is asked after what holds in all."""
+        """Return the group of a question. One request asks questions of one group only, those of a mode at the end."""
         return self.is_documented(question), question.flags[0].startswith("when.")
 
     def ask_all(self) -> Asking[None]:

@@ -1,4 +1,4 @@
-"""What each code of a note means."""
+"""Describe what each code of a note means."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ def choice(context: ProbeContext) -> Steps:
     return [Finding("tool_choice.allowed", allowed, "works", quote)]
 
 
-def _taken(context: ProbeContext) -> list[str]:
-    """Return the choices that were taken in the plain mode."""
+def _accepted_choices(context: ProbeContext) -> list[str]:
+    """Return the choices that the endpoint accepts in the plain mode."""
     return context.known.get("tool_choice.allowed") or context.known.get("_choices") or []
 
 
@@ -114,7 +114,7 @@ def _taken(context: ProbeContext) -> list[str]:
     "tool_choice while it reasons",
     "when.reasoning.tool_choice.allowed",
     requests=5,
-    applies=lambda c: offers_tools(c) and reasons_by_choice(c) and bool(_taken(c)),
+    applies=lambda c: offers_tools(c) and reasons_by_choice(c) and bool(_accepted_choices(c)),
 )
 def choice_reasoning(context: ProbeContext) -> Steps:
     """Ask with each choice that was taken, while the model reasons.
@@ -126,10 +126,10 @@ def choice_reasoning(context: ProbeContext) -> Steps:
     if not control.passed:
         return []
     flag = "when.reasoning.tool_choice.allowed"
-    taken, quote = [], ""
-    for word in _taken(context):
+    choices, quote = [], ""
+    for word in _accepted_choices(context):
         answer = yield _request(context, word, on)
         if answer.passed:
-            taken.append(word)
+            choices.append(word)
         quote = quote or (answer.message if answer.refused else "")
-    return [Finding(flag, taken, "refused", quote)] if quote else [Finding(f"{SAME}tool_choice.", True, "works")]
+    return [Finding(flag, choices, "refused", quote)] if quote else [Finding(f"{SAME}tool_choice.", True, "works")]
