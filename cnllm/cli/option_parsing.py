@@ -7,8 +7,8 @@ import os
 from copy import deepcopy
 from typing import Any, get_args
 
-from cnllm.cli.options import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.cli.output.errors import CORRECT, UsageError
+from cnllm.cli.parameters import PARAMETERS, SWITCH, WHOLE, Parameter
 from cnllm.jsonpath import remove
 from cnllm.system.files import read_bounded
 from cnllm.types.policy import IfCut, OnUnsupported, TextCalls

@@ -8,7 +8,8 @@ import pytest
 
 import cnllm
 from cnllm import Registry
-from cnllm.cli import option_parsing, options
+from cnllm.cli import option_parsing
+from cnllm.cli.parameters import PARAMETERS
 from cnllm.client import sanitizer
 from cnllm.types.call_options import CallOptions
 from cnllm.types.policy import TextCalls
@@ -134,7 +135,7 @@ def test_extra_body_goes_out_verbatim_with_a_note(machine: Machine) -> None:
 
 
 def test_every_parameter_of_the_registry_is_an_option(machine: Machine) -> None:
-    listed, known = set(options.PARAMETERS), Registry.load().parameters()
+    listed, known = set(PARAMETERS), Registry.load().parameters()
     assert known - listed == {"reasoning_effort"}  # help shows --reasoning, which fits every endpoint
     assert (
         "there is no option"
@@ -142,7 +143,7 @@ def test_every_parameter_of_the_registry_is_an_option(machine: Machine) -> None:
     )
     assert listed <= known
     helps = {command: machine.run(command, "--help-all").out for command in ("call", "chat")}
-    for name in (*options.PARAMETERS, "system"):
+    for name in (*PARAMETERS, "system"):
         assert all(f"--{name.replace('_', '-')} " in text for text in helps.values())
     many = ("--temperature", "0.3", "--top-p=0.5", "--max-tokens", "9", "--stop", "a", "--logprobs", "true")
     body, _ = plan(machine, *many, "--system", "Be brief.")

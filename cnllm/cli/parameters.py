@@ -1,0 +1,36 @@
+"""Define the parameters of a model that are options of a call."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["PARAMETERS", "SWITCH", "WHOLE", "Parameter"]
+
+
+class Parameter(NamedTuple):
+    """A parameter of the model: its help, and the types of its values, in words too."""
+
+    help: str
+    types: tuple[type, ...]
+    form: str
+
+
+_NUMBER = (int, float), "a number"
+WHOLE = (int,), "a whole number"
+SWITCH = (bool,), "true or false"
+
+PARAMETERS: dict[str, Parameter] = {
+    "temperature": Parameter("How freely the model samples.", *_NUMBER),
+    "top_p": Parameter("The share of probability it samples from.", *_NUMBER),
+    "top_k": Parameter("The number of tokens it samples from.", *_NUMBER),
+    "max_tokens": Parameter("The most tokens of the answer.", *WHOLE),
+    "stop": Parameter("A text that ends the answer. Repeatable.", (str, list), "text, or a list of texts"),
+    "seed": Parameter("Make sampling repeatable, where the endpoint can.", *WHOLE),
+    "presence_penalty": Parameter("Make tokens that have occurred less likely.", *_NUMBER),
+    "frequency_penalty": Parameter("Make tokens less likely each time they occur.", *_NUMBER),
+    "logit_bias": Parameter("JSON: the bias of each token.", (dict,), "a JSON object: the bias of each token"),
+    "logprobs": Parameter("The log probabilities of the answer's tokens: true or false.", (int, bool), SWITCH[1]),
+    "top_logprobs": Parameter("The number of likeliest tokens in them.", *WHOLE),
+    "parallel_tool_calls": Parameter("Whether several calls may come at once: true or false.", *SWITCH),
+}
+"""The parameters that the registry knows, each an option of a call. A test compares them with the registry."""
