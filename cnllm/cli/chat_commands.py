@@ -46,7 +46,7 @@ _FOREIGN = {
 }
 TYPING = (
     "A line is a turn. Alt-Enter begins a new line in it; so does Enter after a backslash, and between two ```.\n"
-    "Ctrl-C stops an answer. To send a text that begins with a slash, type // instead."
+    "Ctrl-C stops an answer. For a text that begins with a slash, type // instead."
 )
 
 
