@@ -6,20 +6,23 @@ import contextlib
 import datetime
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cnllm.errors import RegistryError
-from cnllm.registry.toml_lines import Lines, key_lines, nearest_line
+from cnllm.registry.toml_lines import Lines, key_lines, line_of
 from cnllm.system.processes import cached_property
 
 __all__ = ["CATALOGUE", "Document", "layer_tables", "parse", "read_sources"]
 
 CATALOGUE = "catalogue.toml"
 """The name of the second built-in file."""
+
+_MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
+_MAX_CACHED_LINES = 4  # texts
+_LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
 
 
 class Document:
@@ -46,11 +49,18 @@ class Document:
         self.builtin = builtin
         self.is_data = is_data
         self._status = status  # of the open file, when its text was read
+        self._sought = 0
 
     @cached_property
     def lines(self) -> Lines:
         """Return the line of each key."""
-        return _lines(self.text)
+        lines = _LINES_BY_TEXT.get(self.text)
+        if lines is None:
+            lines = key_lines(self.source)
+            while len(_LINES_BY_TEXT) >= _MAX_CACHED_LINES:
+                _LINES_BY_TEXT.pop(next(iter(_LINES_BY_TEXT), b""), None)
+            _LINES_BY_TEXT[self.text] = lines
+        return lines
 
     @cached_property
     def source(self) -> str:
@@ -77,7 +87,11 @@ class Document:
 
     def line(self, path: list[str]) -> int | None:
         """Return the line of a key, or of the nearest table around it."""
-        return nearest_line(self.lines, path)
+        self._sought += 1
+        if self._sought <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
+            return line_of(self.source, path)
+        lines = self.lines
+        return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
 def read_sources(data: dict[str, Any]) -> dict[str, Any]:
@@ -136,12 +150,6 @@ def _with_inner_layers(path: list[str], table: dict[str, Any]) -> Iterator[tuple
             yield from _with_inner_layers([*path, kind, name], inner)
 
 
-@lru_cache(maxsize=4)  # so that a registry that is loaded anew has them at once
-def _lines(text: bytes) -> Lines:
-    """Return the line of each key."""
-    return key_lines(_decoded(text))
-
-
 def _decoded(text: bytes) -> str:
     """Return the text of a file, with newlines as TOML counts them, without the mark that some editors put first."""
     return text.decode().removeprefix("\ufeff").replace("\r\n", "\n")
@@ -185,7 +193,8 @@ def _line_of_value(data: Any, source: str) -> int | None:
         path, value = stack.pop()
         is_large = type(value) is int and not -(2**63) <= value < 2**64
         if is_large or len(path) > 100:
-            return nearest_line(key_lines(source), path if is_large else path[:3])
+            keys = path if is_large else path[:3]
+            return next((n for size in range(len(keys), 0, -1) if (n := line_of(source, keys[:size]))), None)
         inner = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
         stack += [([*path, str(key)], item) for key, item in inner]
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["Lines", "items", "key_lines", "nearest_line", "open_brackets", "read_keys", "value_end"]
+__all__ = ["Lines", "items", "key_lines", "line_of", "open_brackets", "read_keys", "value_end"]
 
 Lines = dict[str, int]
 """Path → line, from 1. The keys of a path are joined by NUL, because a key may hold any other character."""
@@ -40,10 +40,75 @@ def _unquote(key: str) -> str:
     return str(tomllib.loads(f"k = {key}")["k"])
 
 
-def key_lines(text: str) -> Lines:
+_HEADER = re.compile(r"[ \t]*\[[^\[]")
+
+
+def line_of(text: str, path: list[str]) -> int | None:
+    """Return the line of a key in a valid TOML text, or of the nearest table around it.
+
+    Reads only the tables it needs.
+    """
+    best: tuple[int, bool, int] | None = None  # length of the match, whether a line names it, line (negative)
+    name = path[1] if len(path) > 1 else path[0]
+    for begin, header in () if _has_multiline_strings(text) else _headers(text, name):
+        keys, end = read_keys(text, begin + header.index("[") + 1)
+        shared = min(len(keys), len(path))
+        after = header[end - begin :]
+        if keys[:shared] != path[:shared] or after[:1] != "]" or after[1:].strip()[:1] not in ("", "#"):
+            continue
+        start = text.count("\n", 0, begin)
+        if len(keys) > len(path):
+            best = max(best or (0, False, 0), (shared, False, -start - 1))
+            continue
+        table_lines = key_lines(text, begin, first=True)
+        for length in range(len(path), len(keys) - 1, -1):
+            line = table_lines.get("\0".join(path[:length]))
+            if line is not None:
+                best = max(best or (0, False, 0), (length, True, -start - line))
+                break
+    if best is not None and best[1] and (best[0] == len(path) or _is_inline_value(text, -best[2])):
+        return -best[2]
+    lines = key_lines(text)  # the text has a form that the fast search does not know
+    return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
+
+
+def _headers(text: str, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the beginning and the text of each line that is a table's header and holds the name."""
+    position = text.find(name)
+    while position >= 0:
+        begin, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+        end = end if end >= 0 else len(text)
+        if _HEADER.match(text, begin, end):
+            yield begin, text[begin:end]
+        position = text.find(name, end + 1)  # from the next line on: a name may be empty
+
+
+def _has_multiline_strings(text: str) -> bool:
+    """Whether strings span several lines: they may hold text that looks like a header."""
+    between = (part for quote in ('"""', "'''") for part in text.split(quote)[1::2])
+    return '\\"""' in text or any("\n" in part for part in between)
+
+
+def _lines(text: str, position: int) -> Iterator[str]:
+    """Yield lines one by one: a table is a few lines of thousands."""
+    while (end := text.find("\n", position)) >= 0:
+        yield text[position:end]
+        position = end + 1
+    yield text[position:]
+
+
+def _is_inline_value(text: str, number: int) -> bool:
+    """Whether a line sets a key to an inline table or array, which cannot be extended elsewhere."""
+    line = text.split("\n", number)[number - 1]
+    _, position = read_keys(line, 0)
+    return line[position : position + 1] == "=" and line[position + 1 :].lstrip()[:1] in ("{", "[")
+
+
+def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
     """Return the line of each table and key of a valid TOML text. A table in an array has its index in the path.
 
-    A table that no line names has the line where it is first needed.
+    A table that no line names has the line where it is first needed. The search starts at the character `begin`, whose
+    line is the first. `first` means to read only the table at `begin`.
     """
     lines: Lines = {}
     implied: Lines = {}
@@ -51,13 +116,15 @@ def key_lines(text: str) -> Lines:
     table: list[str] = []
     depth = 0
     quote = ""
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text, begin), 1):
         position = 0
         if not quote and depth == 0:
             stripped = line.lstrip()
             if not stripped or stripped[0] == "#":
                 continue
             if stripped[0] == "[":
+                if first and number > 1:
+                    break
                 is_array = stripped.startswith("[[")
                 keys, _ = read_keys(line, line.index("[") + (2 if is_array else 1))
                 table = _numbered_path(keys, counts)
@@ -76,11 +143,6 @@ def key_lines(text: str) -> Lines:
                 lines.setdefault("\0".join(path), number)
         depth, quote = open_brackets(line, position, depth, quote)
     return {**implied, **lines}
-
-
-def nearest_line(lines: Lines, path: list[str]) -> int | None:
-    """Return the line of a key, or of the nearest table around it."""
-    return next((lines[key] for n in range(len(path), 0, -1) if (key := "\0".join(path[:n])) in lines), None)
 
 
 def _numbered_path(keys: list[str], counts: dict[str, int]) -> list[str]:

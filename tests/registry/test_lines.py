@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm.registry.documents import Document
-from cnllm.registry.toml_lines import key_lines, nearest_line
+from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
 from .support import BUILTIN, UNHURRIED
 
@@ -28,6 +28,11 @@ def paths(data: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
         here = (*path, str(key))
         yield here, value
         yield from paths(value, here)
+
+
+def nearest(lines: Lines, path: Keys) -> int | None:
+    """The line of a key, or of the nearest table around it."""
+    return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
 # ── documents made by hand: every statement says in a comment which key it sets ──
@@ -77,13 +82,20 @@ def test_a_table_that_only_its_sub_tables_name_stands_at_the_first() -> None:
     meant = {"a": 6, "a.b": 2, "a.b.c": 2, "a.b.c.x": 3, "d": 4, "d.e": 4, "d.e.0": 4, "d.e.0.f": 5}
     assert key_lines(text) == {key.replace(".", "\0"): number for key, number in meant.items()}
     for key, number in meant.items():
-        assert nearest_line(key_lines(text), key.split(".")) == number
+        assert line_of(text, key.split(".")) == number
 
 
 def test_what_is_not_there_stands_at_the_nearest_table_or_nowhere() -> None:
     text = "[a]\nx = { y = 1 }\n[a.b]\nz = 1\n"
-    sought = (["a", "b", "q"], ["a", "x", "y"], ["a", "q"], ["q"], ["a", "b", "z", "q"])
-    assert [nearest_line(key_lines(text), path) for path in sought] == [3, 2, 1, None, 4]
+    assert [
+        line_of(text, path) for path in (["a", "b", "q"], ["a", "x", "y"], ["a", "q"], ["q"], ["a", "b", "z", "q"])
+    ] == [
+        3,
+        2,
+        1,
+        None,
+        4,
+    ]
 
 
 def test_a_header_inside_a_string_or_an_array_is_none() -> None:
@@ -92,7 +104,7 @@ def test_a_header_inside_a_string_or_an_array_is_none() -> None:
         text = f"b = {opened}\n{inside}\n{closed}\n[a]\nx = 2\n"
         number = text.split("\n").index("x = 2") + 1
         assert tomllib.loads(text)["a"] == {"x": 2}
-        assert key_lines(text)["a\0x"] == number
+        assert line_of(text, ["a", "x"]) == key_lines(text)["a\0x"] == number
 
 
 # ── documents made by chance ─────────────────────────────────────────────────
@@ -132,7 +144,7 @@ def test_the_keys_found_are_those_of_tomllib(data: dict[str, Any]) -> None:
     every = dict(paths(tomllib.loads(text)))
     lines = key_lines(text)
     assert {tuple(key.split("\0")) for key in lines} <= set(every)
-    statements = {path for path in every if nearest_line(lines, list(path)) == lines.get("\0".join(path))}
+    statements = {path for path in every if nearest(lines, path) == lines.get("\0".join(path))}
     # what has no line of its own is inside of an inline value, which has one
     for path in set(every) - statements:
         outer = next(path[:n] for n in range(len(path), 0, -1) if "\0".join(path[:n]) in lines)
@@ -148,6 +160,8 @@ def test_every_key_of_any_layout_is_on_its_line(data: dict[str, Any], chance: ra
     text = "\n".join(writer.out)
     assert tomllib.loads(text) == data
     assert key_lines(text) == {"\0".join(path): line for path, line in {**writer.implied, **writer.said}.items()}
+    for path, _ in paths(data):
+        assert line_of(text, list(path)) == nearest(key_lines(text), path)
 
 
 class Writer:
@@ -267,7 +281,9 @@ def test_every_key_of_the_built_in_file_stands_on_a_line_that_holds_it() -> None
     data, lines, written = tomllib.loads(text), key_lines(text), text.split("\n")
     checked = 0
     for path, _ in paths(data):
-        number = nearest_line(lines, list(path))
+        number = next(
+            (lines[key] for n in range(len(path), 0, -1) if (key := "\0".join(map(str, path[:n]))) in lines), None
+        )
         assert number is not None
         within = next(place for place, key in enumerate((*path, "0")) if key.isdigit())
         end = next((n for n in range(number, len(written)) if written[n][:1] not in (" ", "]")), len(written))
