@@ -260,7 +260,7 @@ def test_a_log_on_a_full_disk_costs_one_line(tmp_path: Path) -> None:
 
 def test_the_same_fault_has_one_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        blocks = False
+        threads = 0
         failure = None
 
         def response(self, identity: str, id: str) -> bytes:
