@@ -110,8 +110,11 @@ class ProbeContext(Struct, frozen=True):
         `joint` is the path whose value other requests may have beside their own.
         """
         mode = self.plain if patch is None else patch
-        stream = stream or bool(self.known.get("stream.required"))
         reasons = patch is not None and patch == self.on and self.known.get("reasoning.mode") != "never"
+        takes_whole = not self.known.get("stream.required") or (
+            patch is None and bool(mode) and "_whole_in_plain_mode" in self.known
+        )
+        stream = stream or not takes_whole
         values = {**leaves(dict(mode)), **(set or {})}
         body = self.bodies.build(messages, stream=stream, values=values, reasons=reasons, **parts)
         return Ask(body=body, why=why, control=control, stream=stream, most=most, joint=joint)

@@ -101,6 +101,10 @@ def investigate(
             by_choice = "reasoning.mode" in facts and facts["reasoning.mode"].value == "toggle"
             flag = "when.reasoning.reasoning.tags_at" if by_choice else "reasoning.tags_at"
             facts[flag] = replace(own, flag=flag, value="start-open")
+        if "_whole_in_plain_mode" in facts:
+            required = facts.pop("stream.required")
+            flag = "when.reasoning.stream.required"
+            facts[flag] = replace(required, flag=flag)
         facts = _by_mode(facts, run.known)
         model = model_at(registry, run.found.place, run.found.id)
         limit = run.known.get("params.max_tokens") or Bodies(model).path("max_tokens")

@@ -79,6 +79,23 @@ def test_an_endpoint_that_only_streams_shows_as_much(cumulative: bool) -> None:
     assert found.get("stream.deltas") == ("cumulative" if cumulative else None)
 
 
+def test_an_endpoint_that_only_streams_while_it_reasons() -> None:
+    """The model reasons unless a switch says otherwise. The first refusal is one of that mode."""
+
+    def thinks(request: Json) -> bool:
+        return request.get("enable_thinking") is not False
+
+    def refuses(request: Json) -> str | None:
+        return None if request.get("stream") or not thinks(request) else "enable_thinking needs stream=true."
+
+    outcome = probed(Odd(refuses, thinks=thinks, field="reasoning_content"), 60)
+    found = values(outcome)
+    assert found["reasoning.off.set.enable_thinking"] is False
+    assert "stream.required" not in found
+    assert found["when.reasoning.stream.required"] is True
+    assert [e for e in outcome.exchanges if e.answer.passed and not e.answer.streamed]
+
+
 @pytest.mark.parametrize("field", ["inner_voice", long("cot.text"), long("musings")])
 @pytest.mark.parametrize("only_streams", [False, True])
 def test_a_field_of_reasoning_that_nobody_has(field: str, only_streams: bool) -> None:

@@ -22,6 +22,7 @@ __all__ = ["QUESTIONS"]
 QUESTIONS: tuple[Question, ...] = (
     reasoning.default,
     reasoning.switch_off,
+    stream.whole_without_reasoning,
     reasoning.switch_on,
     tools.tools,
     messages.developer,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from cnllm.jsonpath import get
 from cnllm.probe.exchange import ProbeAnswer
 from cnllm.probe.facts import Finding
@@ -12,7 +14,7 @@ from cnllm.probe.question import WEATHER, ProbeContext, Steps, offers_tools, que
 from cnllm.types import Message
 
 _HELLO = [Message("user", "Say hello in one short sentence.")]
-__all__ = ["stream", "stream_tools"]
+__all__ = ["stream", "stream_tools", "whole_without_reasoning"]
 
 
 _SWITCH = "stream_options.include_usage"
@@ -74,6 +76,22 @@ def _has_numbers(chunks: list[Any]) -> bool:
     """Whether anything in a stream may be a count."""
     inner = [{**choice, "index": None} for c in chunks if isinstance(choice := get(c, "choices.0"), dict)]
     return bool(counts_in(chunks) or counts_in(inner))
+
+
+@question(
+    "a whole answer without reasoning",
+    "_whole_in_plain_mode",
+    requests=1,
+    applies=lambda c: bool(c.known.get("stream.required") and c.known.get("reasoning.default") == "on" and c.off),
+)
+def whole_without_reasoning(context: ProbeContext) -> Steps:
+    """Ask an endpoint that answers only in streams for a whole answer without reasoning.
+
+    Proof: the whole answer comes; the refusal was one of a request in which the model reasons.
+    """
+    plain = replace(context, known={**context.known, "_whole_in_plain_mode": True})
+    answer = yield plain.ask(_HELLO, why="a whole answer without reasoning")
+    return [Finding("_whole_in_plain_mode", True, "works")] if answer.passed and not answer.streamed else []
 
 
 @question("stream with tools", "stream.tools", requests=1, by_model=True, capable=True, applies=offers_tools)
