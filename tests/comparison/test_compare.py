@@ -364,7 +364,16 @@ def test_without_a_cap_the_plan_and_its_price_are_shown_and_nothing_is_asked(ove
     assert "home/m" in done.stdout
     assert "USD" in done.stdout
     assert "left out: away/m: no key: AWAY_KEY" in done.stderr
-    assert "nothing was asked" in done.stderr
+    assert "nothing was asked: a comparison needs two hosts" in done.stderr
+    both = completed(["compare", "home/m", "-n", "20"], {"HOME_KEY": "a", "AWAY_KEY": "b"})
+    assert "nothing was asked: --max-cost 5USD asks them" in both.stderr
+
+
+def test_no_host_with_a_key_says_how_to_set_one(overlay: Path) -> None:
+    done = completed(["compare", "home/m", "-n", "20"])
+    assert done.returncode == 2
+    assert "left out: home/m: no key: HOME_KEY" in done.stderr
+    assert "cnllm keys set PROVIDER" in done.stderr
 
 
 def test_a_report_is_written_read_and_replayed(overlay: Path) -> None:

@@ -140,11 +140,13 @@ def _run(registry: Registry, name: str, pem: bytes | None, params: dict[str, Any
     hosts, left_out = choose_hosts(registry, model, names, need_keys=not params["simulate"], assumed=price is not None)
     for host in left_out:
         stdio.print_line(f"left out: {host.host}: {host.reason}")
-    if not params["caps"] and not params["simulate"]:
+    is_plan = not params["caps"] and not params["simulate"]
+    if len(hosts) < (1 if is_plan else 2):
+        hint = "set the keys of others: cnllm keys set PROVIDER" if left_out else "name them: --hosts A,B"
+        raise errors.UsageError("there is nothing to compare: a comparison needs two hosts", hint)
+    if is_plan:
         _print_plan(hosts, settings_for(hosts, params["seed"], params["turns"]).tasks, price)
         return errors.WHOLE
-    if len(hosts) < 2:
-        raise errors.UsageError("there is nothing to compare: a comparison needs two hosts", "name them: --hosts A,B")
     number = 0
 
     def count(host: str, result: object) -> None:
@@ -210,7 +212,8 @@ def _print_plan(hosts: Sequence[Host], tasks: Sequence[ComparisonTask], price: P
         cost = "unknown: --assume-price" if plan.at_most is None else f"{plan.at_most:.2f} {plan.currency}"
         rows.append((plan.host, str(plan.requests), cost))
     answer.print_line(table(("HOST", "REQUESTS", "AT MOST"), rows, right=[1]))
-    stdio.print_line(f"{len(hosts)} hosts, {len(tasks)} tasks each; nothing was asked: --max-cost 5USD asks them")
+    then = "--max-cost 5USD asks them" if len(hosts) > 1 else "a comparison needs two hosts"
+    stdio.print_line(f"{len(hosts)} hosts, {len(tasks)} tasks each; nothing was asked: {then}")
 
 
 # ── what is printed ──────────────────────────────────────────────────────────
