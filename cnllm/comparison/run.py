@@ -313,7 +313,7 @@ class _Judge:
         """Judge one reply."""
         self.note(plan)
         reply = turn.reply
-        self._mark("answered", reply is not None)
+        self._mark("answered", good=reply is not None)
         if reply is None:
             self.problem = turn.error
             self._unpriced = True
@@ -323,12 +323,12 @@ class _Judge:
             self._judge_calls(plan, step, reply)
         elif self._task.cut:
             finish = (plan.flags.finish or {}).get(reply.raw_finish or "", reply.finish)
-            self._mark("cut", finish == "length", f"a reply that the limit cut ended with {reply.raw_finish}")
+            self._mark("cut", f"a reply that the limit cut ended with {reply.raw_finish}", good=finish == "length")
         elif self._task.schema is not None:
             self._judge_answer(step, reply)
         else:
             if self._task.tools and len(self._task.steps) == 1 and self._task.thought is None:
-                self._mark("restraint", not reply.tool_calls, "a tool was called for nothing")
+                self._mark("restraint", "a tool was called for nothing", good=not reply.tool_calls)
             self._judge_text(step, reply)
         return reply
 
@@ -359,14 +359,14 @@ class _Judge:
         reason = (
             "a call stands in the text" if lost else "the turn came back empty" if is_empty else "a call is missing"
         )
-        self._mark("kept", len(on_wire) >= len(step.calls), reason)
-        self._mark("called", bool(on_wire), "no tool was called")
+        self._mark("kept", reason, good=len(on_wire) >= len(step.calls))
+        self._mark("called", "no tool was called", good=bool(on_wire))
         if on_wire:
             no_text = "" if wire(plan.model.protocol).text_arguments else "{}"
             valid = all(fits_schema(call.raw or no_text, self._schemas.get(call.name)) for call in on_wire)
-            self._mark("valid", valid, "arguments do not fit their schema")
+            self._mark("valid", "arguments do not fit their schema", good=valid)
         right = len(_matches(step, reply.tool_calls)) == len(step.calls) == len(reply.tool_calls)
-        self._mark(self._task.kind, right and not lost, "not the right calls")
+        self._mark(self._task.kind, "not the right calls", good=right and not lost)
 
     def _judge_answer(self, step: RightStep, reply: Reply) -> None:
         assert self._task.schema is not None
@@ -375,8 +375,8 @@ class _Judge:
             valid = not validation_errors(answer, self._task.schema)
         except (msgspec.DecodeError, UnicodeError):
             answer, valid = None, False
-        self._mark("schema", valid, "the answer does not fit the schema")
-        self._mark("structured", valid and answer == json.loads(step.exactly or ""), "not the right answer")
+        self._mark("schema", "the answer does not fit the schema", good=valid)
+        self._mark("structured", "not the right answer", good=valid and answer == json.loads(step.exactly or ""))
 
     def _judge_text(self, step: RightStep, reply: Reply) -> None:
         plain = reply.text.replace(",", " ").replace("，", " ").split()
@@ -385,9 +385,9 @@ class _Judge:
         else:
             text = reply.text.replace(",", "")
             right = all(word in text for word in step.words)
-        self._mark(self._task.kind, right, f"not the right answer: {reply.text[:60]!a}")
+        self._mark(self._task.kind, f"not the right answer: {reply.text[:60]!a}", good=right)
 
-    def _mark(self, figure: str, good: bool, problem: str | None = None) -> None:
+    def _mark(self, figure: str, problem: str | None = None, *, good: bool) -> None:
         self._marks[figure] = self._marks.get(figure, True) and good
         if not good and self.problem is None:
             self.problem = problem

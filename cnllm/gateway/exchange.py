@@ -140,7 +140,7 @@ class Exchange:
         if not self.request.model:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
-        self.model = self._resolve(names, offline)
+        self.model = self._resolve(names, offline=offline)
         self.fallback = names.fallback(self.request.model, protocol)
         self.stream: bool = self.request.stream
         self.ping: bytes = self._api.ping
@@ -190,7 +190,7 @@ class Exchange:
         self.request = replace(self.request, options={**self.request.options, "tag": tag})
         return tag
 
-    def _resolve(self, names: ModelNames, offline: bool) -> Model:
+    def _resolve(self, names: ModelNames, *, offline: bool) -> Model:
         """Return the model of the request. Raises `RequestFailed`."""
         assert self.request.model is not None
         try:

@@ -44,7 +44,7 @@ async def operator_page(
     if keys and not operator.allows(map(digest, keys)):
         logins.add(address)
     if endpoint.verb == "metrics":
-        return _metrics(monitor, method, operator.allows(map(digest, keys)), headers.get("accept", ""))
+        return _metrics(monitor, method, headers.get("accept", ""), is_allowed=operator.allows(map(digest, keys)))
     assert monitor.recent is not None
     is_allowed = operator.allows(map(digest, keys)) or operator.allows_cookie(headers)
     return ui_page(
@@ -59,7 +59,7 @@ async def operator_page(
     )
 
 
-def _metrics(monitor: Monitor, method: str, is_allowed: bool, accept: str) -> Page:
+def _metrics(monitor: Monitor, method: str, accept: str, *, is_allowed: bool) -> Page:
     """Return the metrics. Raises `RequestFailed`."""
     if method not in ("GET", "HEAD"):
         raise RequestFailed(Failure(405, f"{method} is not supported, GET is", "method", allow="GET, HEAD"))

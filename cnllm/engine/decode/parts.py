@@ -139,7 +139,7 @@ class Parts:
             texts.pack()
         return ReasoningDelta(text) if in_reasoning else TextDelta(text)
 
-    def put_run(self, in_reasoning: bool, pieces: list[str]) -> Iterable[Event]:
+    def put_run(self, pieces: list[str], *, in_reasoning: bool) -> Iterable[Event]:
         """Add a run of pieces that continue the last part; return their events."""
         texts = self.thought if in_reasoning else self.text
         texts += pieces

@@ -233,12 +233,12 @@ class ReplyBuilder:
             return self._call_events(self.collected.calls.go_on(kind, pieces))
         in_reasoning, parts, calls, may_begin = kind is not None, self.collected.parts, self._calls, self._may_begin
         if may_begin is None:
-            return parts.put_run(in_reasoning, pieces)
+            return parts.put_run(pieces, in_reasoning=in_reasoning)
         assert calls is not None
         if not self._busy and not may_begin(pieces[0] if len(pieces) == 1 else "".join(pieces)):
             if calls.is_reading:
                 calls.skip(in_reasoning, pieces)
-            return parts.put_run(in_reasoning, pieces)
+            return parts.put_run(pieces, in_reasoning=in_reasoning)
         out: list[Event] = []
         for text in pieces:
             if self._busy or len(pieces) == 1 or may_begin(text):
@@ -247,7 +247,7 @@ class ReplyBuilder:
             else:
                 if calls.is_reading:
                     calls.skip(in_reasoning, [text])
-                out += parts.put_run(in_reasoning, [text])
+                out += parts.put_run([text], in_reasoning=in_reasoning)
         return out
 
     @property

@@ -89,7 +89,7 @@ def strip_own_lines(value: str) -> str:
 
 
 def value_end(
-    text: str, start: int, tags: re.Pattern[str], end_pattern: re.Pattern[str], is_balanced: bool
+    text: str, start: int, tags: re.Pattern[str], end_pattern: re.Pattern[str], *, is_balanced: bool
 ) -> tuple[int, int, bool]:
     """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
 

@@ -108,7 +108,7 @@ def _arguments(
         if kind not in (None, "string") and (found := _json_value(text, head.end(), tags.argument_end)) is not None:
             out[key], position = found
             continue
-        end, position, is_balanced = value_end(text, head.end(), tags.values, tags.value_end, is_balanced)
+        end, position, is_balanced = value_end(text, head.end(), tags.values, tags.value_end, is_balanced=is_balanced)
         value = text[head.end() : end]
         out[key] = coerce(value, property_schema(schema, key, schema), schema) if kind is None else value
     return out, position, is_balanced

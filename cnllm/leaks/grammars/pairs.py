@@ -112,7 +112,7 @@ def _pairs(text: str, position: int, tags: _Tags, *, is_balanced: bool) -> tuple
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, position, is_balanced = value_end(text, middle.end(), tags.values, tags.value_end, is_balanced)
+        end, position, is_balanced = value_end(text, middle.end(), tags.values, tags.value_end, is_balanced=is_balanced)
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
     return out, position, is_balanced
 
