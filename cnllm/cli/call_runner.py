@@ -116,9 +116,10 @@ class CallRunner:
             with self._client() as client:
                 if client.simulate:
                     stdio.print_line(f"cnllm: {SIMULATED}")
-                elif self.params["replay"] is not None:
+                status = self._answer(client)
+                if self.params["replay"] is not None:
                     stdio.print_line("cnllm: replayed: this answer was recorded before; nothing was sent or paid")
-                return self._answer(client)
+                return status
 
     def _client(self) -> Client:
         params = self.params

@@ -40,8 +40,12 @@ class Files:
         self._registry.write_text(f'[gateway.models]\nmine = "{model}"\n')
         self.keys.write_text(key + "\n")
 
-    def serving(self, *options: str) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
-        return serving("--simulate", "--keys-file", str(self.keys), *options, env=self.env)
+    @contextlib.contextmanager
+    def serving(self, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """Run a gateway whose next line on stderr is about a reload."""
+        with serving("--simulate", "--keys-file", str(self.keys), *options, env=self.env) as (process, url):
+            assert line_of(process).startswith("cnllm: simulated: ")
+            yield process, url
 
 
 def ask(http: httpx.Client, key: str, **more: object) -> httpx.Response:
