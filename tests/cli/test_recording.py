@@ -31,7 +31,7 @@ def test_J4_a_recording_replays_without_network_and_without_key(machine: Machine
     del machine.env["HOME_TEST_KEY"]
     again = machine.run(*CALL, "--replay", tape, "hi")
     assert (again.status, again.out) == (first.status, first.out)
-        assert again.err == f"{first.err}cnllm: replayed: this answer was recorded before; nothing was sent or paid\n"
+    assert again.err == f"{first.err}cnllm: replayed: this answer was recorded before; nothing was sent or paid\n"
     assert machine.run(*CALL, "--replay", tape, "--json", "hi").json()["text"] == "Hello"
 
 
