@@ -12,7 +12,7 @@ __all__ = ["batch"]
 
 EXAMPLES = options.examples(
     "cnllm batch questions.jsonl -m glm-4.7 -o answers.jsonl",
-    "cnllm batch texts.csv -m deepseek-v4-pro -o out.jsonl --prompt 'Translate: {text}' --max-cost 20 --currency CNY",
+    "cnllm batch texts.csv -m zhipuai/glm-4.7 -o out.jsonl --prompt 'Translate: {text}' --max-cost 20 --currency CNY",
     "cnllm batch lines.txt.gz -m qwen3.7-max -o out.jsonl --dry-run",
     "zcat rows.gz | cnllm batch - -m glm-4.7 -o out.jsonl --schema 'name, age int'",
     "cnllm batch rows.jsonl -m glm-4.7 -o out.jsonl --key-env KEY_A --key-env KEY_B",

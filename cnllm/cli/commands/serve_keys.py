@@ -95,7 +95,7 @@ def keys() -> None:
 
 @keys.command(
     epilog=options.examples(
-        "cnllm serve keys add team-a --models 'zai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY",
+        "cnllm serve keys add team-a --models 'zhipuai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY",
         "cnllm serve keys add ci --expires 2027-01-01 --team research",
         "cnllm serve keys add bot --store redis://127.0.0.1:6379/0",
     )
@@ -177,7 +177,7 @@ def teams() -> None:
 @teams.command(
     "add",
     epilog=options.examples(
-        "cnllm serve teams add research --models 'zai/*' --rpm 500 --budget 100/month --currency CNY"
+        "cnllm serve teams add research --models 'zhipuai/*' --rpm 500 --budget 100/month --currency CNY"
     ),
 )
 @click.argument("name")
