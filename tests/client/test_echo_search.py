@@ -10,7 +10,7 @@ import pytest
 import cnllm
 from cnllm import Reply
 
-from .peer import Peer, Script, answer, call_delta, delta, frame, reply, stream
+from .peer import Close, Peer, Script, answer, call_delta, delta, frame, reply, stream
 from .support import ONCE, SEARCH, Driver, drained, folds, home
 
 ADAPTERS = ["httpx"]
@@ -120,7 +120,7 @@ def test_a_model_that_only_searches_is_stopped(client: Driver, tmp_path: Path, v
 
 @pytest.mark.parametrize("verb", ["call", "stream"])
 def test_a_step_that_fails_keeps_what_came_before(client: Driver, tmp_path: Path, verb: str) -> None:
-    broken: Script = [stream(delta("It r"), end=False)] if verb == "stream" else [answer(500, b"{}")]
+    broken: Script = [stream(delta("It r"), end=False), Close()] if verb == "stream" else [answer(500, b"{}")]
     with Peer(answers(verb, "I look. ", "$find"), answers(verb, "", "$find"), broken) as peer:
         model = home(tmp_path, peer, FLAGS)
         with pytest.raises(cnllm.CnllmError) as caught:
