@@ -26,6 +26,8 @@ from cnllm.estimates import host_order
 from cnllm.estimates.host_order import HostRecord, HostTurn, RouteState, order_hosts
 from cnllm.gateway import monitoring
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.limits.key_use import KeyUse, use_data
+from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.monitoring.facts import Round, last_round
 from cnllm.gateway.monitoring.recent import Recent, hide_secrets
 from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
@@ -476,6 +478,15 @@ def test_the_page_shows_day_key_and_cost_and_no_path_as_a_model(tmp_path: Path) 
     assert bare[2:4] == ["–", "–"], "a path is no model"
     assert run_ui(tmp_path, "zh-CN", code)[0][0].startswith("2026年11月18日")
     assert run_ui(tmp_path, "zh-CN", "document.documentElement.lang") == "zh-CN"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_the_page_shows_the_models_that_a_key_may_use(tmp_path: Path) -> None:
+    bound = KeyRecord("bound", 1.0, models=("zhipuai/*", "deepseek/deepseek-chat"))
+    uses = [KeyUse(record) for record in (bound, KeyRecord("free", 1.0))]
+    code = f"{json.dumps([use_data(use) for use in uses])}.map(used)"
+    assert run_ui(tmp_path, "en", code) == ["models zhipuai/*, deepseek/deepseek-chat", "no limit"]
+    assert run_ui(tmp_path, "zh-CN", code) == ["模型 zhipuai/*, deepseek/deepseek-chat", "没有限额"]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")

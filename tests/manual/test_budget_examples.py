@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ def test_an_example_has_a_budget_that_a_model_of_it_is_billed_in() -> None:
     names = registry.names()
     wrong, count = [], 0
     for place, words in examples():
-        pairs = list(zip(words, words[1:], strict=False))
+        pairs = list(itertools.pairwise(words))
         patterns = [value for option, value in pairs if option in ("-m", "--model", "--models")]
         if not patterns:
             continue

@@ -110,6 +110,7 @@ async function list() {
 
 function used(use) {
   const parts = [];
+  if (use.models.length) parts.push(t("models {names}", { names: use.models.join(", ") }));
   if (use.rpm != null) parts.push(t("{n} of {limit} requests a minute", { n: use.minute_requests, limit: use.rpm }));
   if (use.tpm != null) parts.push(t("{n} of {limit} tokens a minute", { n: use.minute_tokens, limit: use.tpm }));
   if (use.concurrency != null) parts.push(t("{n} of {limit} in flight", { n: use.in_flight, limit: use.concurrency }));

@@ -10,6 +10,7 @@ const ZH = {
   "Tokens": "token 数", "Cost": "费用", "Notes": "说明", "Name": "名称", "State": "状态", "Team": "团队", "Calls": "调用次数",
   "Used of what": "用量与限额", "From the client": "客户端发来的", "To the endpoint": "发给接口的", "The reply": "回复",
   "nothing was sent": "没有发送", "no reply": "没有回复", "none": "无", "no limit": "没有限额",
+  "models {names}": "模型 {names}",
   "1 request is kept": "保留了 1 个请求", "{n} requests are kept": "保留了 {n} 个请求", "team {name}": "团队 {name}",
   "{n} of {limit} requests a minute": "每分钟请求 {n} / {limit}", "{n} of {limit} tokens a minute": "每分钟 token {n} / {limit}",
   "{n} of {limit} in flight": "正在处理 {n} / {limit}", "{n} of {limit} {currency}{period}": "{period}{n} / {limit} {currency}",
