@@ -24,6 +24,7 @@ from .support import Machine, read_terminal, terminal
 ENGLISH, CHINESE = "C.UTF-8", "zh_CN.UTF-8"
 PO = Path(messages.__file__).with_name("zh_CN.po")
 HAN = re.compile(r"[\u4e00-\u9fff]")
+TRANSLATE = Catalogue(read_catalogue(PO.read_text(encoding="utf-8"))).translate
 
 
 @pytest.fixture
@@ -166,6 +167,43 @@ def test_the_number_of_a_note_and_its_origin_have_brackets_of_their_own() -> Non
         ),
     ):
         assert catalogue.translate(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "every model; 0 of 200 requests a minute; 0 of 200,000 tokens a minute; 0 of 2 requests in flight",
+            "所有模型；每分钟请求 0 / 200；每分钟 token 0 / 200,000；同时请求 0 / 2",
+        ),
+        (
+            "0.00 of 20.00 CNY a month, warns at 16.00; until 2027-01-01 00:00",
+            "每月 0.00 / 20.00 CNY，达到 16.00 时提醒；有效期至 2027-01-01 00:00",
+        ),
+        ("10,000 requests a minute; 20.00 CNY a day", "每分钟请求 10,000；每天 20.00 CNY"),
+        ("revoked 2026-11-27 00:10", "已吊销（2026-11-27 00:10）"),
+    ],
+)
+def test_a_template_cuts_no_number_and_reads_a_time(text: str, expected: str) -> None:
+    assert TRANSLATE(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 done, 0 failed in o2.jsonl; 0 s", "完成 2，失败 0，结果在 o2.jsonl；0 秒"),
+        (
+            "2 done, 0 failed in o2.jsonl (0 of them in this run); 0 s",
+            "完成 2，失败 0，结果在 o2.jsonl（本次 0 行）；0 秒",
+        ),
+        (
+            "status: alibaba-cn/glm-4.7 → retired since 2026-10-10; use alibaba-cn/glm-5.1",
+            "status: alibaba-cn/glm-4.7 → 自 2026-10-10 起下线；请改用 alibaba-cn/glm-5.1",
+        ),
+    ],
+)
+def test_the_last_value_of_a_short_template_does_not_hold_the_next_message(text: str, expected: str) -> None:
+    assert TRANSLATE(text) == expected
 
 
 def test_an_exception_is_english(chinese: Machine) -> None:

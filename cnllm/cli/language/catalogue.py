@@ -22,8 +22,11 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _WORD = re.compile(r"[A-Za-z][a-z']+")
 _CLAUSE = r"(?:(?!: |; ).)*?"
-_NAME = r"(?:[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,])?|[A-Z]{2,}|'[^']*'|\"[^\"]*\")(?:, \S+)*"
-_TOKEN = r"(?:'[^']*'|\S*?[^\s,])(?:, \S*[^\s,])*?"
+_LAST = r"(?:(?!: |; | \([^()]*\)$).)*?"  # a clause whose end in brackets is another message
+_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+_INNER = r"(?:(?!; ).)*?"  # what stands before a message does not belong to its values
+_NAME = rf"(?:{_TIME}|[A-Za-z]*[^\sA-Za-z](?:\S*[^\s,:;])?|[A-Z]{{2,}}|'[^']*'|\"[^\"]*\")(?:, \S*[^\s,:;])*"
+_TOKEN = rf"(?:{_TIME}|'[^']*'|\S*?[^\s,:;])(?:, \S*[^\s,:;])*?"
 _INDENT = re.compile(r"(?:cnllm: )?\s*")
 _SEPARATOR = re.compile(r"; | → |: |(?=, |\. )")  # before a comma, nothing is between two messages
 _CLAUSE_STARTS = ("; ", ", ", ". ")
@@ -98,7 +101,7 @@ class Catalogue:
         if len(known := [part for part in parts if part is not None]) == len(parts):
             return "，".join(known)
         if (match := _ORIGIN.fullmatch(text)) is not None:
-            first, second = self._parts(match[1]), self._parts(match[2])
+            first, second = self._parts(match[1]), self._bracketed(match[2])
             if (first, second) != match.groups():
                 return f"{first}（{second}）" if _CHINESE.search(first) else f"{first} ({second})"
         separators = list(_SEPARATOR.finditer(text))[:_MAX_PARTS]
@@ -116,6 +119,11 @@ class Catalogue:
             left, right = self._parts(text[: match.start()]), self._parts(rest)
             return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
         return text
+
+    def _bracketed(self, text: str) -> str:
+        """Return what stands in brackets; some messages have the brackets themselves."""
+        whole = self._whole(f"({text})")
+        return self._parts(text) if whole is None else whole.strip("（）()")
 
     @staticmethod
     def _join(left: str, separator: str, right: str) -> str:
@@ -163,11 +171,15 @@ class _MessageTemplate:
                 before = self._texts[index - 1]
                 follows = before[-1:].isalpha() or (not before and index > 1)  # directly after a word or another value
                 if follows and not text and index == last:
-                    yield r"(\w*|(?:[;,.]| \().*)"  # the end of a word, or another clause
+                    yield r"(\w*|(?:[;,.](?=\s|$)| \().*)"  # the end of a word, or another clause
                 elif before[-1:].isalpha():
                     yield r"(\w*)"
                 elif not text and index < last:
-                    yield r"([^;,(]*)"  # another value follows at once
+                    yield r"([^;,(]*)(?!(?<=\d)[\d.,])"  # another value follows at once, and no number is cut
+                elif not text and words <= 3 and not before.endswith(": "):
+                    yield f"({_LAST if value in ('.*?', _CLAUSE) else value})"  # few words do not hold the next clause
+                elif text and not self._texts[0] and value == ".*?":
+                    yield f"({_INNER})"
                 else:
                     yield f"({value})"
             yield re.escape(text)
