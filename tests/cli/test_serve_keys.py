@@ -66,6 +66,10 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
         (("a", "--assume-price", "2", "--currency", "CNY"), "--assume-price"),
         (("a", "--assume-price", "2,8"), "currency"),
         (("a", "--expires", "tomorrow"), "--expires"),
+        (("a", "--expires", "2020-01-01"), "--expires 2020-01-01 is in the past"),
+        (("a", "--budget", "1", "--currency", "RMB"), "no model is billed in RMB\n  did you mean CNY?"),
+        (("a", "--budget", "1", "--currency", "XAU"), "no model is billed in XAU"),
+        (("a", "--models", "zhipu/*"), "no provider is called zhipu\n  did you mean zhipuai"),
         (("a", "--time-zone", "Mars/Olympus"), "Mars/Olympus"),
         (("a", "--team", "nobody"), "no team in use is called nobody"),
         (("a", "--concurrency", "0"), "concurrency"),
@@ -83,6 +87,29 @@ def test_what_is_wrong_is_named_and_no_key_is_made(machine: Machine) -> None:
     wrong = machine.run("serve", "keys", "list", "--store", "redis://:a-secret-password@127.0.0.1:1/0")
     assert wrong.status == 2
     assert "a-secret-password" not in wrong.out + wrong.err
+
+
+def test_a_budget_that_no_model_is_billed_in_is_told(machine: Machine) -> None:
+    idle = machine.run("serve", "keys", "add", "a", "--models", "zai/*", "--budget", "5", "--currency", "CNY")
+    assert idle.status == 0
+    assert "no model of a is billed in CNY; they are billed in USD" in idle.err
+    assert "every request of a is refused without a budget in USD" in idle.err
+    team = machine.run(
+        "serve", "teams", "add", "t", "--models", "zai/*", "--budget", "5", "--currency", "CNY", "--budget", "5",
+        "--currency", "USD",
+    )  # fmt: skip
+    assert "no model of t is billed in CNY" in team.err
+    assert "refused" not in team.err
+    told = machine.run("serve", "keys", "set", "a", "--models", "zhipuai/*")
+    assert "billed" not in told.err
+    assert "billed" in machine.run("serve", "keys", "set", "a", "--models", "zai/*").err
+    machine.run("serve", "keys", "set", "a", "--expires", "2020-01-01").fails(2, "past")
+    machine.run("serve", "teams", "set", "t", "--models", "zhipu/*").fails(2, "zhipuai")
+    machine.run("serve", "teams", "add", "u", "--budget", "5", "--currency", "RMB").fails(2, "CNY")
+    assumed = machine.run(
+        "serve", "keys", "add", "b", "--budget", "5", "--currency", "EUR", "--assume-price", "2,8", "--models", "zai/*"
+    )
+    assert (assumed.status, "billed" in assumed.err) == (0, False)
 
 
 def test_a_running_gateway_follows(machine: Machine) -> None:
@@ -122,12 +149,12 @@ def test_everything_can_be_set_and_read_again(machine: Machine) -> None:
     ).json()  # fmt: skip
     assert (team["kind"], team["budgets"], team["periods"]) == ("team", {"CNY": "100.00"}, {"CNY": "week"})
     made: Any = machine.run(
-        "serve", "keys", "add", "ann", "--team", "research", "--expires", "2027-01-01", "--budget", "20/month",
+        "serve", "keys", "add", "ann", "--team", "research", "--expires", "2099-01-01", "--budget", "20/month",
         "--soft-budget", "15", "--currency", "CNY", "--time-zone", "Asia/Shanghai", "--concurrency", "3",
         "--assume-price", "2,8.5", "--json",
     ).json()  # fmt: skip
     expected = {
-        "name": "ann", "team": "research", "expires": 1_798_732_800.0, "budgets": {"CNY": "20.00"},
+        "name": "ann", "team": "research", "expires": 4_070_880_000.0, "budgets": {"CNY": "20.00"},
         "periods": {"CNY": "month"}, "soft_budgets": {"CNY": "15.00"}, "time_zone": "Asia/Shanghai", "concurrency": 3,
         "assumed_price": ["CNY", 2.0, 8.5], "rpm": None, "state": "in use", "in_flight": 0, "spent_before": {},
     }  # fmt: skip

@@ -1,19 +1,25 @@
-"""Read the limits of a gateway's key or team from the options of a command."""
+"""Read the limits of a gateway's key or team from the options of a command, and check that they can work."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import options
-from cnllm.cli.output import errors
+from cnllm.cli.output import errors, stdio
+from cnllm.cli.output.suggestion import nearest, suggest
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
+    from cnllm.registry import Registry
 
-__all__ = ["limits_of"]
+__all__ = ["check_limits", "limits_of", "report_idle_budgets"]
+
+_OTHER_CODES = {"RMB": "CNY", "CNH": "CNY"}  # what people write for a code that prices have
 
 
 def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
@@ -38,6 +44,65 @@ def limits_of(record: KeyRecord, given: Mapping[str, Any]) -> KeyRecord:
         budgets = new.get("budgets", record.budgets)
         new["assumed_price"] = None if price == options.NONE else _price(price, given.get("currencies", ()), budgets)
     return replace(record, **new)
+
+
+def check_limits(record: KeyRecord, given: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for options that give a key or a team what can never work: `record` is with them.
+
+    A keys file is not checked so: a gateway starts with a key in it that has expired.
+    """
+    from cnllm.registry import Registry
+
+    day = given.get("expires")
+    if day is not None and record.is_expired(time.time()):
+        raise errors.UsageError(f"--expires {day} is in the past", "give a later day, or none")
+    registry = Registry.load()
+    for pattern in record.models if given.get("models") else ():
+        _check_provider(pattern, registry)
+    if currencies := [code for code in given.get("currencies") or () if code not in _assumed(record)]:
+        known = sorted(_billed(registry.names(), registry))
+        for code in currencies:
+            if code not in known:
+                close = _OTHER_CODES.get(code) or nearest(code, known)
+                hint = f"did you mean {close}?" if close in known else f"prices are in {', '.join(known)}"
+                raise errors.UsageError(f"no model is billed in {code}", hint)
+
+
+def report_idle_budgets(record: KeyRecord) -> None:
+    """Say on stderr which budgets are in a currency that no model of a key or a team is billed in."""
+    from cnllm.registry import Registry
+
+    if not record.models:
+        return
+    registry = Registry.load()
+    billed = _billed(filter(record.allows, registry.names()), registry)
+    others = " and ".join(sorted(billed))
+    if not billed or not (idle := sorted({*record.budgets} - billed - _assumed(record))):
+        return
+    for currency in idle:
+        stdio.print_line(f"no model of {record.name} is billed in {currency}; they are billed in {others}")
+    if not billed & {*record.budgets}:
+        stdio.print_line(f"every request of {record.name} is refused without a budget in {others}")
+
+
+def _assumed(record: KeyRecord) -> set[str]:
+    """Return the currency in which models without a known price are billed."""
+    return set() if record.assumed_price is None else {record.assumed_price[0]}
+
+
+def _billed(names: Iterable[str], registry: Registry) -> set[str]:
+    """Return the currencies that models are billed in, as far as they are known."""
+    prices = (registry.resolve(name).flags.price for name in names)
+    return {price.currency for price in prices if price is not None and price.currency is not None}
+
+
+def _check_provider(pattern: str, registry: Registry) -> None:
+    """Raise `UsageError` for a pattern with a provider that does not exist."""
+    provider, slash, _ = pattern.partition("/")
+    providers = [*registry.providers, *registry.catalogue_providers()]
+    if slash and not any(fnmatchcase(name, provider) for name in providers):
+        hint = suggest(provider, registry.providers, "cnllm models list shows the providers")
+        raise errors.UsageError(f"--models {pattern}: no provider is called {provider}", hint)
 
 
 def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,7 +190,7 @@ def _moment(text: str, zone: str) -> float:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone_of(zone))).timestamp()
     except (ValueError, OverflowError) as error:
-        raise errors.UsageError(f"--expires {text}: a day is expected", "--expires 2027-01-01") from error
+        raise errors.UsageError(f"--expires {text}: a day is expected", "--expires 2099-01-01") from error
 
 
 def _models(patterns: tuple[str, ...]) -> tuple[str, ...]:

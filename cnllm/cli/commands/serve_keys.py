@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cnllm.cli import options
-from cnllm.cli.commands.key_limits import limits_of
+from cnllm.cli.commands.key_limits import check_limits, limits_of, report_idle_budgets
 from cnllm.cli.language.messages import localize, localize_word
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
@@ -61,7 +61,7 @@ _COMMON = (
     click.option("--time-zone", metavar="ZONE", help="Where days begin: Asia/Shanghai. Default: UTC."),
 )
 _OF_KEYS = (
-    click.option("--expires", metavar="DAY", help="When the key expires: 2027-01-01, or 2027-01-01T12:00."),
+    click.option("--expires", metavar="DAY", help="When the key expires: 2099-01-01, or 2099-01-01T12:00."),
     click.option("--team", metavar="T", help="The team of the key, whose limits hold as well."),
     click.option(
         "--assume-price",
@@ -96,7 +96,7 @@ def keys() -> None:
 @keys.command(
     epilog=options.examples(
         "cnllm serve keys add team-a --models 'zhipuai/*' --rpm 100 --tpm 200000 --budget 20/month --currency CNY",
-        "cnllm serve keys add ci --expires 2027-01-01 --team research",
+        "cnllm serve keys add ci --expires 2099-01-01 --team research",
         "cnllm serve keys add bot --store redis://127.0.0.1:6379/0",
     )
 )
@@ -113,6 +113,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.keys import new_key
 
     record = limits_of(_new(name), given)
+    check_limits(record, given)
     key = new_key()
     with _book(store) as book:
         _check_team(book, record)
@@ -122,6 +123,7 @@ def add(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     else:
         answer.print_line(key)
         stdio.print_line(f"the key of {name}: {_described(record)}. It is not shown again")
+    report_idle_budgets(record)
 
 
 @keys.command(
@@ -190,9 +192,11 @@ def add_team(name: str, store: str, *, as_json: bool, **given: Any) -> None:
     from cnllm.gateway.limits.keys import team_digest
 
     record = limits_of(replace(_new(name), kind="team"), given)
+    check_limits(record, given)
     with _book(store) as book:
         book.add(team_digest(name), record)
     _show(record, as_json=as_json)
+    report_idle_budgets(record)
 
 
 @teams.command("set", epilog=options.examples("cnllm serve teams set research --rpm 1000"))
@@ -279,8 +283,12 @@ def _change(shown: str, name: str, store: str, given: Mapping[str, Any], *, as_j
     with _book(store) as book:
         if given.get("team") not in (None, options.NONE):
             _check_team(book, limits_of(_new("team"), {"team": given["team"]}))
+        if (old := book.get(name)) is not None:
+            check_limits(limits_of(old, given), given)
         record = book.change(name, lambda record: limits_of(record, given))
     _show(record, as_json=as_json)
+    if given.get("models") or given.get("budgets"):
+        report_idle_budgets(record)
 
 
 # ── output ───────────────────────────────────────────────────────────────────
