@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from cnllm.cli.output import errors
-from cnllm.cli.output.suggestion import suggest
+from cnllm.cli.output.suggestion import provider_hint
 from cnllm.errors import (
     BadKey,
     CnllmError,
@@ -55,17 +55,7 @@ def key_variable(name: str, registry: Registry) -> str:
     if NAME.fullmatch(name) and name == name.upper() and ("_" in name or not secret):
         return name
     shown = "that" if secret else name or "''"
-    raise errors.UsageError(f"{shown} is neither a variable's name nor a provider", _hint(name, registry))
-
-
-def _hint(name: str, registry: Registry) -> str:
-    """Return the provider of a model of this name, or similar providers."""
-    try:
-        model = registry.resolve(name)
-    except CnllmError:
-        rest = suggest(name, registry.catalogue_providers(), "cnllm models list shows the providers")
-        return suggest(name, registry.providers, rest)
-    return f"it is a model of {model.provider}: use {model.provider} instead"
+    raise errors.UsageError(f"{shown} is neither a variable's name nor a provider", provider_hint(name, registry))
 
 
 def all_providers(registry: Registry) -> list[str]:

@@ -117,7 +117,10 @@ class NameSearch:
         return list(out.values())
 
     def _candidates(self, name: str) -> Iterator[str]:
-        _, slash, id = name.partition("/")
+        vendor, slash, id = name.partition("/")
+        own = self._family_aliases.get(vendor.casefold()) if slash else None  # a vendor's name in place of its provider
+        if own is not None and (meant := f"{own.partition('/')[0]}/{id}") in self._targets:
+            yield meant
         queries = [name, id] if slash and id else [name]
         keys = {candidate: _key(candidate) for candidate in self._targets}
         for query in queries:

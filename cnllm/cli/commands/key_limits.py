@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio
-from cnllm.cli.output.suggestion import nearest, suggest
+from cnllm.cli.output.suggestion import nearest, provider_hint
 
 if TYPE_CHECKING:
     from cnllm.gateway.limits.keys import KeyRecord
@@ -101,8 +101,9 @@ def _check_provider(pattern: str, registry: Registry) -> None:
     provider, slash, _ = pattern.partition("/")
     providers = [*registry.providers, *registry.catalogue_providers()]
     if slash and not any(fnmatchcase(name, provider) for name in providers):
-        hint = suggest(provider, registry.providers, "cnllm models list shows the providers")
-        raise errors.UsageError(f"--models {pattern}: no provider is called {provider}", hint)
+        raise errors.UsageError(
+            f"--models {pattern}: no provider is called {provider}", provider_hint(provider, registry)
+        )
 
 
 def _money(record: KeyRecord, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,13 +48,11 @@ def prefer(providers: tuple[str, ...], *, remove: bool, as_json: bool) -> None:
 
 
 def _provider(name: str, registry: Registry) -> str:
-    from cnllm.cli.output.suggestion import suggest
+    from cnllm.cli.output.suggestion import provider_hint
 
     found = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
     if found is None:
-        raise errors.UsageError(
-            f"no provider is called {name}", suggest(name, registry.providers, "cnllm models list shows all of them")
-        )
+        raise errors.UsageError(f"no provider is called {name}", provider_hint(name, registry, catalogue=False))
     return found
 
 

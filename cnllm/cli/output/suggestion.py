@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
-__all__ = ["CALL", "capability_hint", "command_hint", "nearest", "option_hint", "subcommand_hint", "suggest"]
+if TYPE_CHECKING:
+    from cnllm.registry import Registry
+
+__all__ = [
+    "CALL",
+    "capability_hint",
+    "command_hint",
+    "nearest",
+    "option_hint",
+    "provider_hint",
+    "subcommand_hint",
+    "suggest",
+]
 
 _PLUGINS = "there are no plugins: a provider is a table in a file, see cnllm models add --help"
 _EMBEDDINGS = "cnllm has no embeddings"
@@ -117,6 +130,25 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
     close = get_close_matches(folded, names, n=3, cutoff=0.65)
     matches = list(dict.fromkeys([*sorted(inside, key=len), *close]))[:3]
     return f"did you mean {' or '.join(names[match] for match in matches)}?" if matches else otherwise
+
+
+def provider_hint(name: str, registry: Registry, *, catalogue: bool = True) -> str:
+    """Return the provider that a name which no provider has stands for: that of a family or a model, or a similar one.
+
+    Without `catalogue`, providers that only the catalogue has are not suggested.
+    """
+    from cnllm.errors import CnllmError
+
+    try:
+        provider = registry.resolve(name).provider
+    except CnllmError:
+        rest = "cnllm models list shows the providers"
+        return suggest(
+            name, registry.providers, suggest(name, registry.catalogue_providers(), rest) if catalogue else rest
+        )
+    if name.casefold() in map(str.casefold, registry.family_aliases):  # also a vendor's own name
+        return f"did you mean {provider}?"
+    return f"it is a model of {provider}: use {provider} instead"
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
