@@ -328,14 +328,24 @@ def _misplaced(path: list[str], cls: type[Struct]) -> str:
 
 
 def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
-    """Return the flag that a wrong key may mean, as a question: the flag with this old name, or the most similar."""
+    """Return the flag that a wrong key may mean, as a question: the flag with this old name, the only
+    one with this name in a table below, or the most similar.
+    """
     for field in msgspec.structs.fields(cls):
         if about(field.type).get("formerly") == path[-1]:
             return f". Did you mean '{field.encode_name}'?"
     for field in msgspec.structs.fields(Simulator):
         if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
             return f". Did you mean 'simulator.{field.encode_name}'?"
+    inner = [field.encode_name for field in msgspec.structs.fields(cls) if _holds(bare_type(field.type), path[-1])]
+    if len(inner) == 1:
+        return f". Did you mean '{inner[0]}.{path[-1]}'?"
     return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
+
+
+def _holds(kind: Any, key: str) -> bool:
+    """Whether a type is a table with this key."""
+    return _is_struct(kind) and key in _fields(kind)
 
 
 def _type_name(value: Any) -> str:

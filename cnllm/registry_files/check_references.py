@@ -53,7 +53,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                 if name not in names:
                     yield problem(
                         [*path, kind, name],
-                        f"{dotted_path(path)}.{kind}: no {noun} is called '{name}'{did_you_mean(name, names)}",
+                        f"{dotted_path([*path, kind])}: no {noun} is called '{name}'{did_you_mean(name, names)}",
                     )
         use = table.get("status", {}).get("use")
         if use is not None and use not in models:

@@ -84,7 +84,7 @@ def _names(argument: str, names: Any, expected: str) -> tuple[Any, ...]:
 
 def _weights(weights: Any, count: int) -> tuple[float, ...]:
     """Return the weights. Raises `ValueError` unless there is one for each target, and one above 0."""
-    expected = f"{count} numbers from 0, not all 0: one for each target"
+    expected = f"a list of {count} numbers from 0, one for each target and not all 0,"
     found = checks.as_list("weights", weights, expected)
     if len(found) != count:
         raise checks.wrong_value("weights", weights, expected)

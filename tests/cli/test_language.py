@@ -206,6 +206,56 @@ def test_the_last_value_of_a_short_template_does_not_hold_the_next_message(text:
     assert TRANSLATE(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "p.toml:2: models.\"zai/glm-4.7\" has no flag 'context'. Did you mean 'limits.context'? (and 2 more)",
+            "p.toml:2：models.\"zai/glm-4.7\" 没有配置项 'context'。是不是想用 'limits.context'？（另有 2 处）",
+        ),
+        ("a.toml:3: x = 'a'; a list or a text is expected, not a table", "a.toml:3: x = 'a'；应为列表或文本，而不是表"),
+        ("a.toml:3: the head of a table ends with ]; a quote is missing", "a.toml:3：表头要以 ] 结尾；缺少一个引号"),
+        (
+            "weights=list; a list of 2 numbers from 0, one for each target and not all 0, is expected",
+            "weights=list；应为 2 个不小于 0 的数组成的列表：每个目标一个，不能全为 0",
+        ),
+    ],
+)
+def test_a_fault_of_a_registry_file_is_chinese(text: str, expected: str) -> None:
+    assert TRANSLATE(text) == expected
+
+
+def test_a_check_of_files_is_chinese_on_a_terminal(chinese: Machine) -> None:
+    path = chinese.file("my.toml", '[models."zai/glm-4.7"]\ncontext = 5\n')
+    with terminal(chinese, "registry", "check", path, columns=200) as (master, _):
+        shown = read_terminal(master)
+    assert "没有配置项 'context'。是不是想用 'limits.context'？" in shown
+    assert "请写：limits.context = 5" in shown
+    assert "has no flag 'context'" in chinese.run("registry", "check", path).out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("none of ZAI_API_KEY, ZHIPU_API_KEY is set", "ZAI_API_KEY、ZHIPU_API_KEY 都没有设置"),
+        ("did you mean zhipuai or zhipuai-coding-plan?", "是不是想用 zhipuai 或 zhipuai-coding-plan？"),
+        ("no key for zhipuai: A_KEY or B_KEY or C_KEY", "没有 zhipuai 的密钥：A_KEY、B_KEY 或 C_KEY"),
+    ],
+)
+def test_a_list_has_the_signs_of_chinese(text: str, expected: str) -> None:
+    assert TRANSLATE(text) == expected
+
+
+def test_names_of_keys_and_teams_are_refused_in_chinese() -> None:
+    for text in (
+        "a key in use is called ann",
+        "choose another name, or revoke that key first",
+        "no team in use is called nobody",
+        "cnllm serve teams list shows the names",
+    ):
+        assert not re.search(r"[a-z]+ (?:in|shows|another)\b", TRANSLATE(text))
+
+
 def test_an_exception_is_english(chinese: Machine) -> None:
     program = "import cnllm\ntry: cnllm.call('glm-9', 'hi')\nexcept cnllm.UnknownModel as error: print(error)"
     path = chinese.file("program.py", program)

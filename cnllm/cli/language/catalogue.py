@@ -35,6 +35,9 @@ _ORIGIN = re.compile(r"(.+) \(([^()]+)\)")
 _CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 # a value that begins so is not written for people
 _DATA = re.compile(r"[{/]|\[(?!Errno )|https?://|'[^']*'$|\"[^\"]*\"$")
+_ITEM = r"""(?:[\w./:*@+~#%$=-]*\w\*?|'[^']*'|"[^"]*"|`[^`]*`)"""
+_LIST = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
+_ALTERNATIVES = " or "
 _MAX_PARTS = 12
 
 
@@ -86,6 +89,8 @@ class Catalogue:
     def _value(self, value: str) -> str:
         """Return a value of a template, which may hold a message itself."""
         text = value.lstrip(" ")
+        if _LIST.fullmatch(text) and text not in self._texts:
+            return text.replace(", ", "、")
         if _DATA.match(text) or not _WORD.search(text):
             return value
         found = self._parts(text)
@@ -97,6 +102,8 @@ class Catalogue:
             return " · ".join(map(self._parts, text.split(" · ")))
         if (found := self._whole(text)) is not None:
             return found
+        if (alternatives := self._alternatives(text)) is not None:
+            return alternatives
         parts = [self._whole(part) for part in text.split(", ")]
         if len(known := [part for part in parts if part is not None]) == len(parts):
             return "，".join(known)
@@ -119,6 +126,16 @@ class Catalogue:
             left, right = self._parts(text[: match.start()]), self._parts(rest)
             return self._join(left, match[0], right) if right != rest else f"{left}{match[0]}{right}"
         return text
+
+    def _alternatives(self, text: str) -> str | None:
+        """Return names or messages with "or" between them; None where one of them is neither."""
+        items = re.split(r",\s|\sor\s", text) if _ALTERNATIVES in text else []
+        found = [item if re.fullmatch(_ITEM, item) else self._whole(item) for item in items]
+        known = [item for item in found if item is not None]
+        if not known or len(known) != len(items):
+            return None
+        first, last = "、".join(known[:-1]), known[-1]
+        return f"{first}{'' if _CHINESE.match(first[-1]) else ' '}或{'' if _CHINESE.match(last) else ' '}{last}"
 
     def _bracketed(self, text: str) -> str:
         """Return what stands in brackets; some messages have the brackets themselves."""

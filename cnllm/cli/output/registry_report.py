@@ -41,9 +41,9 @@ def print_faults(problems: Sequence[Problem], *, as_json: bool) -> None:
     for problem in problems:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        answer.print_line(terminal.escape(f"{place}: {warning}{problem.message}"))
+        answer.print_message(terminal.escape(f"{place}: {warning}{problem.message}"))
         if problem.corrected:
-            answer.print_line(terminal.escape(f"  {write_hint(problem.corrected)}"))
+            answer.print_message(terminal.escape(f"  {write_hint(problem.corrected)}"))
     if faults := sum(problem.severity == "error" for problem in problems):
         stdio.print_line(count(faults, "fault"))
 
@@ -120,7 +120,7 @@ def print_forms(paths: Sequence[str], *, write: bool) -> int:
         for number, line in lines:
             answer.print_message(terminal.escape(f"{name}:{number}: is written otherwise by `cnllm registry fmt`"))
             if line is not None:
-                answer.print_line(terminal.escape(f"  {write_hint(line)}"))
+                answer.print_message(terminal.escape(f"  {write_hint(line)}"))
         total += len(lines)
         if write and formatted != text:
             edit.change_registry_file(Path(name), partial(format_toml, label=name))
